@@ -23,10 +23,10 @@ ROOMS = {
     "search": "trace words node tree_arrays explain stored tree found corpus beam blank collect sources target choice "
     "decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "network": "names versions axes resolve options layer extern_data template losses holder params config construct "
-    "network public",
-    "layers": "activations initializers rec_cells basic conv create eval matmul norm rec reduce shape slice softmax "
-    "wrap register",
+    "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
+    "config construct network public",
+    "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
+    "softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop run comparison attention * panel register schema_ts show public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which

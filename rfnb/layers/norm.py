@@ -8,6 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
+from rfnb.network.batch_norm import OPTIONS, BatchNorm
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, value
 from rfnb.ops.activation import gating
@@ -59,6 +60,32 @@ class Norm(Layer, layer_class="norm"):
         params = self.params
         y = y * params["scale"] if self.with_scale else y
         return y + params["bias"] if self.with_bias else y
+
+
+class BatchNormLayer(Layer, layer_class="batch_norm"):
+    """Batch normalization (Ioffe & Szegedy 2015). {…, F} → the same"""
+
+    momentum: float | None = value(None, float)
+    epsilon: float = value(1e-3, float)
+    use_sample: float = value(0.0, float)
+    force_sample: bool = value(False, bool)
+    use_std: bool = value(True, bool)
+    use_shift: bool = value(True, bool)
+    gamma_init: Any = value(1.0)
+    beta_init: Any = value(0.0)
+    masked_time: bool | None = value(None, bool)
+    param_version: int | None = value(None, int)
+    update_sample_only_in_training: Any = value(None)
+    delay_sample_update: Any = value(None)
+    update_sample_masked_time: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """gamma, beta, mean and variance of the features."""
+        self.norm = BatchNorm.of(self, x, {name: getattr(self, name) for name in OPTIONS})
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → the same"""
+        return self.norm(x)
 
 
 class Gating(Layer, layer_class="gating"):

@@ -108,6 +108,28 @@ class CumSum(Layer, layer_class="cumsum"):
         return total - cumsum(x, spatial_dim=self.axis) + x
 
 
+class WeightedSum(Layer, layer_class="weighted_sum"):
+    """The sum over axes, with a trained weight for each entry. {…, axes…} → {…}"""
+
+    axes: tuple[Dim, ...] = axes()
+    padding: str = value("valid", str)
+    size: Any = value(None)
+    keep_dims: bool = value(False, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {axes…}: a mean, at first."""
+        count = 1
+        for dim in self.axes:
+            if dim.dimension is None or self.size is not None or self.keep_dims:
+                raise NetworkError("weighted_sum over an axis without a fixed size is not supported here yet")
+            count *= dim.dimension
+        self.parameter("W", self.axes, 1.0 / count)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        return reduce_sum(x * self.params["W"], axis=self.axes)
+
+
 class ElemwiseProd(Layer, layer_class="elemwise_prod"):
     """The source times a trained weight for each entry of axes. {…, axes…} → the same"""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.network.names import MODULES
+from rfnb.network.resolve import MODULES
 
 CLASSES = {
     "basic": "linear hidden forward softmax copy dropout identity activation cast",
@@ -10,12 +10,15 @@ CLASSES = {
     "create": "constant",
     "eval": "combine eval compare switch",
     "matmul": "dot",
-    "norm": "layer_norm norm gating",
+    "norm": "layer_norm norm batch_norm gating",
+    "range": "range range_in_axis seq_len_mask",
     "rec": "rec",
-    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod",
+    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims reinterpret_data length",
     "slice": "slice gather gather_nd",
     "softmax": "softmax_over_spatial",
+    "time": "window prefix_in_time postfix_in_time pad repeat",
+    "concat": "split stack top_k",
     "wrap": "subnetwork",
 }
 """The names of the classes in net dicts, by file."""

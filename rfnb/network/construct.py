@@ -14,6 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order, matching
+from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.losses import LayerLoss, loss_by_name
@@ -213,7 +214,13 @@ class Builder:
                 out = set_feature_dim(out, layer.feature_dim)
                 order = layer.order_of(declared_order(out, prepared), prepared)
                 node.template = out.copy_transpose(order)
+        if layer.batch_norm:
+            layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
         layer._new_parameter = None
+        for part, x in layer.parts.items():
+            template = x.copy_transpose(declared_order(x, prepared))
+            self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template)
+        layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
         if path not in self.modules:

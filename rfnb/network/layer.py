@@ -12,8 +12,9 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes
-from rfnb.network.names import MODULES
+from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.options import REQUIRED, Option, value
+from rfnb.network.resolve import MODULES
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
@@ -48,6 +49,7 @@ class Layer(Module):
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
         sourceless: whether the layer has no sources unless `from` is given.
+        parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
     """
 
     layer_class: ClassVar[str | None] = None
@@ -78,6 +80,7 @@ class Layer(Module):
     dropout_noise_shape: Any = value(None)
     dropout_on_forward: bool = value(False, bool)
     allow_broadcast_all_sources: bool = value(True, bool)
+    batch_norm: bool | dict[str, Any] | None = value(None, bool, dict)
     register_as_extern_data: str | None = value(None, str)
 
     def __init_subclass__(cls, *, layer_class: str | Sequence[str] = (), **options: Any) -> None:
@@ -98,13 +101,15 @@ class Layer(Module):
         self.feature_dim: Dim | None = None
         self.logits: Tensor | None = None
         self.dropped_dims: tuple[Dim, ...] = ()
+        self.parts: dict[str, Tensor] = {}
+        self.normalized: BatchNorm | None = None
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
         out = self.compute(*self.prepared(*sources), **inputs)
         if out.feature_dim is not self.feature_dim and (self.feature_dim is None or self.feature_dim in out.sig.index):
             out = set_feature_dim(out, self.feature_dim)
-        return out
+        return out if self.normalized is None else set_feature_dim(self.normalized(out), self.feature_dim)
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""

@@ -208,6 +208,8 @@ class Network(Module):
             for path, node in self._nodes.items():
                 if node.layer is not None:
                     values[path] = self._run(node, values)
+                    values.update({f"{path}/{part}": x for part, x in node.layer.parts.items()})
+                    node.layer.parts = {}
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 self._mark_losses()

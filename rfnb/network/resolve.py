@@ -10,6 +10,9 @@ from typing import Any
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LayerNotFound, NetworkError
 
+MODULES: dict[str, str] = {}
+"""The full name of the module that defines the layers of a class, by class name. `layers.register` fills the table, so
+that no import points up."""
 EXTRA = re.compile(r"extra(\.[A-Za-z0-9_.()]+)?:")
 SUBNETS = {"subnetwork"}
 """Classes of layers whose own layers can be referred to from outside as "name/layer"."""

@@ -11,7 +11,9 @@ SINCE = {
     "axes are no numbers": 5,
     "merge_dims takes the order of axes": 6,
     "conv has a bias": 10,
+    "batch_norm is of version 2": 12,
     "zoneoutlstm gives the zoned output": 17,
+    "window puts its axis first": 18,
 }
 """The first version in which each rule holds."""
 

@@ -151,3 +151,27 @@ def test_the_template_is_in_the_declared_order_and_has_no_numbers():
     template = network().template("output")
     assert [dim.name for dim in template.dims] == ["batch", "data", "feature"]
     assert template.device == "meta"
+
+
+def test_batch_norm_as_an_option_of_a_layer():
+    layer = {"class": "activation", "activation": "relu", "from": "data"}
+    net = network({"output": layer | {"batch_norm": {"momentum": 0.5}}}, train_flag=True)
+    x = np.random.default_rng(0).normal(size=(2, 4, 5)).astype("float32")
+    mask = np.arange(4) < np.array([[4], [2]])
+    valid = np.maximum(x, 0)[mask]
+    out = net.forward({"data": (x, [4, 2])})["output"].copy_transpose(net.template("output").dims)
+    expected = (valid - valid.mean(0)) / np.sqrt(valid.var(0) + 1e-3)
+    np.testing.assert_allclose(out.raw_tensor.detach().numpy()[mask], expected, rtol=1e-4, atol=1e-5)
+    params = net.get_param_values_dict()["output"]
+    mean = next(value for name, value in params.items() if name.endswith("mean")).ravel()
+    np.testing.assert_allclose(mean, 0.5 * valid.mean(0), rtol=1e-4, atol=1e-5)
+    assert len(net.get_trainable_params()) == 2
+
+
+def test_parts_of_a_layer():
+    split = {"class": "split", "axis": "F", "size_splits": [2, 3], "from": "data"}
+    net = network({"sp": split, "output": {"class": "copy", "from": "sp/1"}})
+    out = net.forward({"data": np.arange(10.0).reshape(1, 2, 5)})
+    assert out["output"].numpy().tolist() == out["sp/1"].numpy().tolist() == [[[2, 3, 4], [7, 8, 9]]]
+    with pytest.raises(LayerNotFound, match="its parts: 0, 1"):
+        network({"sp": split, "output": {"class": "copy", "from": "sp/2"}})
