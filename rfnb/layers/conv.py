@@ -1,4 +1,4 @@
-"""Convolution and pooling over spatial axes."""
+"""Convolution, its transpose, and pooling over spatial axes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rfnb.network.axes import Axes
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, value
 from rfnb.network.versions import holds
-from rfnb.ops.conv import conv
+from rfnb.ops.conv import conv, transposed_conv
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, set_feature_dim
+from rfnb.ops.shape import expand_dim, set_feature_dim, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -175,3 +175,64 @@ class Pool(Sliding, layer_class="pool"):
 def per_axis(given: Any, nd: int) -> list[int]:
     """One number for each axis."""
     return [given] * nd if isinstance(given, int) else [*given, *([given[-1]] * (nd - len(given)))]
+
+
+class TransposedConv(Layer, layer_class="transposed_conv"):
+    """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
+
+    filter_size: Any = value(REQUIRED, int, list, tuple)
+    strides: Any = value(None, int, list, tuple)
+    padding: Any = value("same", str)
+    remove_padding: Any = value(0, int, list, tuple)
+    output_padding: Any = value(None, int, list, tuple)
+    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    activation: Any = value(None)
+    with_bias: bool = value(True, bool)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
+        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        if x.feature_dim is None or self.out_dim is None:
+            raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
+        spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
+        self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
+        self.in_dim = x.feature_dim
+        self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
+        local = Axes()
+        widths: list[Dim] = []
+        for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
+            widths.append(local.static(size, widths))
+        self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
+        dims = [*widths, self.out_dim, self.in_dim]
+        self.parameter("W_native_transposed_conv", dims, initial_values(self.forward_weights_init))
+        if self.with_bias:
+            self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…, in} → {…, spatial'…, out}"""
+        assert self.out_dim is not None
+        params = self.params
+        weight: Tensor = params["W_native_transposed_conv"]
+        for dim in self.ones:
+            weight = squeeze(weight, dim)
+        y, made = transposed_conv(
+            x,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=self.spatial,
+            filter=weight,
+            filter_size=self.widths,
+            padding=self.padding.lower(),
+            remove_padding=self.remove_padding,
+            output_padding=self.output_padding,
+            strides=self.steps,
+            bias=params.get("bias"),
+        )
+        self.new_dims = list(made)
+        return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:conv:sI."""
+        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.new_dims)}

@@ -194,3 +194,19 @@ class Length(Layer, layer_class="length"):
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """There is none."""
         return None
+
+
+class SwapAxes(Layer, layer_class="swap_axes"):
+    """Two axes change their places in the declared order. {…, axis1, axis2} → the same"""
+
+    axis1: Dim = axis()
+    axis2: Dim = axis()
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return x
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """One in the place of the other."""
+        swapped = {self.axis1: self.axis2, self.axis2: self.axis1}
+        return [swapped.get(dim, dim) for dim in order]

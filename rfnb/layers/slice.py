@@ -1,4 +1,4 @@
-"""Parts of a source: slice, gather, gather_nd."""
+"""Parts of a source: slice, slice_nd, gather, gather_nd, scatter_nd."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.range import cast_number
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
+from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, compare_bc, where
+from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 
@@ -78,3 +83,52 @@ class GatherNd(Layer, layer_class="gather_nd"):
     def compute(self, x: Tensor, position: Tensor) -> Tensor:
         """{…, time}, {…} → {… of both}"""
         return gather(x, indices=set_sparse_dim(position, None), axis=self.frames)
+
+
+class SliceNd(Layer, layer_class="slice_nd"):
+    """`size` frames of each sequence, from `start` on. {…, time}, {…} → {…, size}"""
+
+    start: Any = layer()
+    size: Any = value(None, int)
+    min_size: int | None = value(None, int)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor, start: Tensor | None = None) -> None:  # type: ignore[override]
+        """The new dim."""
+        frames = time_of(x)
+        if frames is None or self.size is None:
+            raise NetworkError("slice_nd needs a source with a time axis, and a number for size", got=x.describe_dims())
+        self.frames = frames
+        self.sliced = self.out_spatial_dim or self.pool.static(self.size, x.dims)
+
+    def compute(self, x: Tensor, start: Tensor | None = None) -> Tensor:
+        """{…, time}, {…} → {…, size}"""
+        first = self.start if start is None else cast(start, "int64")
+        y = slice_(x, axis=self.frames, start=first, size=self.sliced)[0]
+        places = range_over_dim(self.sliced, dtype="int64", device=x.device) + first
+        inside = compare_bc(places, "less", get_size_tensor(self.frames, device=x.device))
+        return where(inside, y, cast_number(0, x))  # 0 behind the end of a sequence
+
+
+class ScatterNd(Layer, layer_class="scatter_nd"):
+    """The frames at positions along the time axis of another layer, summed where they meet. {…, axis} → {…, time}"""
+
+    position: Any = layer()
+    position_axis: Any = value("T")
+    output_dim_via_time_from: Any = layer()
+    filter_invalid_indices: bool = value(False, bool)
+
+    def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:  # type: ignore[override]
+        """The axis that the positions replace, and the new one."""
+        self.old = self.pool.one(self.position_axis, position)
+        frames = time_of(output_dim_via_time_from)
+        if frames is None:
+            raise NetworkError(
+                "output_dim_via_time_from has no time axis", got=output_dim_via_time_from.describe_dims()
+            )
+        self.frames = frames
+
+    def compute(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> Tensor:
+        """{…, axis} → {…, time}"""
+        indices = set_sparse_dim(position, self.frames)
+        return scatter(x, indices=indices, indices_dim=self.old, out_dim=self.frames)

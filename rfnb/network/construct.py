@@ -63,14 +63,52 @@ class Builder:
             if key is not None:
                 self._aliases[key] = name
         for name in [*self._aliases.values(), *names]:
-            self.layer(self.scope, name)
+            self._in_order(self.scope, name)
         done: set[str] = set()
         while more := [scope for scope in self._subs(self.scope) if scope.path not in done]:
             for scope in more:
                 done.add(scope.path)
                 if f"{scope.path.rstrip('/')}" in self.nodes:
                     for name in ends_of(scope.layers):
-                        self.layer(scope, name)
+                        self._in_order(scope, name)
+
+    def _in_order(self, scope: Scope, name: str) -> None:
+        """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""
+        todo = [(scope, name, False)]
+        begun: dict[str, None] = {}  # in their order
+        while todo:
+            scope, name, ready = todo.pop()
+            path = scope.path + name
+            if ready:
+                del begun[path]
+                self.layer(scope, name)
+            elif path in begun:
+                raise in_circle(path, list(begun))
+            elif path not in self.nodes:
+                begun[path] = None
+                todo.append((scope, name, True))
+                todo.extend((*found, False) for found in reversed(self._sources_of(scope, name)))
+
+    def _sources_of(self, scope: Scope, name: str) -> list[tuple[Scope, str]]:
+        """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
+        described = scope.layers.get(name)
+        if not isinstance(described, Mapping):
+            return []
+        if scope.is_subnet(name) and isinstance(described.get("subnetwork"), Mapping):
+            return [(scope.sub(name), "output")] if "output" in described["subnetwork"] else []
+        found = []
+        for source in names_of_sources(described, None):
+            try:
+                where, reference = scope.find(source)
+                while reference == "data" and where.parent is not None:
+                    inner = names_of_sources(where.options_of_subnet(), None)
+                    where, reference = where.parent.find(inner[0] if inner else "data")
+            except NetworkError:
+                continue
+            head = reference if reference in where.layers else reference.partition("/")[0]
+            if head in where.layers:
+                found.append((where, head))
+        return found
 
     def _subs(self, scope: Scope) -> list[Scope]:
         return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
@@ -132,12 +170,7 @@ class Builder:
         if path in self.nodes:
             return path
         if path in self._stack:
-            circle = [*self._stack[self._stack.index(path) :], path]
-            raise NetworkConstructionDependencyLoopException(
-                f"the layers need each other in a circle: {' → '.join(circle)}",
-                got=path,
-                hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
-            )
+            raise in_circle(path, self._stack)
         described = scope.layers[name]
         if not isinstance(described, Mapping) or "class" not in described:
             what = f"layer {path!r} is not described by a dict with a class"
@@ -338,6 +371,17 @@ class Builder:
                 return False
             above = above.parent
         return True
+
+
+def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
+    """The error for a layer that is needed for its own construction."""
+    circle = [*begun[begun.index(path) :], path]
+    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
+    return NetworkConstructionDependencyLoopException(
+        f"layer {path!r} needs itself: {' → '.join(shown)}",
+        got=f"a circle of {len(circle) - 1} layers",
+        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
+    )
 
 
 def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:

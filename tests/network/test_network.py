@@ -175,3 +175,12 @@ def test_parts_of_a_layer():
     assert out["output"].numpy().tolist() == out["sp/1"].numpy().tolist() == [[[2, 3, 4], [7, 8, 9]]]
     with pytest.raises(LayerNotFound, match="its parts: 0, 1"):
         network({"sp": split, "output": {"class": "copy", "from": "sp/2"}})
+
+
+def test_a_chain_of_layers_may_be_longer_than_python_nests_calls():
+    chain = {f"l{i}": {"class": "copy", "from": f"l{i + 1}"} for i in range(1500)}
+    inner = {"output": {"class": "copy", "from": "data"}}
+    sub = {"class": "subnetwork", "from": "l750", "subnetwork": inner}
+    net = network(chain | {"l1500": {"class": "copy", "from": "data"}, "l749": sub, "output": chain["l0"]})
+    assert len(net.layers) == 1502  # all but l0, and the layer in the subnetwork
+    assert net.template("output").feature_dim.dimension == 5

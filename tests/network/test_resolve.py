@@ -122,3 +122,19 @@ def test_a_part_of_a_subnet_is_constructed_without_the_rest():
 def test_a_net_without_an_end_is_an_error():
     with pytest.raises(NetworkError, match="no layer to construct"):
         constructed({"a": COPY})
+
+
+def test_a_long_circle_is_an_error_too():
+    net = {f"l{i}": {"class": "copy", "from": f"l{(i + 1) % 2000}"} for i in range(2000)}
+    with pytest.raises(NetworkConstructionDependencyLoopException, match="circle of 2000 layers"):
+        constructed(net | {"output": {"class": "copy", "from": "l7"}})
+
+
+def test_a_circle_by_an_option_is_an_error():
+    net = {
+        "output": {"class": "switch", "condition": "c", "true_from": "a", "false_from": 0.0},
+        "c": {"class": "compare", "value": 1, "from": "data"},
+        "a": {"class": "gather", "axis": "T", "position": "output", "from": "data"},
+    }
+    with pytest.raises(NetworkConstructionDependencyLoopException, match="output → a → output"):
+        constructed(net)
