@@ -250,6 +250,12 @@ class Loop:
         Args:
             scores: of the labels, for each hypothesis; without `beam`, the same for all. For a list of several sources,
                 each candidate is a combination of a label of each: of the best `source_beam_sizes` labels of each one.
+                Or a dict of parts that are added up, `{"model": logits, "lm": (lm, 0.4), "length": 0.1}`: by name a
+                Tensor, a scorer (`rf.search.Scorer`) or a module such as a language model, alone or with its scale;
+                for "length", the reward of each label. The parts of each hypothesis are kept, for the tree and
+                `found.rerank(lm=0.6)`.
+            start: the label before the first one, for scorers. partial_candidates: how many labels of each hypothesis
+                scorers see that cost much (`rf.search.PartialScorer`); default: twice the beam.
             beam: the dim of the hypotheses, which the states have. beam_size: how many there are after this choice, if
                 it is not the last one of the step.
             axis: the dim of the labels; default: the feature dim of `scores`, or the only dim that the states lack.
@@ -257,7 +263,9 @@ class Loop:
             prob_scale: of the scores of labels. base_beam_score_scale: of the scores of hypotheses before the step.
             random_sample_scale: of Gumbel noise that is added to the scores of labels.
             length_normalization: whether hypotheses of different length are compared by
-                score / length ** length_normalization_exponent. The length counts the end label.
+                score / length ** length_normalization_exponent. The length counts the end label. With
+                length_normalization_offset, by score / ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016,
+                whose offset is 5).
             custom_score_combine: the score of a candidate, instead of a sum: a function of the scores of labels
                 {…, beam, labels} and those of the hypotheses before the step {…, beam}.
             keep_beams: each hypothesis is extended by as many labels, its own best ones.
@@ -265,6 +273,9 @@ class Loop:
                 scheduled_sampling: or, with this probability, a label that is drawn from `scores`;
                 add_to_beam_scores: their scores are added to those of the hypotheses.
             cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
+            groups: the beam consists of so many groups, where a label costs a candidate `diversity` for each time that
+                an earlier group chose it in this step (https://arxiv.org/abs/1610.02424).
+            threshold: hypotheses that are worse than the best by more than this die.
             blank: the number of a label that stands for no label, in a search over frames. Scores are then not
                 normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
                 "sum" of their probabilities or the "max"; None: they stay apart.

@@ -14,11 +14,13 @@ from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
+from rfnb.search.variants.groups import above, best_of_groups
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 
@@ -48,10 +50,14 @@ def beam_step(
     counts: Tensor | None = None,
     step: Tensor | int = 0,
     exponent: float = 1.0,
+    offset: float = 0.0,
     combine: Combine | None = None,
     keep_beams: bool = False,
     gold: Tensor | None = None,
     gold_once: bool = False,
+    groups: int = 1,
+    diversity: float = 0.5,
+    threshold: float | None = None,
 ) -> BeamStep:
     """The best extensions of all hypotheses by one label. {…, beam, axis}, {…, beam} → {…, out_beam}
 
@@ -69,26 +75,40 @@ def beam_step(
         scores: of each label, such as log-probabilities. base: of each hypothesis so far; -∞ for a place without one.
         ended: which hypotheses have ended. {…, beam} bool
         counts: how many labels each hypothesis has, {…, beam}. If given, candidates are compared by
-            score / count ** exponent, and `step` is the number of this step.
+            score / (offset + count) ** exponent (Wu et al. 2016), and `step` is the number of this step.
         combine: the score of a candidate, instead of their sum, from scores {…, beam, axis} and base {…, beam}.
         keep_beams: each hypothesis keeps its own best labels, as many for each; in step 0, there is only one.
         gold: the right label, {…}: it takes the last place, as an extension of the last place. gold_once: it is not
             among the others then.
+        groups: each of so many groups fills its own part of the beam, one after the other, and extends its own
+            hypotheses; a label costs a candidate `diversity` for each time that an earlier group chose it in this step.
+            The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
+        threshold: hypotheses that are worse than the best by more than this lose their place.
+
+    Raises ParameterError if `groups` does not divide the beams, or is combined with `keep_beams` or `gold`.
     """
+    if groups != 1 and (keep_beams or gold is not None):
+        raise ParameterError(
+            "choice: `groups` does not go together with `keep_beams` and `cheating`", got=groups, expected="1"
+        )
     if beam not in scores.dims_set:
         scores = expand_dim(scores, beam)
     compared = base
     if ended is not None:
         scores = where(ended, _first_label_only(scores, axis), scores)
         if counts is not None:
-            compared = where(ended, base * ((step + 1) / counts) ** exponent, base)
+            compared = where(ended, base * ((step + (1 + offset)) / (counts + offset)) ** exponent, base)
     batch = [dim for dim in base.dims if dim is not beam]
     total = compared + scores if combine is None else combine(scores, compared)
     total = total.copy_transpose([*batch, beam, axis])
-    if gold is not None:
+    if groups != 1:
+        labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
+    elif gold is not None:
         labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
     else:
         labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
+    if threshold is not None:
+        best = above(best, out_beam, threshold, spared=gold is not None)
     if counts is None:
         return BeamStep(labels, parents, best, None)
     if ended is None:
@@ -97,7 +117,7 @@ def beam_step(
     counted = gather(counts, indices=parents, axis=beam)
     kept = gather(base, indices=parents, axis=beam)
     if combine is not None:
-        kept = best / ((step + 1) / counted) ** exponent
+        kept = best / ((step + (1 + offset)) / (counted + offset)) ** exponent
     return BeamStep(labels, parents, where(had, kept, best), where(had, counted, step + 1))
 
 

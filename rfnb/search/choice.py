@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,13 +19,16 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
-from rfnb.ops.math import where
+from rfnb.ops.math import cast, where
 from rfnb.search.beam import BeamStep, Combine, beam_step
 from rfnb.search.blank.in_loop import BlankOptions, Blanks, check_blank
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.collect import SearchPlan, collect
+from rfnb.search.score.add_up import Final, add_finals, add_up, keep
+from rfnb.search.score.parts import label_dim_of, read_parts
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.target import target_labels, target_scores
+from rfnb.search.variants.groups import check_groups
 from rfnb.trace.record.traced import Traced
 
 
@@ -69,10 +72,16 @@ class ChoiceOptions(BlankOptions):
     random_sample_scale: float = 0.0
     length_normalization: bool = True
     length_normalization_exponent: float = 1.0
+    length_normalization_offset: float = 0.0
     custom_score_combine: Combine | None = None
     source_beam_sizes: Sequence[int] | None = None
     keep_beams: bool = False
     cheating: bool | Literal["exclusive"] = False
+    start: int | str = 0
+    partial_candidates: int | None = None
+    groups: int = 1
+    diversity: float = 0.5
+    threshold: float | None = None
 
     @property
     def exponent(self) -> float:
@@ -84,6 +93,8 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
     body.refuse_in_branch("choice")
     options = _options(given)
+    if isinstance(scores, Mapping):
+        return _of_parts(body, scores, options)
     sources: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     for source in sources:
         if not isinstance(source, Tensor):
@@ -109,16 +120,86 @@ def _options(given: dict[str, Any]) -> ChoiceOptions:
             "choice: there is no such option", got=unknown[0], expected=", ".join(known),
             hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
         )  # fmt: skip
-    return ChoiceOptions(**given)
+    options = ChoiceOptions(**given)
+    if not 0 <= options.length_normalization_offset < math.inf:
+        raise ParameterError(
+            "choice: `length_normalization_offset` is negative", got=options.length_normalization_offset, hint="5.0"
+        )
+    return options
 
 
 OTHER_NAMES = {
     "length_penalty": "length_normalization_exponent=…; without normalization, length_normalization=False",
     "num_beams": 'beam=rf.Dim(4, name="beam"), the dim of the hypotheses, which the states have',
     "temperature": 'loop.choice(logits / temperature, input_type="logits", …)',
-    "do_sample": "random_sample_scale=1.0",
+    "do_sample": 'loop.choice(rf.search.sampled(log_probs, axis=labels), input_type="log_prob", …)',
+    "top_k": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_k=…), input_type="log_prob", …)',
+    "top_p": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_p=…), input_type="log_prob", …)',
+    "num_beam_groups": "groups=…",
+    "diversity_penalty": "diversity=…",
+    "no_repeat_ngram_size": 'loop.choice({"model": scores, "no repeat": rf.search.no_repeat(3)}, …)',
+    "min_length": 'loop.choice({"model": scores, "lengths": rf.search.lengths(end=…, minimum=…)}, …)',
+    "max_length": 'rf.Loop(max_seq_len=…), or {"model": scores, "lengths": rf.search.lengths(end=…, maximum=…)}',
 }
 """Options of other libraries, and ours."""
+
+
+def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
+    """A step whose scores are a sum of parts, which are kept by name."""
+    parts = read_parts(given)
+    tensors = [part.value for part in parts if isinstance(part.value, Tensor)]
+    axis = options.axis if isinstance(options.axis, Dim) else label_dim_of(tensors)
+    if axis is None and not tensors:
+        raise DimError(
+            f"{body.loop.name}: choice: which labels do the scorers score?", got=", ".join(given),
+            hint="loop.choice({…}, axis=label_dim, …)",
+        )  # fmt: skip
+    axis = axis or _label_dim(body, tensors[0], None, options.beam)
+    if not options.search:
+        return _of_target(body, tensors[:1], [axis], options, several=False)
+    for each in parts:
+        if options.exponent and getattr(each.value, "needs_plain_sums", False):
+            raise ParameterError(
+                f"choice: with {each.name!r}, hypotheses cannot be compared by score / length",
+                hint="loop.choice(…, length_normalization=False)",
+            )
+    if options.blank is not None and any(not isinstance(part.value, Tensor | None) for part in parts):
+        raise ParameterError(
+            "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
+            hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
+        )  # fmt: skip
+    beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
+    hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
+    before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
+    scored = add_up(body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size)
+    for part in scored.scales:
+        scored.scales[part] *= options.prob_scale
+    total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
+    if options.random_sample_scale:
+        noise = gumbel(total)
+        scored.parts["noise"], scored.scales["noise"] = noise, options.random_sample_scale
+        total = total + noise * options.random_sample_scale
+    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0))
+    assert chosen.parents is not None
+    if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
+        scored.parts.clear()  # they do not add up
+    keep(body, scored, chosen.labels, chosen.parents, before)
+    if scored.finals:
+        hypotheses.at_ends = add_finals
+    return chosen
+
+
+def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor:
+    """A tensor with the dims of all scores: those of the tensors or, without any, of a state of the hypotheses."""
+    if tensors:
+        total = tensors[0]
+        for scores in tensors[1:]:
+            total = total + scores
+        return body.of_body(total, "choice").plain
+    states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Traced) and beam in leaf.dims]
+    fewest = min(states, key=lambda leaf: len(leaf.dims)).plain
+    with body.untraced():
+        return cast(fewest, "float32")
 
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
@@ -129,7 +210,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         scores = scores * options.prob_scale
     if options.random_sample_scale:
         scores = scores + gumbel(scores) * options.random_sample_scale
-    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options)
+    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice").plain, beam, axis, options)
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
@@ -143,9 +224,10 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     found = beam_step(
         scores, base, axis=axis, beam=before, out_beam=after, ended=ended,
         counts=None if carried.counts is None else hypotheses.follow(carried.counts),
-        step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
+        step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
-        gold_once=options.cheating == "exclusive",
+        gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
+        threshold=options.threshold,
     )  # fmt: skip
     return _take(body, hypotheses, found, before, after, ended)
 
@@ -189,16 +271,17 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
     hypotheses.scores = hypotheses.carried[carried.scores_place] = hypotheses.kept["scores"] = total
 
 
-def _beam(body: Body, options: ChoiceOptions) -> Dim:
-    """The dim of the hypotheses. Raises DimError if no state has it, unless blanks are told from labels."""
-    beam = options.beam
+def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim:
+    """The dim of the hypotheses. Raises DimError if no state has it, unless there are scorers, or blanks are told from
+    labels."""
+    beam, carries = options.beam, with_scorers or options.blank is not None
     states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor)]
     known = body.hypotheses
     if beam is None or beam.dimension is None or not beam.dimension:
         raise DimError(
             f"{body.loop.name}: choice needs a beam of fixed size", got=beam, hint='beam = rf.Dim(4, name="beam")'
         )
-    if known is None and options.blank is None and not any(beam in leaf.dims for leaf in states):
+    if known is None and not carries and not any(beam in leaf.dims for leaf in states):
         raise DimError(
             f"{body.loop.name}: choice: no state has the dim {beam.name}",
             got=", ".join(
@@ -219,27 +302,34 @@ def _beam(body: Body, options: ChoiceOptions) -> Dim:
 @dataclass(frozen=True)
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
-    how many labels each has; None if scores are not normalized. Their positions among all that the loop carries."""
+    how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
+    scales: of the parts of scores, as they become known. finals: what the end of a hypothesis adds."""
 
     scores_place: int
     ended: Traced
     counts: Traced | None
     counts_place: int | None
     exponent: float
+    offset: float
+    scales: dict[str, float]
     blanks: Blanks | None = None
+    finals: list[Final] = field(default_factory=list)
 
 
-def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
-    """The hypotheses before the first choice: one without labels, in the first place of the beam."""
-    plain, backend, exponent = scores.plain, body.backend, options.exponent
+def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
+    """The hypotheses before the first choice: one without labels, in the first place of the beam, or of each group."""
+    backend, exponent, offset = body.backend, options.exponent, options.length_normalization_offset
+    size = beam.get_dim_value()
+    check_groups(options.groups, size)
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
-    numbers = np.full([*sizes, beam.get_dim_value()], -np.inf, plain.dtype)
-    numbers[..., :1] = 0
+    numbers = np.full([*sizes, size], -np.inf, plain.dtype)
+    numbers[..., :: size // options.groups] = 0
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank)
+    scales: dict[str, float] = {}
+    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -248,7 +338,8 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOpti
     counts_place = body.carry("search", like, like.dtype) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
-    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent, blanks)
+    past = _or_past_the_end(body, ended)
+    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks)
     return hypotheses
 
 

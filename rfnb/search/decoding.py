@@ -17,10 +17,13 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.steps.beams import Searched
-from rfnb.search.beam import beam_step
+from rfnb.search.beam import BeamStep, beam_step
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.found import Found
 from rfnb.search.sources import InputType, log_scores
+from rfnb.search.variants.constraint import Constraint
+from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.outside import Change, Variant
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -40,6 +43,11 @@ def decode(
     length_normalization_exponent: float = 1.0,
     include_eos: bool = False,
     candidates: int = 8,
+    constraints: Sequence[Constraint] = (),
+    change: Change | None = None,
+    groups: int = 1,
+    diversity: float = 0.5,
+    threshold: float | None = None,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch.
 
@@ -68,6 +76,10 @@ def decode(
         length_normalization_exponent: hypotheses are compared by score / length ** exponent; 0: by their scores.
         include_eos: whether the end label counts as a label of the hypothesis.
         candidates: how many of the candidates that found no place are kept of each step, for the tree.
+        constraints: such as `rf.search.no_repeat(3)`, in any order.
+        change: a function (scores, labels) → scores of the log-probabilities, Tensors {batch, beam, labels}, such as
+            `lambda scores, labels: rf.search.sampled(scores, axis=labels, top_p=0.9)`.
+        groups, diversity, threshold: as of `rf.search.beam_step`.
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
@@ -78,10 +90,12 @@ def decode(
     sequences = _batch(state, start, limit, tags) if batch is None else batch
     search = _Search(
         sequences, beam, candidates, length_normalization_exponent, input_type, include_eos,
+        Variant(constraints, change, groups, diversity, threshold), vocab,
         end=None if end is None else int(_numbers("end", end, 1, vocab)[0]),
         limits=_numbers("limit", limit, sequences, None),
     )  # fmt: skip
     prev = np.repeat(_numbers("start", start, sequences, vocab), beam)
+    search.last = prev.reshape(sequences, beam)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(partial(_taken, np.repeat(np.arange(sequences), beam), sequences), state)
     while not search.done:
@@ -102,6 +116,8 @@ class _Search:
         exponent: float,
         input_type: InputType,
         include_eos: bool,
+        variant: Variant,
+        vocab: Vocab | None,
         *,
         end: int | None,
         limits: np.ndarray,
@@ -111,10 +127,12 @@ class _Search:
         self.end, self.limits, self.candidates, self.steps = end, limits, candidates, 0
         self.dims = Dim(batch, name="batch"), Dim(beam, name="beam")
         self.scores = np.full((batch, beam), -np.inf, "float32")
-        self.scores[:, :1] = 0
+        check_groups(variant.groups, beam)
+        self.scores[:, :: beam // variant.groups] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
         self.initial, self.labels = self.scores, Dim(None, name="labels")
+        self.variant, self.vocab, self.last = variant, vocab, np.zeros((batch, beam), "int64")
         self.kept: dict[str, list[np.ndarray]] = {}
 
     @property
@@ -143,24 +161,36 @@ class _Search:
         for name, part in zip(names[:3], wide, strict=True):
             self.kept.setdefault(f"pruned {name}", []).append(part[:, beam:])
         self.steps += 1
+        self.last = labels
+        self.variant.follow(parents, self.dims)
         rows = parents + np.arange(len(parents))[:, None] * beam
         return labels.reshape(-1), rows.reshape(-1)
 
     def _best(self, raw: Any, past: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """Labels, parents and scores of the best candidates, those that find no place too; and their label counts."""
         scores = self._scores(raw)
-        places = min(self.scores.shape[1] + self.candidates, self.scores.shape[1] * scores.size_of(self.labels).max)
+        log_probs = log_scores(scores, self.labels, self.input_type)
+        log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
+        beam, count = self.scores.shape[1], scores.size_of(self.labels).max
         base, ended, counts = (
             tensor_of(self.backend.from_numpy_raw(each, scores.device), align.sig(self.dims), EMPTY)
             for each in (self.scores, past, self.counts)
         )
-        found = beam_step(
-            log_scores(scores, self.labels, self.input_type), base, ended=ended, axis=self.labels, beam=self.dims[1],
-            out_beam=Dim(places, name="beam"), counts=counts if self.exponent else None, step=self.steps,
-            exponent=self.exponent,
+        step = partial(
+            beam_step, log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1],
+            counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent,
         )  # fmt: skip
-        parts = [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
-        return parts[:3], parts[-1]
+        found = self._parts(step(out_beam=Dim(min(beam + self.candidates, beam * count), name="beam")))
+        if self.variant.places_differ:
+            variant, out_beam = self.variant, Dim(beam, name="beam")
+            chosen = step(
+                out_beam=out_beam, groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold
+            )
+            found = _first(self._parts(chosen), found, count)
+        return found[:3], found[-1]
+
+    def _parts(self, found: BeamStep) -> list[np.ndarray]:
+        return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
 
     def _scores(self, raw: Any) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
@@ -172,7 +202,8 @@ class _Search:
                 expected=f"({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
         if self.labels.dimension is None:
-            self.labels = Dim(shape[1], name="labels")
+            vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
+            self.labels = Dim(shape[1], name="labels", vocab=vocab)
         return tensor_of(raw.reshape(*self.scores.shape, -1), align.sig([*self.dims, self.labels]), EMPTY)
 
     def found(self, vocab: Vocab | None, tags: Sequence[str] | None) -> Found:
@@ -184,6 +215,17 @@ class _Search:
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
         size, limit = Size([batch, beam], self.lengths), Size([batch], self.limits)
         return collect(plan, Searched(kept, make(self.ended, None), size, self.include_eos, limit))
+
+
+def _first(chosen: list[np.ndarray], best: list[np.ndarray], count: int) -> list[np.ndarray]:
+    """The chosen hypotheses, and after them the best of the others. Each has labels, parents and scores, [batch, …]."""
+    own, others = (labels + parents * count for labels, parents, *_ in (chosen, best))
+    own = np.where(np.isneginf(chosen[2]), -1, own)
+    known = (others[:, :, None] == own[:, None, :]).any(axis=2)
+    left = np.argsort(known, axis=1, kind="stable")[:, : known.shape[1] - own.shape[1]]
+    best = [part if i != 2 else np.where(known, -np.inf, part) for i, part in enumerate(best)]
+    rest = [np.take_along_axis(part, left, axis=1) for part in best]
+    return [np.concatenate(pair, axis=1) for pair in zip(chosen, rest, strict=True)]
 
 
 def _taken(rows: np.ndarray, count: int, leaf: Any) -> Any:

@@ -43,7 +43,7 @@ class Trace:
         steps: how many steps each sequence took; later entries are padding. [batch] int
         vocab: the texts of the labels. tags: the names of the sequences.
         length_normalization_exponent: candidates are compared by score / length ** exponent; 0 if they are not
-            normalized. The length counts the end label.
+            normalized. The length counts the end label. length_normalization_offset: see `by_length`.
         parts: the score of each label by each scorer, not scaled, [steps, batch, beam]; scales: their scales.
         pruned: the best of the candidates that found no place, if they were kept.
         ends: whether the hypothesis ends by the label of this step. Without it, this is found from `ended` of the next
@@ -69,6 +69,7 @@ class Trace:
     vocab: Vocab | None = None
     tags: Sequence[str] | None = None
     length_normalization_exponent: float = 0.0
+    length_normalization_offset: float = 0.0
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     pruned: Candidates | None = None
@@ -116,6 +117,12 @@ class Trace:
             pruned=pruned
             and Candidates(cut(pruned.labels), cut(pruned.parents), cut(pruned.scores), cut_all(pruned.parts)),
         )
+
+
+def by_length(lengths: Any, exponent: float, offset: float) -> np.ndarray:
+    """What the scores of hypotheses are divided by, ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016)."""
+    found: np.ndarray = ((offset + np.maximum(lengths, 1)) / (offset + 1.0)) ** exponent
+    return found
 
 
 BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")

@@ -196,7 +196,7 @@ class Tree(TreeArrays, InWords):
     def _candidate(self, step: int, label: int, parent: int, score: float, parts: Any, before: int) -> Node:
         done = bool(step and (self.ended | self.ends)[step - 1, parent])
         taken = (int(self.taken[step - 1, parent]) if step else 0) + (not done)
-        compared = float(normalized(np.array(score), taken, self.own.length_normalization_exponent))
+        compared = float(normalized(np.array(score), taken, self.own))
         better = int((self.alive[step] & (self.compared[step] >= compared)).sum())
         ends = not done and label in self.end_labels
         return Node(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Trace, by_length
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +103,7 @@ class TreeArrays:
     @cached_property
     def compared(self) -> np.ndarray:
         """The scores by which hypotheses are compared, perhaps normalized by length. [steps, beam]"""
-        return normalized(self.scores, self.taken, self.own.length_normalization_exponent)
+        return normalized(self.scores, self.taken, self.own)
 
     @cached_property
     def ranks(self) -> np.ndarray:
@@ -130,8 +130,8 @@ class TreeArrays:
         return found
 
 
-def normalized(scores: np.ndarray, lengths: Any, exponent: float) -> np.ndarray:
-    """Scores divided by length ** exponent; unchanged if the exponent is 0."""
-    if not exponent:
+def normalized(scores: np.ndarray, lengths: Any, trace: Trace) -> np.ndarray:
+    """Scores divided by what the trace says of lengths; unchanged if the exponent is 0."""
+    if not trace.length_normalization_exponent:
         return scores
-    return scores / np.maximum(lengths, 1) ** exponent
+    return scores / by_length(lengths, trace.length_normalization_exponent, trace.length_normalization_offset)

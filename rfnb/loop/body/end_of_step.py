@@ -182,18 +182,20 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
-    hypotheses = body.hypotheses
+    hypotheses, ends_now = body.hypotheses, None
     if hypotheses is not None:
+        if body.condition is not None:
+            ends_now = hypotheses.end(body.condition)  # which may change what the search carries
         loop_own |= {place: hypotheses.at_the_end(value) for place, value in hypotheses.carried.items()}
     going = active  # at the start of the step
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
         going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
-        if hypotheses is None:
+        if hypotheses is None or ends_now is None:
             condition, (ended, lengths) = body.condition, (reordered(body, value, going) for value in before)
         else:
-            condition, (ended, lengths) = hypotheses.end(body.condition), map(hypotheses.at_the_end, before)
+            condition, (ended, lengths) = ends_now, map(hypotheses.at_the_end, before)
         ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
         live = logical_not(ended if body.include_eos else ended_now)
         active = live if active is None else logical_and(live, active)

@@ -55,6 +55,7 @@ class Hypotheses:
         self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
         self.scores: Traced  # of the newest hypotheses
         self.search: Any = None  # what the search knows of its steps
+        self.at_ends: Callable[[Hypotheses, Traced], None] | None = None  # what the search adds where hypotheses end
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
         self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
@@ -108,6 +109,8 @@ class Hypotheses:
         """Which hypotheses end in this step: those of the condition, and places of the beam without a hypothesis."""
         if not self.has(condition):
             condition = logical_or(full(dims=[self.newest], fill_value=False), condition)
+        if self.at_ends is not None:
+            self.at_ends(self, self.follow(condition))
         condition, scores = self.at_the_end(condition), self.at_the_end(self.scores)
         if not condition.dims_set <= set(self.dims):
             raise DimError(

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import SearchError
 from rfnb.search.explain.where import limit_of, only_fall, rounding
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Trace, by_length
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree, Trees
@@ -110,7 +110,7 @@ def _final(tree: Tree, scores: np.ndarray, exponent: float) -> np.ndarray:
     old, own = tree.compared[-1], tree.own.final_scores[0]
     known = np.isfinite(own) & np.isfinite(old)
     more = np.subtract(own, old, out=np.zeros_like(own), where=known)
-    new = scores / np.maximum(tree.taken[-1], 1) ** exponent + more
+    new = scores / by_length(tree.taken[-1], exponent, tree.own.length_normalization_offset) + more
     return np.where(own > -np.inf, new, -np.inf)
 
 
@@ -142,4 +142,5 @@ def _needed_to_win(tree: Tree) -> float:
     if tree.best is None or not only_fall(tree) or (exponent and limit is None):
         return -np.inf
     score = tree.best.score
-    return (score - rounding(score, score)) * (limit or 1) ** exponent
+    divided = by_length(limit or 1, exponent, tree.own.length_normalization_offset)
+    return float((score - rounding(score, score)) * divided)

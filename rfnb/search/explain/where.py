@@ -13,6 +13,7 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.life import Fall, Life, follow
 from rfnb.search.explain.reference import Reference, references_of
 from rfnb.search.node import Hypothesis, Node
+from rfnb.search.trace import by_length
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
         return -np.inf
     if not known or not only_fall(tree):
         return None
-    return min(known) / max(needed, 1) ** exponent
+    return float(min(known) / by_length(needed, exponent, tree.own.length_normalization_offset))
 
 
 def only_fall(tree: Tree) -> bool:

@@ -36,7 +36,8 @@ def checked(trace: Trace) -> Trace:
         raise RunFileError(
             "the file does not have a tag for each sequence", got=len(trace.tags), expected=f"{batch} tags"
         )
-    if not np.isfinite([trace.length_normalization_exponent, *trace.scales.values()]).all():
+    offset = trace.length_normalization_offset
+    if not np.isfinite([trace.length_normalization_exponent, offset, *trace.scales.values()]).all() or offset < 0:
         raise RunFileError("a scale in the file is not a finite number")
     return trace
 
