@@ -17,7 +17,10 @@ from rfnb.errors import NetworkError
 from rfnb.layers.activations import ACTIVATIONS, activation_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
-from rfnb.ops.math import combine_bc, compare_bc, where
+from rfnb.ops import math
+from rfnb.ops.create import ones_like, zeros_like
+from rfnb.ops.grad import stop_gradient
+from rfnb.ops.math import cast, combine_bc, compare_bc, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 KINDS = {
@@ -117,12 +120,35 @@ def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:
     return next((x.feature_dim for x in sources if x.feature_dim is not None and x.feature_dim in y.sig.index), None)
 
 
+FUNCTIONS: dict[str, Any] = {
+    **ACTIVATIONS,
+    **{
+        name: getattr(math, name)
+        for name in "minimum maximum equal not_equal less less_equal greater greater_equal logical_and logical_or "
+        "clip_by_value cast where add mod squared_difference".split()
+    },
+    "subtract": math.sub,
+    "multiply": math.mul,
+    "divide": math.true_divide,
+    "where_bc": math.where,
+    "floordiv": math.floor_divide,
+    "floormod": math.mod,
+    "zeros_like": zeros_like,
+    "ones_like": ones_like,
+    "stop_gradient": stop_gradient,
+    "to_float": lambda x: cast(x, "float32"),
+    "to_int32": lambda x: cast(x, "int32"),
+}
+"""What an expression may call, as `tf.name(…)`, `tf.math.name(…)`, `tf.nn.name(…)`."""
+DTYPES = {name: name for name in "float32 float64 int32 int64 bool".split()}
+
+
 def evaluated(text: str, sources: Sequence[Tensor], more: dict[str, Any] | None) -> Tensor:
-    """The value of an expression. Its names are `source(i)`, activations, and `eval_locals`."""
+    """The value of an expression of `source(i)`, the functions above, `tf.float32` and the like, and `eval_locals`."""
     written = re.sub(r"\btf\.(?:math\.|nn\.)?(?=\w+\()", "rf.", text)
-    written = re.sub(r"(?<![\w.])(source|safe_log)(?=\()", r"rf.\1", written)
-    functions = {**ACTIVATIONS, "source": lambda i, **_: sources[i]}
-    found = Expression(written).value(Names(dict(more or {}), functions))
+    written = re.sub(r"(?<![\w.])(source|safe_log|where_bc)(?=\()", r"rf.\1", written)
+    functions = {**FUNCTIONS, "source": lambda i, **_: sources[i]}
+    found = Expression(written).value(Names({"tf": DTYPES, **(more or {})}, functions))
     if not isinstance(found, Tensor):
         raise NetworkError(
             "the expression gives no tensor", got=repr(found)[:40], expected="an expression of source(0)"
