@@ -19,7 +19,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
+from rfnb.loop.steps.beams import Asked, Beams, Searched, SearchPlan
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, logical_or, where
@@ -27,6 +27,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
+    from rfnb.trace.run.run import Run
 
 
 _after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
@@ -57,10 +58,10 @@ class Hypotheses:
         self.search: Any = None  # what the search knows of its steps
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
+        self.asked: dict[str, Traced] = {}  # those that replays compute of a step
         self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
-        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
         mark_beam(beam)
@@ -154,7 +155,11 @@ class Hypotheses:
         assert body is not None
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
-        self.plan = SearchPlan(self.beams, parents, kept, self.found)
+        asked = {
+            name: Asked(body.tape.refer(traced.plain._raw), traced.plain.sig, traced.plain.lengths)
+            for name, traced in self.asked.items()
+        }
+        self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
@@ -163,9 +168,9 @@ class Hypotheses:
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size) -> Any:
+    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size, run: Run | None) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos, limit))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit, run))
 
     def resolved(self, raw: Any, traced: Traced) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""

@@ -32,6 +32,7 @@ from rfnb.trace.run.step import AGREES, StepValue
 class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
+    fork_with = fork.fork_with
     fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients
@@ -176,8 +177,7 @@ class Replay(RecordedSteps):
             for var in (self.plan.search.parents if self.plan.search is not None else ())
         ]
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
@@ -187,7 +187,7 @@ class Replay(RecordedSteps):
             for name, var in search.kept.items() if self.steps
         }  # fmt: skip
         ended = None if place is None else self.final[place]
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size))
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, run))
 
     # -- the run
 

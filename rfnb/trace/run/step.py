@@ -115,12 +115,13 @@ class Replayable(Protocol):
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A value of the body, stacked over all steps; `resolve`: that of a search by final hypothesis."""
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
 
-    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-        """A new run that continues from edited states before `step`."""
+    def fork(
+        self, run: Run, step: int, seed: int | None, only: tuple[int | str | None, int | None], states: Mapping[str, Any]
+    ) -> Run:
+        """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
         """A new run of the same call, executed with the current code."""
