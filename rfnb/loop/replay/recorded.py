@@ -224,13 +224,14 @@ class RecordedSteps:
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
             return compiled.run(step, *states, *[frames[step] for frames in self.frames], *given.values())
 
-    def over_steps(self, var: Var | External, steps: int) -> Iterator[Any]:
-        """A value at each step. Each step runs only once, even if the states before it are not kept."""
+    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
+        """Values at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            [raw, *states] = self.step(step, [var, *after], states or None)
-            yield raw
+            found = self.step(step, [*wanted, *after], states or None)
+            states = found[len(wanted) :]
+            yield found[: len(wanted)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""

@@ -151,7 +151,8 @@ class Replay(RecordedSteps):
         var, (signature, lengths) = self.value(name)
         if not self.steps:
             raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
-        raws = [self.backend.alias_raw(raw) for raw in self.over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        steps = min(self.steps, max(self.size.max, 1))
+        raws = [self.backend.alias_raw(raw) for [raw] in self.over_steps([var], steps)]
         if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
             raise LoopError(
                 f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
@@ -172,20 +173,18 @@ class Replay(RecordedSteps):
     @cached_property
     def parents(self) -> list[np.ndarray]:
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
-        return [
-            np.stack([self.backend.to_numpy_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for var in (self.plan.search.parents if self.plan.search is not None else ())
-        ]
+        wanted = () if self.plan.search is None else self.plan.search.parents
+        by_step = [[self.backend.to_numpy_raw(raw) for raw in raws] for raws in self.over_steps(wanted, self.steps)]
+        return [np.stack(parents) for parents in zip(*by_step, strict=True)]
 
     def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
-        kept = {
-            name: self.backend.stack_raw([self.backend.alias_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for name, var in search.kept.items() if self.steps
-        }  # fmt: skip
+        alias, every_step = self.backend.alias_raw, self.over_steps([*search.kept.values()], self.steps)
+        by_name = zip(*([alias(raw) for raw in raws] for raws in every_step), strict=True)
+        kept = {name: self.backend.stack_raw(raws) for name, raws in zip(search.kept, by_name, strict=False)}
         ended = None if place is None else self.final[place]
         return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, run))
 
