@@ -317,7 +317,7 @@ def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size:
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
     """A stacked output; that of a search by its final hypotheses."""
-    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, pair[0])
+    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
 
 
 def _in_outer_body(

@@ -62,6 +62,7 @@ class Hypotheses:
         self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
+        self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
         mark_beam(beam)
@@ -172,6 +173,15 @@ class Hypotheses:
         """The result of the search."""
         return self.found(Searched(self._stacked, ended, size, include_eos, limit, run))
 
-    def resolved(self, raw: Any, traced: Traced) -> Any:
+    def stacked(self, traced: Traced, pending: Tensor, resolve: bool) -> list[Dim]:
+        """The dims of the values of all steps, without their axis."""
+        if resolve:
+            return self.beams.final(traced.dims)
+        self._by_place.append(pending)
+        return [self.beam if dim is self.newest else dim for dim in traced.dims]
+
+    def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
+        if any(pending is each for each in self._by_place):
+            return raw
         return self.beams.resolved(self._backend, raw, traced.plain, self._parents)
