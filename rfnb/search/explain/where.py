@@ -137,7 +137,7 @@ def _verdict(
     most = most_possible(tree, life, needed)
     if most is not None and output.score - most > rounding(most, output.score):
         return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
-    return "undecided", scores
+    return "undecided", f"{scores}; rf.Loop(…, debug=True) computes it, or give `forced`"
 
 
 def _output(output: Hypothesis) -> str:
