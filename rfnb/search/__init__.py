@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
     from rfnb.search.corpus.report import report as report
+    from rfnb.search.corpus.tune import tune as tune
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
     from rfnb.search.tree import Tree as Tree
@@ -21,6 +22,7 @@ _NAMES = {
     "decode": "decoding",
     "load": "found",
     "report": "corpus.report",
+    "tune": "corpus.tune",
 }
 """The module of each name of `rf.search`, imported when the name is first asked for."""
 

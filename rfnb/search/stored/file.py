@@ -149,8 +149,9 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = None if data.get("labels") is None else raw_strings(data, "labels")
+    needed: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
     return Trace(
-        **{name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)},
+        **needed,
         include_eos=get(data, "include_eos", bool),
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
         tags=None if data.get("tags") is None else raw_strings(data, "tags"),

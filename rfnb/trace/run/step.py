@@ -67,6 +67,10 @@ def _op_step(node: Node, tensors: dict[int, Tensor]) -> OpStep:
     return OpStep(node, name, node.op, node.line or 0, place, text, node.path, inputs, outputs)
 
 
+Only = tuple[int | str | None, int | None]
+"""The sequence and the hypothesis that an edit is for; None for all."""
+
+
 class Replayable(Protocol):
     """What a Run reads from: it returns the recorded states, and recomputes or loads all other values.
 
@@ -118,9 +122,7 @@ class Replayable(Protocol):
     def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
 
-    def fork(
-        self, run: Run, step: int, seed: int | None, only: tuple[int | str | None, int | None], states: Mapping[str, Any]
-    ) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
         """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:

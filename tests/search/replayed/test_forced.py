@@ -64,9 +64,7 @@ def test_verdicts_need_no_forced_score(batch, beam, exponent, seed, data):
 def test_forced_through_its_own_hypotheses_a_search_gives_their_scores(labels, batch, beam, exponent, seed):
     _, loop = recorded(labels, batch, beam, exponent, seed)
     found = loop.found
-    wanted = {
-        tree.sequence: [tree.prefix(tree.steps - 1, one.place) for one in tree.hypotheses] for tree in found.tree
-    }
+    wanted = {tree.sequence: [tree.prefix(tree.steps - 1, one.place) for one in tree.hypotheses] for tree in found.tree}
     sums = found.trace.again.forced(wanted)
     for tree in found.tree:
         assert sums[tree.sequence] == pytest.approx([one.sum for one in tree.hypotheses], abs=1e-5)

@@ -117,14 +117,14 @@ def test_what_cannot_be_kept():
         ((1, "a b"), "`label` is one label"),
         ((1, 77), "no label has this number"),
         ((1, "q"), "does not have this label"),
-        ((1, kept.label, kept.parent), "has a place at step 1 already"),
+        ((1, kept.label, kept.parent), "has a place at step 1"),
         ((1, 0, 9), "no hypothesis is at step 0, place 9"),
         ((0, 0, 2), "extend that at place 0"),
         ((ended.step + 1, "c", ended.place), "has ended"),
     ]:
         with pytest.raises(SearchError, match=words):
             tree.keep(*wrong)
-    assert list(rf.runs)[0] is loop.run  # no fork was made
+    assert next(iter(rf.runs)) is loop.run  # no fork was made
 
 
 def test_without_a_recorded_run_the_error_says_why():
