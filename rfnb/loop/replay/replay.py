@@ -26,6 +26,7 @@ from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepValue
 
 
@@ -176,6 +177,17 @@ class Replay(RecordedSteps):
         wanted = () if self.plan.search is None else self.plan.search.parents
         by_step = [[self.backend.to_numpy_raw(raw) for raw in raws] for raws in self.over_steps(wanted, self.steps)]
         return [np.stack(parents) for parents in zip(*by_step, strict=True)]
+
+    @cached_property
+    def lineages(self) -> list[Lineage]:
+        """Where the final hypotheses of a search are at each step."""
+        if self.plan.search is None or not self.steps:
+            return []
+        beams = self.plan.search.beams
+        return [
+            Lineage(beam, beams.dims[-1], beams.dims[:-1], beams.places(beam, self.parents))
+            for beam in (beams.dims[-1], *beams.after)
+        ]
 
     def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""

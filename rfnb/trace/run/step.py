@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph.graph import Node, Value
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
 
 AGREES = "replay agrees"
 """`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
@@ -118,6 +119,10 @@ class Replayable(Protocol):
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A value of the body, stacked over all steps; `resolve`: that of a search by final hypothesis."""
+
+    @property
+    def lineages(self) -> Sequence[Lineage]:
+        """Where the final hypotheses of a search are at each step; empty for other loops."""
 
     def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
