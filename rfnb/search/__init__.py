@@ -2,6 +2,7 @@
 
 `choice` attaches a search to the body of a loop; a `trace` keeps what it chose; `tree` reads one sequence of it, and
 `explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
+`replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module

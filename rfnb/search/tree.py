@@ -223,7 +223,7 @@ class Tree(TreeArrays, InWords):
 
         reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
         furthest is returned. forced: the final score that the model gives to the reference and its end, which decides
-        between search error and model error; one for each reference.
+        between search error and model error; one for each reference. It is computed if the search was recorded.
 
         Raises SearchError for a reference with labels that the vocabulary does not have.
         """

@@ -465,7 +465,7 @@ def test_steps_are_joined_in_the_order_of_the_first():
 
 
 def test_names_with_a_dot():
-    names = Names({"chosen.labels": 4, "y": State(n=1)}, {})
-    assert Expression("chosen.labels * 2 + y.n").value(names) == 9
+    names = Names({"chosen.labels": 4, "y": 1}, {})
+    assert Expression("chosen.labels * 2 + y").value(names) == 9
     with pytest.raises(ExpressionError, match="no `chosen`"):
         Expression("chosen.scores").value(names)
