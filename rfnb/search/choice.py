@@ -261,7 +261,8 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOpti
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
     exponent, combine = options.exponent, options.custom_score_combine
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, axis, combine)
+    noisy = bool(options.random_sample_scale)
+    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, axis, combine, noisy)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before

@@ -30,7 +30,7 @@ class SearchPlan:
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
     hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
-    axis: the dim of the labels. combine: as in `beam_step`. why_not: why its steps cannot be replayed, if they cannot.
+    axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is added to the scores. why_not: why its steps cannot be replayed, if they cannot.
     """
 
     backend: type[Backend]
@@ -41,6 +41,7 @@ class SearchPlan:
     initial: Any
     axis: Dim | None = None
     combine: Combine | None = None
+    noisy: bool = False
     why_not: str = NOT_RECORDED
 
 
@@ -86,7 +87,7 @@ def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return Steps(searched.run, plan.axis, plan.exponent, plan.combine)
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy)
 
 
 def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> Tensor:
