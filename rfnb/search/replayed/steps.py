@@ -42,8 +42,8 @@ class Steps:
     The run is not kept alive: searches are often collected over many batches, and runs are large.
 
     Args:
-        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added to
-            the scores, so that those of labels from outside are not what the model gives to them.
+        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
+            to the scores, so that those of labels from outside are not what the model gives to them.
     """
 
     def __init__(self, run: Run, axis: Dim, exponent: float, combine: Combine | None, noisy: bool):
@@ -74,6 +74,8 @@ class Steps:
         assert replay.plan.search is not None
         if len(replay.plan.search.parents) > 1:
             return "its steps have several choices"
+        if INPUTS[0] not in replay.plan.search.asked:
+            return "its hypotheses merge"
         if replay.plan.changes is not None:
             return replay.plan.changes
         return None if replay.version_now() == replay.version else "the model has changed since"

@@ -192,7 +192,9 @@ def test_kept_candidates_are_those_of_a_replay(labels, batch, beam, exponent, se
             assert theirs.pruned(step) == tree.pruned(step, count)
 
 
-@pytest.mark.parametrize("options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}])
+@pytest.mark.parametrize(
+    "options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}, {"candidates": 2, "blank": 0}]
+)
 def test_candidates_that_cannot_be_kept(options):
     with pytest.raises(ParameterError, match="pruned candidates to keep"):
         search(Net(4, 2), 2, 2, 3, **options)
@@ -250,6 +252,17 @@ def test_any_dims_and_options(dims, options):
         wanted = {tree.sequence: [tree.prefix(2, one.place) for one in tree.hypotheses]}
         sums = [None if "random_sample_scale" in options else pytest.approx(one.sum) for one in tree.hypotheses]
         assert tree.trace.again.forced(wanted)[tree.sequence] == sums
+
+
+def test_searches_in_which_hypotheses_merge_are_not_computed_again():
+    tree = table_search(2, blank=0).found.tree[0]
+    assert tree.pruned(1, 3) == [] and tree.where([1, 1, 1, 1]).verdict == "over the limit"
+    with pytest.raises(SearchError, match="its hypotheses merge"):
+        tree.keep(1, 0, 0)
+    apart = table_search(2, blank=0, merge=None).found.tree[0]
+    node = apart.pruned(1)[0]
+    assert apart.keep(node).scores[1, 1] == pytest.approx(node.score)
+    assert apart.where([3, 3]).score is None or apart.where([3, 3]).found is not None
 
 
 def test_steps_with_several_choices_are_not_computed_again():
