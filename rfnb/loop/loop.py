@@ -278,6 +278,8 @@ class Loop:
             groups: the beam consists of so many groups, where a label costs a candidate `diversity` for each time that
                 an earlier group chose it in this step (https://arxiv.org/abs/1610.02424).
             threshold: hypotheses that are worse than the best by more than this die.
+            candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
+                loop needs none: its steps are computed again.
             blank: the number of a label that stands for no label, in a search over frames. Scores are then not
                 normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
                 "sum" of their probabilities or the "max"; None: they stay apart.

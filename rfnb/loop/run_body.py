@@ -38,18 +38,20 @@ from rfnb.trace.run.failure import Failure, failure
 if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.loop import Loop
+    from rfnb.trace.run.run import Run
 
 
 class Results(NamedTuple):
     """The results of all steps, as raw tensors.
 
     final: the carried values after the last step. stacked: the outputs, [steps, …]. position: for a nested loop, the
-    position of its call on the tape of the loop around it.
+    position of its call on the tape of the loop around it. run: the recorded run, if there is one.
     """
 
     final: Sequence[Any]
     stacked: Sequence[Any]
     position: int = 0
+    run: Run | None = None
 
 
 class BodyRun:
@@ -134,7 +136,7 @@ class BodyRun:
                     recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
                 )
         warn_of_end(step, outcome)
-        return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
+        return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 
     def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
         """The final carried values and the outputs. Ops that only outputs depend on run here, after the steps."""
@@ -283,7 +285,7 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     ]
     for place in step.last_places:
         _refuse_empty(step, step.carried[place], size)
-    loop.found = None if step.hypotheses is None else _found(loop, step, step.hypotheses, final, size)
+    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size, results.run)
     final = _with_final_dims(step, final, size)
     if step.outer is not None:
         final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
@@ -309,14 +311,13 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
     return tensor_of(raw, pending.sig, lengths)
 
 
-def _found(loop: Loop, step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size) -> Any:
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
     """The result of a search."""
     place = place_of(step.carried, "ended")
-    ended, run = None if place is None else final[place]._raw, loop.run
-    first = None
+    ended, first = None if place is None else final[place]._raw, None
     if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
         first = partial(first_nan, run.replay)
-    return hypotheses.searched(ended, size, step.include_eos, step.limit, first)
+    return hypotheses.searched(ended, size, step.include_eos, step.limit, first, run)
 
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:

@@ -2,7 +2,7 @@
 
 `choice` attaches a search to the body of a loop, and `score` has the scorers that it adds up; a `trace` keeps what it
 chose; `tree` reads one sequence of it, and `explain` says why. `found` is what a search returns, `stored` its files,
-`corpus` the errors of many sequences.
+`corpus` the errors of many sequences. `replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module
@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
     from rfnb.search.blank.ctc import ctc_beam as ctc_beam
     from rfnb.search.corpus.report import report as report
+    from rfnb.search.corpus.tune import tune as tune
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
     from rfnb.search.score.coverage import Coverage as Coverage
@@ -56,6 +57,7 @@ _NAMES = {
     "stochastic": "variants.stochastic",
     "trie": "variants.tries",
     "truncated": "variants.sampling",
+    "tune": "corpus.tune",
 }
 """The module of each name of `rf.search`, imported when the name is first asked for."""
 

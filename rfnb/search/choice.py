@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
+from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, beam_step
 from rfnb.search.blank.in_loop import Blanks, check_blank
 from rfnb.search.blank.step import FrameStep
@@ -154,6 +155,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
+    wide = _with_candidates(body, after, options)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
@@ -161,15 +163,44 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         dims: Any = {"axis": axis, "beam": before, "out_beam": after}
         frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
         return _take(body, hypotheses, frame, before, after)
+    counts = None if carried.counts is None else hypotheses.follow(carried.counts)
+    if options.plain:
+        given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
+        hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
     found = beam_step(
-        scores, base, axis=axis, beam=before, out_beam=after, ended=ended,
-        counts=None if carried.counts is None else hypotheses.follow(carried.counts),
+        scores, base, axis=axis, beam=before, out_beam=wide, ended=ended, counts=counts,
         step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
         threshold=options.threshold,
     )  # fmt: skip
+    if wide is not after:
+        count = after.get_dim_value()
+        for name, part in zip(("labels", "parents", "scores"), found, strict=False):
+            pruned = slice_along(part, axis=wide, start=count)[0]  # type: ignore[arg-type]
+            hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
+        parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
+        found = BeamStep(*parts)  # type: ignore[arg-type]
     return _take(body, hypotheses, found, before, after)
+
+
+def _with_candidates(body: Body, after: Dim, options: ChoiceOptions) -> Dim:
+    """A dim of the hypotheses after a choice, and of the pruned candidates that are kept."""
+    if not options.candidates:
+        return after
+    if options.candidates < 0 or not options.plain:
+        raise ParameterError(
+            f"{body.loop.name}: choice: `candidates` is the number of pruned candidates to keep of each step",
+            got=options.candidates if options.candidates < 0 else "it beside an option that ranks otherwise",
+            expected="0 or more", hint="a recorded search needs none: rf.Loop(…, debug=True), tree.pruned(step, 8)",
+        )  # fmt: skip
+    return _wide(after.get_dim_value() + options.candidates)
+
+
+@lru_cache(maxsize=64)
+def _wide(size: int) -> Dim:
+    """The same each time, so that plans are found again."""
+    return Dim(size, name="candidates")
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -192,10 +223,12 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
     kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
+    hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
     if isinstance(found, FrameStep):
         kept["joined"] = body.of_body(found.joined, "choice")
     elif carried.counts_place is not None and found.counts is not None:
-        hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
+        counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
+        hypotheses.asked["counts"] = counts
     hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
 
@@ -252,7 +285,10 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
     scales: dict[str, float] = {}
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset)
+    plan = SearchPlan(
+        backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
+        combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
+    )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before

@@ -14,9 +14,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.search.beam import Combine
 from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
-from rfnb.search.trace import Candidates, Trace, by_length
+from rfnb.search.replayed.steps import Steps
+from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -30,7 +32,8 @@ class SearchPlan:
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent,
     offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
     first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
-    function that searches, for errors.
+    function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
+    added to the scores. why_not: why its steps cannot be replayed, if they cannot.
     """
 
     backend: type[Backend]
@@ -43,6 +46,10 @@ class SearchPlan:
     scales: Mapping[str, float] = field(default_factory=dict)
     offset: float = 0.0
     what: str = "choice"
+    axis: Dim | None = None
+    combine: Combine | None = None
+    noisy: bool = False
+    why_not: str = NOT_RECORDED
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
@@ -64,6 +71,8 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     before = kept.get("ended", none.astype(bool))
     steps = (~before).any(axis=2).sum(axis=0)
     more = _at_the_limit(plan, kept, steps, ~ended.reshape(flat))
+    if any(f"final {name}" in kept for name in plan.scales):
+        steps = np.maximum(steps, _reordered(parents, kept["scores"]))
     scores = _final_scores(plan, searched, counts, more)
     had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
@@ -86,6 +95,8 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
+        again=_again(plan, searched),
+        why_not=plan.why_not,
         blank=plan.blank,
         joined=kept.get("joined"),
     )
@@ -95,6 +106,13 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
     )
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
+
+
+def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
+    """The steps of a recorded search."""
+    if searched.run is None or plan.axis is None:
+        return None
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy)
 
 
 def _at_the_limit(
@@ -118,6 +136,16 @@ def _at_the_limit(
     for step in range(len(kept["scores"])):
         kept["scores"][step] += np.where((step >= last)[:, None], more, 0.0)
     return more
+
+
+def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The number of steps up to the last one that changes the order of the hypotheses. [batch]
+
+    What the end of a hypothesis is worth counts for its place in the step after it.
+    """
+    moved = ((parents != np.arange(parents.shape[2])) & np.isfinite(scores)).any(axis=2)
+    numbers: np.ndarray = np.where(moved, np.arange(1, len(moved) + 1)[:, None], 0).max(axis=0, initial=0)
+    return numbers
 
 
 def _parts(plan: SearchPlan, kept: Mapping[str, np.ndarray], ended: np.ndarray) -> dict[str, np.ndarray]:

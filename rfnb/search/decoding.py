@@ -28,6 +28,9 @@ from rfnb.search.variants.outside import Change, Variant
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
+NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
+"""Why no hypothesis can be kept, and no run forked, after `decode`."""
+
 
 def decode(
     step: Step,
@@ -248,8 +251,9 @@ class _Search:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
+        initial = make(self.initial, None)
         plan = SearchPlan(
-            self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None), what="decode"
+            self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED
         )
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
         size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))

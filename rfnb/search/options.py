@@ -43,11 +43,18 @@ class ChoiceOptions(BlankOptions):
     groups: int = 1
     diversity: float = 0.5
     threshold: float | None = None
+    candidates: int = 0
 
     @property
     def exponent(self) -> float:
         """0 if scores are not normalized by length: with a blank, as all have the same number of frames."""
         return self.length_normalization_exponent if self.length_normalization and self.blank is None else 0.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether the best candidates get the places, so that a replay of a step can rank the others."""
+        other = self.keep_beams or self.cheating or self.by_frame or self.groups != 1 or self.threshold is not None
+        return not other and not self.length_normalization_offset
 
     def check(self) -> None:
         """Raises ParameterError for numbers that are out of range."""

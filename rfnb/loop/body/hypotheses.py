@@ -20,7 +20,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.beams import Beams, FirstNan, Searched, SearchPlan
+from rfnb.loop.steps.beams import Asked, Beams, FirstNan, Searched, SearchPlan
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, logical_or, where
@@ -28,6 +28,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
+    from rfnb.trace.run.run import Run
 
 
 _after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
@@ -59,6 +60,7 @@ class Hypotheses:
         self.at_ends: Callable[[Hypotheses, Traced], None] | None = None  # what the search adds where hypotheses end
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
+        self.asked: dict[str, Traced] = {}  # those that replays compute of a step
         self.plan: SearchPlan | None = None  # set when the body is closed
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
@@ -166,7 +168,8 @@ class Hypotheses:
             )
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
-        self.plan = SearchPlan(self.beams, parents, kept, self.found)
+        asked = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
+        self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
@@ -175,9 +178,11 @@ class Hypotheses:
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None) -> Any:
+    def searched(
+        self, ended: Any, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None, run: Run | None
+    ) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos, limit, first_nan))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit, first_nan, run))
 
     def stacked(self, traced: Traced, pending: Tensor, resolve: bool) -> list[Dim]:
         """The dims of the values of all steps, without their axis."""

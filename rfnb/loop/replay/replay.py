@@ -26,12 +26,14 @@ from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepValue
 
 
 class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
+    fork_with = fork.fork_with
     fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients
@@ -150,7 +152,8 @@ class Replay(RecordedSteps):
         var, (signature, lengths) = self.value(name)
         if not self.steps:
             raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
-        raws = [self.backend.alias_raw(raw) for raw in self.over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        steps = min(self.steps, max(self.size.max, 1))
+        raws = [self.backend.alias_raw(raw) for [raw] in self.over_steps([var], steps)]
         if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
             raise LoopError(
                 f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
@@ -171,24 +174,32 @@ class Replay(RecordedSteps):
     @cached_property
     def parents(self) -> list[np.ndarray]:
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
+        wanted = () if self.plan.search is None else self.plan.search.parents
+        by_step = [[self.backend.to_numpy_raw(raw) for raw in raws] for raws in self.over_steps(wanted, self.steps)]
+        return [np.stack(parents) for parents in zip(*by_step, strict=True)]
+
+    @cached_property
+    def lineages(self) -> list[Lineage]:
+        """Where the final hypotheses of a search are at each step."""
+        if self.plan.search is None or not self.steps:
+            return []
+        beams = self.plan.search.beams
         return [
-            np.stack([self.backend.to_numpy_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for var in (self.plan.search.parents if self.plan.search is not None else ())
+            Lineage(beam, beams.dims[-1], beams.dims[:-1], beams.places(beam, self.parents))
+            for beam in (beams.dims[-1], *beams.after)
         ]
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
-        kept = {
-            name: self.backend.stack_raw([self.backend.alias_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for name, var in search.kept.items() if self.steps
-        }  # fmt: skip
+        alias, every_step = self.backend.alias_raw, self.over_steps([*search.kept.values()], self.steps)
+        by_name = zip(*([alias(raw) for raw in raws] for raws in every_step), strict=True)
+        kept = {name: self.backend.stack_raw(raws) for name, raws in zip(search.kept, by_name, strict=False)}
         ended = None if place is None else self.final[place]
         first = partial(first_nan.first_nan, self)
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first))
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first, run))
 
     # -- the run
 
