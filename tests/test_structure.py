@@ -23,7 +23,8 @@ ROOMS = {
     "search": "trace words node tree_arrays explain stored tree found corpus beam collect sources target choice "
     "decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "display": "markup kit layout tensor dims loop run comparison attention * panel register schema_ts show public",
+    "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
+    "public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

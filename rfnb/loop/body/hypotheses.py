@@ -58,7 +58,8 @@ class Hypotheses:
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
         self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
-        self._parents: list[np.ndarray] = []  # of each choice, after the loop
+        self.steps: list[Any] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
+        self._parents: list[np.ndarray] = []  # of each choice
         self._stacked: dict[str, Any] = {}
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
@@ -158,7 +159,7 @@ class Hypotheses:
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
-        stacked = [self._backend.stack_raw(values) for values in outputs]
+        stacked = self.steps = [self._backend.stack_raw(values) for values in outputs]
         count = len(self.choices)
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))

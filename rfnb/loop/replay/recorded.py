@@ -170,7 +170,8 @@ class RecordedSteps:
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
         self._compiled: dict[Any, Any] = {}
-        self.__dict__.pop("parents", None)  # of the steps before
+        for name in ("search_steps", "parents"):  # of the steps before
+            self.__dict__.pop(name, None)
 
     def version_now(self) -> list[Any]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""
@@ -218,13 +219,14 @@ class RecordedSteps:
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
             return compiled.run(step, *states, *[frames[step] for frames in self.frames])
 
-    def over_steps(self, var: Var | External, steps: int) -> Iterator[Any]:
-        """A value at each step. Each step runs only once, even if the states before it are not kept."""
+    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
+        """Values at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            [raw, *states] = self.step(step, [var, *after], states or None)
-            yield raw
+            raws = self.step(step, [*wanted, *after], states or None)
+            states = raws[len(wanted) :]
+            yield raws[: len(wanted)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""

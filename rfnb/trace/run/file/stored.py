@@ -116,6 +116,11 @@ class StoredReplay:
         return found
 
     found = None  # the file of a search is that of `found.save`
+    is_search = False
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """Nothing, as the beams are not in the file."""
+        return {}
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """Stacks a value of the body over all steps. → {axis, …}"""
