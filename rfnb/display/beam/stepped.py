@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rfnb.display.beam.schema import BeamAt, BeamRow, NodeAt
+from rfnb.display.beam.schema import BeamAt, BeamRow, BeamStep, NodeAt
 from rfnb.display.beam.view import PRUNED, columns
 from rfnb.display.markup.numbers import plain
 from rfnb.errors import ViewError
+from rfnb.printable import printable_name
 from rfnb.search.node import Node
 from rfnb.search.tree import Tree
 
@@ -72,17 +73,25 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
     places = None if hypothesis is None else line(tree, hypothesis)
     return {
         "sequence": tree.sequence,
-        "name": tree.name,
+        "name": printable_name(tree.name),
         "beam": tree.beam,
         "step": last,
         "steps": tree.steps,
         "since": seen,
-        "columns": columns(tree, None, range(seen, last + 1), PRUNED, before=seen - 1),
+        "columns": columns_of(tree, seen, last + 1),
         "rows": [_row(tree, node) for node in tree.nodes(last)] if tree.steps else [],
         "hypothesis": hypothesis,
         "place": None if places is None else places[last],
         "lost": None if places is None or None not in places else places.index(None),
     }
+
+
+def columns_of(tree: Tree, start: int, stop: int) -> list[BeamStep]:
+    """The columns of the tree from one step to another."""
+    found = columns(tree, None, range(start, stop), PRUNED, before=start - 1)
+    for node in (node for column in found for node in column["nodes"]):
+        node["text"] = printable_name(node["text"])
+    return found
 
 
 def _row(tree: Tree, node: Node) -> BeamRow:
@@ -92,9 +101,9 @@ def _row(tree: Tree, node: Node) -> BeamRow:
     return {
         "place": place,
         "rank": node.rank,
-        "text": ("… " if len(shown) > LABELS else "") + tree.text_of(shown[-LABELS:]),
+        "text": ("… " if len(shown) > LABELS else "") + printable_name(tree.text_of(shown[-LABELS:])),
         "score": plain(node.compared),
-        "parts": {name: plain(float(sums[step, place])) for name, sums in tree.part_sums.items()},
+        "parts": {printable_name(name): plain(float(sums[step, place])) for name, sums in tree.part_sums.items()},
         "parent": None if node.parent is None else int(tree.ranks[step - 1, node.parent]),
         "ended": ended,
     }

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import untaped
 from rfnb.display.beam.schema import BeamStep
-from rfnb.display.beam.stepped import tree_of
-from rfnb.display.beam.view import PRUNED, columns
+from rfnb.display.beam.stepped import columns_of, tree_of
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.page import LIMIT, asset_text, json_of, page
 from rfnb.display.kit.view import write_atomically
@@ -41,7 +40,7 @@ def trees_of(run: Run, steps: Sequence[StepView], limit: int) -> dict[str, list[
     found: dict[str, list[BeamStep]] = {}
     for sequence in sorted({beam["sequence"] for step in steps if (beam := step.get("beam"))}):
         tree = tree_of(run, sequence)
-        drawn = [] if tree is None else columns(tree, None, range(tree.steps), PRUNED)
+        drawn = [] if tree is None else columns_of(tree, 0, tree.steps)
         limit -= len(json_of(drawn).encode())
         if limit < 0:
             break

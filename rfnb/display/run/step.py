@@ -65,7 +65,7 @@ def describe_step(
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(chosen, at, name, pictures) for name in run.states],
+        "states": [_state(chosen, at, step, name, pictures) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
@@ -89,10 +89,9 @@ def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
     return Chosen(run, sequence, places, copied)
 
 
-def _state(chosen: Chosen, at: RunStep, name: str, pictures: bool) -> StateRow:
+def _state(chosen: Chosen, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
     """The JSON of a state before and after a step; a step that failed has no state after it."""
-    run, step = chosen.run, at.step
-    notes, done = Notes(), step < run.steps
+    notes, done = Notes(), step < chosen.run.steps
 
     def described(value: Any, begun: int, where: Mapping[Dim, int]) -> ValueView:
         """The JSON of the state; entries count for sequences that reach the step `begun`."""
