@@ -158,8 +158,10 @@ class Loop:
         return frame if name is None else frame.with_name(name)
 
     @guarded
-    def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
+    def stack(self, source: Tensor, *, name: str | None = None, resolve: bool = True) -> Tensor:
         """The values of all steps, available after the block. {…} → {axis, …}
+
+        After a `choice`, those of each final hypothesis; with `resolve=False`, by the places of the beam at each step.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -169,7 +171,7 @@ class Loop:
         >>> y.dims == (time, rf.batch_dim), rf.reduce_sum(y, axis=time).raw_tensor.tolist()
         (True, [60, 40])
         """
-        return self._open_body("stack").stack(source, name)
+        return self._open_body("stack").stack(source, name, resolve)
 
     @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
@@ -246,13 +248,23 @@ class Loop:
         value from before to the hypotheses after it.
 
         Args:
-            scores: of the labels, for each hypothesis; without `beam`, the same for all.
-            beam: the dim of the hypotheses, which the states have. axis: the dim of the labels; default: the feature
-                dim of `scores`, or the only dim that the states lack.
+            scores: of the labels, for each hypothesis; without `beam`, the same for all. For a list of several sources,
+                each candidate is a combination of a label of each: of the best `source_beam_sizes` labels of each one.
+            beam: the dim of the hypotheses, which the states have. beam_size: how many there are after this choice, if
+                it is not the last one of the step.
+            axis: the dim of the labels; default: the feature dim of `scores`, or the only dim that the states lack.
             input_type: "prob", "log_prob" or "logits". Scores of log-probabilities add up.
             prob_scale: of the scores of labels. base_beam_score_scale: of the scores of hypotheses before the step.
+            random_sample_scale: of Gumbel noise that is added to the scores of labels.
             length_normalization: whether hypotheses of different length are compared by
                 score / length ** length_normalization_exponent. The length counts the end label.
+            custom_score_combine: the score of a candidate, instead of a sum: a function of the scores of labels
+                {…, beam, labels} and those of the hypotheses before the step {…, beam}.
+            keep_beams: each hypothesis is extended by as many labels, its own best ones.
+            target: the right labels of this step. search=False: they are chosen, without a search;
+                scheduled_sampling: or, with this probability, a label that is drawn from `scores`;
+                add_to_beam_scores: their scores are added to those of the hypotheses.
+            cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
 
         Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
         """

@@ -36,18 +36,20 @@ from rfnb.trace.run.failure import Failure, failure
 if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.loop import Loop
+    from rfnb.trace.run.run import Run
 
 
 class Results(NamedTuple):
     """The results of all steps, as raw tensors.
 
     final: the carried values after the last step. stacked: the outputs, [steps, …]. position: for a nested loop, the
-    position of its call on the tape of the loop around it.
+    position of its call on the tape of the loop around it. run: the recorded run, if there is one.
     """
 
     final: Sequence[Any]
     stacked: Sequence[Any]
     position: int = 0
+    run: Run | None = None
 
 
 class BodyRun:
@@ -133,7 +135,7 @@ class BodyRun:
                     recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0), searched)
                 )
         warn_of_end(step, outcome)
-        return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
+        return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 
     def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
         """The final carried values and the outputs. Ops that only outputs depend on run here, after the steps."""
@@ -282,7 +284,7 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     ]
     for place in step.last_places:
         _refuse_empty(step, step.carried[place], size)
-    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size)
+    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size, results.run)
     final = _with_final_dims(step, final, size)
     if step.outer is not None:
         final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
@@ -308,15 +310,15 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
     return tensor_of(raw, pending.sig, lengths)
 
 
-def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size) -> Any:
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
     """The result of a search."""
     place = place_of(step.carried, "ended")
-    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos, step.limit)
+    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos, step.limit, run)
 
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
     """A stacked output; that of a search by its final hypotheses."""
-    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, pair[0])
+    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
 
 
 def _in_outer_body(

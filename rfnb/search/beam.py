@@ -85,7 +85,10 @@ def beam_step(
     batch = [dim for dim in base.dims if dim is not beam]
     total = compared + scores if combine is None else combine(scores, compared)
     total = total.copy_transpose([*batch, beam, axis])
-    labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams, gold, gold_once)
+    if gold is not None:
+        labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
+    else:
+        labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
     if counts is None:
         return BeamStep(labels, parents, best, None)
     if ended is None:
@@ -99,11 +102,9 @@ def beam_step(
 
 
 def _chosen(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool, gold: Tensor | None, once: bool
+    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Labels, parents and scores of the candidates that get a place."""
-    if gold is not None:
-        return _with_gold(total, axis, beam, out_beam, step, gold, once)
     best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
     if not keep:
         return labels, parents, best
@@ -124,11 +125,20 @@ def _merged(x: Tensor, beam: Dim, several: Dim, out_beam: Dim) -> Tensor:
 
 
 def _with_gold(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, gold: Tensor, once: bool
+    total: Tensor,
+    axis: Dim,
+    beam: Dim,
+    out_beam: Dim,
+    step: Tensor | int,
+    gold: Tensor,
+    once: bool,
+    ended: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best candidates, of which the last is the right label after the last hypothesis."""
     last = beam.get_dim_value() - 1
     gold_parent: Any = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
+    if ended is not None:
+        gold = where(gather(ended, indices=gold_parent, axis=beam), 0, gold)
     gold_total = gather(gather(total, indices=gold_parent, axis=beam), indices=gold, axis=axis)
     if once:
         is_gold = logical_and(equal(range_over_dim(beam), gold_parent), equal(range_over_dim(axis), gold))

@@ -126,16 +126,18 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         scores = scores * options.prob_scale
     if options.random_sample_scale:
         scores = scores + gumbel(scores) * options.random_sample_scale
-    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options.exponent)
+    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options)
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
+    base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
+    counts = None if carried.counts is None else hypotheses.follow(carried.counts)
+    given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
+    hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
     found = beam_step(
-        scores, hypotheses.scores if scale == 1.0 else hypotheses.scores * scale,
-        axis=axis, beam=before, out_beam=after, ended=ended,
-        counts=None if carried.counts is None else hypotheses.follow(carried.counts),
+        scores, base, axis=axis, beam=before, out_beam=after, ended=ended, counts=counts,
         step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive",
@@ -166,6 +168,9 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, afte
         hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
     kept = {"labels": labels, "parents": parents, "scores": total, "ended": body.of_body(ended, "choice")}
     hypotheses.kept |= kept
+    hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
+    if found.counts is not None:
+        hypotheses.asked["counts"] = body.of_body(found.counts, "choice")
     return Chosen(labels, parents, total, after, hypotheses)
 
 
@@ -216,7 +221,7 @@ class Carried:
     exponent: float
 
 
-def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) -> Hypotheses:
+def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
     """The hypotheses before the first choice: one without labels, in the first place of the beam."""
     plain, backend = scores.plain, body.backend
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
@@ -226,7 +231,8 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial)
+    exponent, combine = options.exponent, options.custom_score_combine
+    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, axis, combine)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before

@@ -14,7 +14,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.search.beam import Combine
 from rfnb.search.found import Found
+from rfnb.search.replayed.steps import Steps
 from rfnb.search.trace import Candidates, Trace
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class SearchPlan:
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
     hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
+    axis: the dim of the labels. combine: as in `beam_step`. why_not: why its steps cannot be replayed, if they cannot.
     """
 
     backend: type[Backend]
@@ -36,6 +39,9 @@ class SearchPlan:
     lengths: Lengths
     exponent: float
     initial: Any
+    axis: Dim | None = None
+    combine: Combine | None = None
+    why_not: str | None = None
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
@@ -68,10 +74,19 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
+        again=_again(plan, searched),
+        **({} if plan.why_not is None else {"why_not": plan.why_not}),
     )
     signature = align.sig(plan.dims)
     count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
+
+
+def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
+    """The steps of a recorded search."""
+    if searched.run is None or plan.axis is None:
+        return None
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine)
 
 
 def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> Tensor:

@@ -24,6 +24,9 @@ from rfnb.search.sources import InputType, log_scores
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
+NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
+"""Why no hypothesis can be kept, and no run forked, after `decode`."""
+
 
 def decode(
     step: Step,
@@ -180,7 +183,8 @@ class _Search:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        plan = SearchPlan(self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None))
+        initial = make(self.initial, None)
+        plan = SearchPlan(self.backend, vocab, self.dims, lengths, self.exponent, initial, why_not=NOT_REPLAYED)
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
         size, limit = Size([batch, beam], self.lengths), Size([batch], self.limits)
         return collect(plan, Searched(kept, make(self.ended, None), size, self.include_eos, limit))

@@ -14,6 +14,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import compare_searches, compare_trees
+from rfnb.search.explain.keep import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.stored import file
 from rfnb.search.trace import Trace
@@ -24,6 +25,7 @@ from rfnb.trace.compare.compare import OTHERS
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.core.tensor.tensor import Tensor
+    from rfnb.trace.run.run import Run
 
 SHOWN, BEST = 3, 4
 """Sequences, and hypotheses of each, that the text of a search shows."""
@@ -72,6 +74,11 @@ class Found(InWords):
     def tree(self) -> Trees:
         """The tree of each sequence, by position or tag: `found.tree["laugh"]`."""
         return Trees(self.trace)
+
+    @property
+    def run(self) -> Run:
+        """The recorded run of the search, for `found.run.fork(…)`. Raises SearchError if there is none."""
+        return run_of(self.trace)
 
     def __len__(self) -> int:
         """How many sequences were searched."""
@@ -125,7 +132,7 @@ class Found(InWords):
 
         Raises RunFileError if the file cannot be written; an existing one is then unchanged.
         """
-        return file.write(self.trace, path)
+        return file.write(self.trace.with_candidates(), path)
 
     @property
     def text(self) -> str:

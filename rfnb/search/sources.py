@@ -13,7 +13,7 @@ from rfnb.errors import ParameterError
 from rfnb.ops.index import gather
 from rfnb.ops.math import log, neg
 from rfnb.ops.random import random_uniform
-from rfnb.ops.shape import merge_dims, replace_dim
+from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.softmax import log_softmax
 from rfnb.ops.top_k import top_k
 
@@ -58,6 +58,7 @@ class Combinations:
         for i, (labels, rank) in enumerate(zip(self.labels_of, self.ranks, strict=True)):
             later = math.prod(dim.get_dim_value() for dim in self.ranks[i + 1 :])
             number = numbers // later % rank.get_dim_value()
+            number = set_sparse_dim(number, rank)
             found.append(gather(chosen.follow(labels), indices=number, axis=rank))
         return found
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core.vocab.vocab import Vocab
+
+if TYPE_CHECKING:
+    from rfnb.search.replayed.steps import Steps
+
+
+DEPTH = 8
+"""Pruned candidates of each step that are computed by replay, where a search kept none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +30,11 @@ class Candidates:
     parents: np.ndarray
     scores: np.ndarray
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def at(self, steps: Any, sequences: Any) -> Candidates:
+        """Those of some steps and sequences."""
+        three = (array[steps, sequences] for array in (self.labels, self.parents, self.scores))
+        return Candidates(*three, {name: part[steps, sequences] for name, part in self.parts.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +64,7 @@ class Trace:
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
         end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
+        again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
     """
 
     labels: np.ndarray
@@ -73,6 +86,18 @@ class Trace:
     limit: np.ndarray | None = None
     framewise: bool = False
     end_label: int | None = None
+    again: Steps | None = None
+    why_not: str = "the loop was not recorded"
+
+    @property
+    def replayed(self) -> Steps | None:
+        """The recorded steps, if they can be computed again as they were."""
+        return self.again if self.again is not None and self.again.why_not is None else None
+
+    def with_candidates(self) -> Trace:
+        """The trace with the best pruned candidates of each step, computed by replay if they were not kept."""
+        found = None if self.pruned is not None or self.replayed is None else self.replayed.pruned()
+        return self if found is None else replace(self, pruned=found)
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
@@ -102,8 +127,7 @@ class Trace:
             parts=cut_all(self.parts),
             tags=None if self.tags is None else [self.tags[sequence]],
             limit=None if self.limit is None else self.limit[one],
-            pruned=pruned
-            and Candidates(cut(pruned.labels), cut(pruned.parents), cut(pruned.scores), cut_all(pruned.parts)),
+            pruned=None if pruned is None else pruned.at(steps, one),
         )
 
 

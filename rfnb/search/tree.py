@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.keep import keep, run_of
 from rfnb.search.explain.where import Where, where
 from rfnb.search.explain.why import Why, why
 from rfnb.search.node import Hypothesis, Node
@@ -23,6 +24,9 @@ from rfnb.search.stored.columns import read_tree, write_tree
 from rfnb.search.trace import Trace
 from rfnb.search.tree_arrays import TreeArrays, normalized
 from rfnb.search.words import InWords, number
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -171,16 +175,28 @@ class Tree(TreeArrays, InWords):
         places = np.flatnonzero(self.alive[step])
         return [self.node(step, int(place)) for place in places[np.argsort(self.ranks[step, places])]]
 
-    def pruned(self, step: int) -> list[Node]:
-        """The recorded candidates that found no place in a step, the best first."""
-        kept = self.own.pruned
+    def pruned(self, step: int, most: int | None = None) -> list[Node]:
+        """The candidates that found no place in a step, the best first.
+
+        most: how many. By default those that the search kept (`candidates=8`), or, if it kept none and its run is
+        recorded, the 8 best. Of a recorded run there may be any number; its step is computed again for them.
+        """
+        replayed = self.trace.replayed
+        if (
+            most is None
+            or replayed is None
+            or (self.own.pruned is not None and most <= self.own.pruned.labels.shape[2])
+        ):
+            kept = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
+        else:
+            kept = replayed.ranked(step, most).at(slice(None), slice(self.sequence, self.sequence + 1))
         if kept is None:
             return []
-        arrays = kept.labels[step, 0], kept.parents[step, 0], kept.scores[step, 0]
+        arrays = kept.labels[0, 0], kept.parents[0, 0], kept.scores[0, 0]
         found: list[Node] = []
-        for i, (label, parent, score) in enumerate(zip(*(array.tolist() for array in arrays), strict=True)):
+        for i, (label, parent, score) in enumerate(zip(*(array[:most].tolist() for array in arrays), strict=True)):
             if score > -np.inf:
-                parts = {name: float(part[step, 0, i]) for name, part in kept.parts.items()}
+                parts = {name: float(part[0, 0, i]) for name, part in kept.parts.items()}
                 found.append(self._candidate(step, label, parent, score, parts, len(found)))
         return found
 
@@ -223,6 +239,23 @@ class Tree(TreeArrays, InWords):
         which: its position in `hypotheses`; a Hypothesis or Node; or its labels as text, labels or numbers.
         """
         return why(self, which)
+
+    @property
+    def run(self) -> Run:
+        """The recorded run of the search. Raises SearchError if there is none."""
+        return run_of(self.trace)
+
+    def keep(self, step: int | Node, label: int | str | None = None, parent: int | None = None) -> Tree:
+        """The tree of a fork in which a pruned candidate takes the last place of the beam, and the search goes on.
+
+        step: the step, or a node of `pruned`. label: its label, as text or number. parent: the place, in the beam
+        before, of the hypothesis that it extends; by default, that with which it has the best score. `run` of the
+        result is the new run; the other sequences are searched as before.
+
+        Raises SearchError if the candidate has a place already or the score −inf, or if the steps of the search cannot
+        be computed again; LoopError if the loop changes something that it reads.
+        """
+        return Tree(keep(self, step, label, parent), self.sequence)
 
     # -- as data
 

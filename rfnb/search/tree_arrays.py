@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Candidates, Trace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,6 +27,11 @@ class TreeArrays:
     def own(self) -> Trace:
         """The trace of this sequence alone."""
         return self.trace.alone(self.sequence)
+
+    @cached_property
+    def candidates(self) -> Candidates | None:
+        """The best pruned candidates of each step; None if they were not kept, and cannot be computed by replay."""
+        return self.trace.with_candidates().alone(self.sequence).pruned
 
     @property
     def steps(self) -> int:

@@ -67,7 +67,9 @@ def picked(stepper):
 
 def state_of(notebook, name, step, place):
     """An entry of a state after a step, as the kernel knows it."""
-    return notebook.value(f"loop.run[{step}].after[{name!r}].copy_transpose([batch_dim, beam, ...]).raw_tensor[0, {place}].tolist()")
+    return notebook.value(
+        f"loop.run[{step}].after[{name!r}].copy_transpose([batch_dim, beam, ...]).raw_tensor[0, {place}].tolist()"
+    )
 
 
 @pytest.mark.browser

@@ -93,7 +93,7 @@ def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, 
     found: list[BeamStep] = []
     for last, step in zip([before, *drawn], drawn, strict=False):
         nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
-        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step)[:pruned])]
+        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step, pruned))]
         found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
     return found
 
@@ -129,7 +129,7 @@ def _reference(where: Where, pruned: int) -> BeamReference:
     fall = where.fall
     row = None
     if fall is not None and fall.candidate is not None:
-        candidates = where.tree.pruned(fall.step)[:pruned]
+        candidates = where.tree.pruned(fall.step, pruned)
         same = (i for i, node in enumerate(candidates) if node == fall.candidate)
         row = next((where.tree.beam + i for i in same), None)
     return {

@@ -19,7 +19,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
+from rfnb.loop.steps.beams import Asked, Beams, Searched, SearchPlan
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, logical_or, where
@@ -27,6 +27,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
+    from rfnb.trace.run.run import Run
 
 
 _after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
@@ -57,11 +58,12 @@ class Hypotheses:
         self.search: Any = None  # what the search knows of its steps
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
+        self.asked: dict[str, Traced] = {}  # those that replays compute of a step
         self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
         self.steps: list[Any] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
         self._parents: list[np.ndarray] = []  # of each choice
         self._stacked: dict[str, Any] = {}
-        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
         mark_beam(beam)
@@ -155,7 +157,11 @@ class Hypotheses:
         assert body is not None
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
-        self.plan = SearchPlan(self.beams, parents, kept, self.found)
+        asked = {
+            name: Asked(body.tape.refer(traced.plain._raw), traced.plain.sig, traced.plain.lengths)
+            for name, traced in self.asked.items()
+        }
+        self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
@@ -164,10 +170,19 @@ class Hypotheses:
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size) -> Any:
+    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size, run: Run | None) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos, limit))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit, run))
 
-    def resolved(self, raw: Any, traced: Traced) -> Any:
+    def stacked(self, traced: Traced, pending: Tensor, resolve: bool) -> list[Dim]:
+        """The dims of the values of all steps, without their axis."""
+        if resolve:
+            return self.beams.final(traced.dims)
+        self._by_place.append(pending)
+        return [self.beam if dim is self.newest else dim for dim in traced.dims]
+
+    def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
+        if any(pending is each for each in self._by_place):
+            return raw
         return self.beams.resolved(self._backend, raw, traced.plain, self._parents)

@@ -32,6 +32,7 @@ from rfnb.trace.run.step import AGREES, StepValue
 class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
+    fork_with = fork.fork_with
     fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients
@@ -189,15 +190,14 @@ class Replay(RecordedSteps):
         count = 0 if self.plan.search is None else len(self.plan.search.parents)
         return [self.backend.to_numpy_raw(raw) for raw in self.search_steps[:count]]
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
         kept = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size))
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, run))
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.

@@ -10,14 +10,15 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.ops.index import gather
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.backend.base.tape import Var
+    from rfnb.backend.base.tape import External, Var
+    from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,33 @@ class Beams:
 class Searched(NamedTuple):
     """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
     the final hypotheses have ended; None if nothing ends them. size: how many labels of each count. limit: the
-    most steps of each sequence, if that is known."""
+    most steps of each sequence, if that is known. run: the recorded run; None if the loop was not recorded."""
 
     kept: dict[str, Any]
     ended: Any
     size: Size
     include_eos: bool
     limit: Size | None
+    run: Run | None = None
+
+
+class Asked(NamedTuple):
+    """A value of a step that is not kept: only replays of the step compute it. var: of the raw tensor."""
+
+    var: Var | External
+    sig: align.Sig
+    lengths: Lengths
 
 
 class SearchPlan(NamedTuple):
-    """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result."""
+    """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result.
+    asked: what only replays compute."""
 
     beams: Beams
     parents: tuple[Var, ...]
     kept: dict[str, Var]
     found: Callable[[Searched], Any]
+    asked: dict[str, Asked]
 
     @property
     def vars(self) -> tuple[Var, ...]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rfnb.search.tree import Tree
 
 
+DEEP = 256
+"""Among so many pruned candidates a sequence of labels is looked for where it fell out, if its step can be replayed."""
+
+
 @dataclass(frozen=True)
 class Fall:
     """A step at which a sequence of labels did not get a place in the beam.
@@ -133,11 +137,13 @@ def _here(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
 
 def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> Fall:
     label, text = _wanted(tree, labels, step, before)
-    candidate = next((each for each in tree.pruned(step) if _fits(tree, each, label, before)), None)
-    kept = tree.nodes(step)
+    most = None if tree.trace.replayed is None else DEEP
+    pruned, kept = tree.pruned(step, most), tree.nodes(step)
+    candidate = next((each for each in pruned if _fits(tree, each, label, before)), None)
     last = kept[-1] if kept else None
-    known = candidate or _worst_recorded(tree, step)
-    reason = "pruned" if candidate else "not allowed" if _all_recorded(tree, step, kept) else "not recorded"
+    known = candidate or next(reversed(pruned), None)
+    all_known = 0 < len(kept) < tree.beam or len(pruned) < (most or _recorded(tree))
+    reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
     known = None if reason == "not allowed" else known
     return Fall(
         step=step,
@@ -170,16 +176,9 @@ def _fits(tree: Tree, candidate: Node, label: int | None, before: np.ndarray | N
     return goes_on and (candidate.ended if label is None else not candidate.ended and candidate.label == label)
 
 
-def _worst_recorded(tree: Tree, step: int) -> Node | None:
-    return next(reversed(tree.pruned(step)), None)
-
-
-def _all_recorded(tree: Tree, step: int, kept: Sequence[Node]) -> bool:
-    """Whether the candidates of a step that are not recorded had the score −inf."""
-    if 0 < len(kept) < tree.beam:
-        return True
-    pruned = tree.own.pruned
-    return pruned is not None and len(tree.pruned(step)) < pruned.labels.shape[2]
+def _recorded(tree: Tree) -> int:
+    """How many pruned candidates were recorded of each step. If a step has fewer, all others had the score −inf."""
+    return 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
 
 
 def _differences(tree: Tree, candidate: Node | None, last: Node | None) -> dict[str, float]:

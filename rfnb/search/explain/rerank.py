@@ -43,7 +43,8 @@ def rescaled(
     trees: Trees, scales: Mapping[str, float], exponent: float | None
 ) -> tuple[Trace, tuple[Doubt, ...] | None]:
     """The trace with other scales, and the candidates in doubt; None if pruned candidates were not recorded."""
-    trace = trees.trace
+    trace = trees.trace.with_candidates()
+    trees = type(trees)(trace)
     _check(trace, scales, exponent)
     change = {name: scale - trace.scales.get(name, 1.0) for name, scale in scales.items()}
     scores, final, pruned = trace.scores.copy(), trace.final_scores.copy(), trace.pruned
@@ -63,6 +64,8 @@ def rescaled(
         scales={**trace.scales, **scales},
         length_normalization_exponent=exponent,
         pruned=None if pruned is None or candidates is None else replace(pruned, scores=candidates),
+        again=None,
+        why_not="the search has other scales than its run",
     )
     new = type(trees)(rescaled)
     return rescaled, None if pruned is None else tuple(doubt for tree in new for doubt in _doubts(tree))

@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.forced import forced_scores
 from rfnb.search.explain.life import Fall, Life, follow
 from rfnb.search.explain.reference import Reference, references_of
 from rfnb.search.node import Hypothesis, Node
@@ -80,7 +81,10 @@ class Where(InWords):
 def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) -> Where:
     """Where the reference is, of several the one that came furthest; forced: its final score, or those of all."""
     references = references_of(reference, tree)
-    scores = [None] * len(references) if forced is None else np.asarray(forced, np.float64).reshape(-1).tolist()
+    if forced is None:
+        scores = forced_scores([tree], [references])[0]
+    else:
+        scores = [None if np.isnan(score) else score for score in np.asarray(forced, np.float64).reshape(-1).tolist()]
     if len(scores) != len(references):
         raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
     found = [_where(tree, each, score) for each, score in zip(references, scores, strict=True)]

@@ -11,6 +11,9 @@ from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import MOST
 
+FROM_FILE = "it was read from a file"
+"""Why the steps of such a search cannot be computed again."""
+
 
 def checked(trace: Trace) -> Trace:
     """The trace. Raises RunFileError if shapes or dtypes do not fit, or a number refers to a missing place."""

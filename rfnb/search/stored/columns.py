@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.stored.check import FROM_FILE, checked, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
@@ -72,7 +72,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
             "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
             "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
         },
-        "pruned": None if own.pruned is None else _pruned(tree, own.pruned, places),
+        "pruned": None if tree.candidates is None else _pruned(tree, tree.candidates, places),
     }
 
 
@@ -97,8 +97,8 @@ def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str,
 def _labels(tree: Tree) -> list[int]:
     """The numbers of the labels that are written, the most frequent ones first."""
     own, seen = tree.own, Counter(tree.labels.ravel().tolist())
-    if own.pruned is not None:
-        seen.update(own.pruned.labels[:, 0].ravel().tolist())
+    if tree.candidates is not None:
+        seen.update(tree.candidates.labels[:, 0].ravel().tolist())
     if own.vocab is not None:
         seen.update(roles_of(own.vocab).values())
         seen.update(_whole(own.vocab))
@@ -176,6 +176,7 @@ def _read(data: Any) -> Trace:
         limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
+        why_not=FROM_FILE,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.stored.check import FROM_FILE, checked, roles_of, vocab_with
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
 from rfnb.trace.run.file.fields import get, of_type, optional, raw_strings
 from rfnb.trace.run.file.save import versions
@@ -162,4 +162,5 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
+        why_not=FROM_FILE,
     )

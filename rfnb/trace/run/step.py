@@ -115,8 +115,7 @@ class Replayable(Protocol):
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A value of the body, stacked over all steps; `resolve`: that of a search by final hypothesis."""
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
 
     @property
@@ -126,8 +125,15 @@ class Replayable(Protocol):
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis, at a place after a step, along each beam of the values of that step."""
 
-    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-        """A new run that continues from edited states before `step`."""
+    def fork(
+        self,
+        run: Run,
+        step: int,
+        seed: int | None,
+        only: tuple[int | str | None, int | None],
+        states: Mapping[str, Any],
+    ) -> Run:
+        """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
         """A new run of the same call, executed with the current code."""

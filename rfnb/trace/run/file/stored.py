@@ -115,7 +115,9 @@ class StoredReplay:
                 found.append((value, tensor))
         return found
 
-    found = None  # the file of a search is that of `found.save`
+    def found(self, run: Run) -> Any:
+        """None: the file of a search is that of `found.save`."""
+
     is_search = False
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
@@ -147,7 +149,7 @@ class StoredReplay:
             raise _not_in_file(run, "which does not contain the code")
         return run_again(run, fn)
 
-    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: Any, states: Mapping[str, Any]) -> Run:
         """Raises RunFileError: the steps cannot be computed without the model."""
         raise _not_in_file(run, "so other steps cannot be computed")
 
