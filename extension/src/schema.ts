@@ -576,6 +576,7 @@ export interface Commands {
   forget: { args: { run: number }; answer: RunItem[] };
   find: { args: { run: number; where: readonly Where[]; start: number; stop: number; sequence?: number | null }; answer: FoundView };
   fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
+  keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
   loops: { args: { run: number; step: number }; answer: RunItem[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };

@@ -55,7 +55,8 @@ export class Recorded implements IWidgetModel {
   private _withTree(step: StepView, seen: number): StepView {
     const { beam } = step;
     const columns = beam && this._recording.trees?.[beam.sequence];
-    return columns ? { ...step, beam: { ...beam, since: seen, columns: columns.slice(seen, beam.step + 1) } } : step;
+    const since = Math.max(0, Math.min(seen, beam?.step ?? 0));
+    return columns ? { ...step, beam: { ...beam, since, columns: columns.slice(since, beam.step + 1) } } : step;
   }
 
   private _find(step: number, sequence: number | null): StepView | null {

@@ -11,17 +11,18 @@ export function grown(tree: BeamTree | null, beam: BeamAt | null | undefined): B
   if (!beam) {
     return tree;
   }
-  const known = tree?.sequence === beam.sequence ? tree.columns : [];
-  if (tree?.sequence === beam.sequence && known.length >= beam.since + beam.columns.length) {
-    return tree;
+  const { sequence, since, columns } = beam;
+  const known = tree?.sequence === sequence ? tree.columns : [];
+  if (known.length < since) {
+    return tree; // a part is missing; the next step will bring all of it
   }
-  return { sequence: beam.sequence, columns: [...known.slice(0, beam.since), ...beam.columns] };
+  return { sequence, columns: [...known.slice(0, since), ...columns, ...known.slice(since + columns.length)] };
 }
 
-/** The hypothesis above (-1) or below (+1) the chosen one, by rank; null for all of them, which are above the best. */
-export function beside({ rows, place, step }: BeamAt, way: 1 | -1): NodeAt | null {
+/** The hypothesis above (-1) or below (+1) one at a place, by rank; null for all of them, which are above the best. */
+export function beside({ rows, step }: BeamAt, place: number | null, way: 1 | -1): NodeAt | null {
   const at = rows.findIndex(row => row.place === place);
-  const next = Math.min(at + way, rows.length - 1);
+  const next = Math.max(-1, Math.min(at + way, rows.length - 1));
   return next < 0 ? null : { step, place: rows[next].place };
 }
 

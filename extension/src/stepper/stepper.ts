@@ -123,7 +123,9 @@ export class Stepper implements IDisposable {
   nextHypothesis(way: 1 | -1): void {
     const { step } = this._state;
     if (step?.beam && step.step === this._wanted.step) {
-      this._wish({ ...this._sequenceOf(step.beam), hypothesis: beside(step.beam, way) });
+      const { hypothesis } = this._wanted;
+      const from = hypothesis === null ? null : hypothesis.step === step.beam.step ? hypothesis.place : step.beam.place;
+      this._wish({ ...this._sequenceOf(step.beam), hypothesis: beside(step.beam, from, way) });
     }
   }
 
@@ -212,6 +214,16 @@ export class Stepper implements IDisposable {
     const made = args && (await this._asides.ask('fork', args));
     if (step && made) {
       this._context.open(made.run, { step: step.step, sequence: step.sequence, trail });
+    }
+  }
+
+  /** Continue from a step with a pruned candidate in the beam, as a new run. */
+  async keep(step: number, candidate: number): Promise<void> {
+    const { step: shown, trail } = this._state;
+    const sequence = shown?.beam?.sequence ?? null;
+    const made = await this._asides.ask('keep', { step, candidate, sequence });
+    if (made) {
+      this._context.open(made.run, { step, sequence: shown?.sequence ?? null, trail });
     }
   }
 

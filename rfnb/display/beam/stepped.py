@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LABELS = 120
 """Largest number of labels in the text of a hypothesis; the last ones."""
+NEAR = 8
+"""Number of the last columns with pruned candidates, for which a step may have to be computed again."""
 
 _trees: WeakKeyDictionary[Any, dict[int, Tree]] = WeakKeyDictionary()
 """The trees of each run that were asked for, with all that they have computed."""
@@ -70,6 +72,7 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
     hypothesis: the one that was chosen, at any step. seen: how many columns of the tree the front end has.
     """
     last = min(step, tree.steps - 1)
+    since = max(0, min(seen, last))  # the last column always, as it may have come without pruned candidates
     places = None if hypothesis is None else line(tree, hypothesis)
     return {
         "sequence": tree.sequence,
@@ -77,8 +80,8 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
         "beam": tree.beam,
         "step": last,
         "steps": tree.steps,
-        "since": seen,
-        "columns": columns_of(tree, seen, last + 1),
+        "since": since,
+        "columns": columns_of(tree, since, last + 1, NEAR),
         "rows": [_row(tree, node) for node in tree.nodes(last)] if tree.steps else [],
         "hypothesis": hypothesis,
         "place": None if places is None else places[last],
@@ -86,9 +89,11 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
     }
 
 
-def columns_of(tree: Tree, start: int, stop: int) -> list[BeamStep]:
-    """The columns of the tree from one step to another."""
-    found = columns(tree, None, range(start, stop), PRUNED, before=start - 1)
+def columns_of(tree: Tree, start: int, stop: int, near: int) -> list[BeamStep]:
+    """The columns of the tree from one step to another; the `near` last ones with pruned candidates."""
+    middle = max(start, stop - near)
+    found = columns(tree, None, range(start, middle), 0, before=start - 1)
+    found += columns(tree, None, range(middle, stop), PRUNED, before=middle - 1)
     for node in (node for column in found for node in column["nodes"]):
         node["text"] = printable_name(node["text"])
     return found

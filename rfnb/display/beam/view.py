@@ -93,7 +93,8 @@ def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, 
     found: list[BeamStep] = []
     for last, step in zip([before, *drawn], drawn, strict=False):
         nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
-        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step, pruned))]
+        candidates = tree.pruned(step, pruned) if pruned else []
+        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
         found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
     return found
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.beam.schema import NodeAt
+from rfnb.display.beam.stepped import tree_of
+from rfnb.display.beam.view import PRUNED
 from rfnb.display.comparison import view as comparison_view
 from rfnb.display.comparison.schema import ComparisonView
 from rfnb.display.markup.numbers import plain
@@ -65,6 +67,18 @@ def fork(
     return history_view.describe_run(forked)
 
 
+def keep(dispatcher: Dispatcher, run: int, step: int, candidate: int, sequence: int | None = None) -> RunView:
+    """The new run in which a pruned candidate has a place: the one at this position among those of a step."""
+    found = dispatcher.run_of(run)
+    tree = tree_of(found, sequence)
+    pruned = [] if tree is None else tree.pruned(int(step), PRUNED)
+    if tree is None or not 0 <= candidate < len(pruned):
+        raise ViewError(f"keep: step {step} of run {run} has no pruned candidate {candidate}")
+    kept = tree.keep(pruned[candidate]).run
+    dispatcher.remember([kept])
+    return history_view.describe_run(kept)
+
+
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     """All runs, with a new one of the same call, made with the current code."""
     dispatcher.run_of(run).rerun()
@@ -101,6 +115,7 @@ def _curve(state: str, norms: Any) -> Curve:
 TRAVEL: dict[str, Any] = {
     "find": find,
     "fork": fork,
+    "keep": keep,
     "rerun": rerun,
     "loops": loops,
     "gradients": gradients,

@@ -40,7 +40,7 @@ def trees_of(run: Run, steps: Sequence[StepView], limit: int) -> dict[str, list[
     found: dict[str, list[BeamStep]] = {}
     for sequence in sorted({beam["sequence"] for step in steps if (beam := step.get("beam"))}):
         tree = tree_of(run, sequence)
-        drawn = [] if tree is None else columns_of(tree, 0, tree.steps)
+        drawn = [] if tree is None else columns_of(tree, 0, tree.steps, tree.steps)
         limit -= len(json_of(drawn).encode())
         if limit < 0:
             break

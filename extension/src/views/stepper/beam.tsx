@@ -5,6 +5,7 @@ import type { BeamAt, BeamNode, BeamRow, BeamStep } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { pathTo } from '../../stepper/beam';
 import type { StepperState } from '../../stepper/stepper_state';
+import { SHAPES } from '../icons';
 import { useWords } from '../words';
 
 const ROW = 24;
@@ -12,6 +13,8 @@ const GAP = 22;
 const HEAD = 18;
 /** Distance of the pruned candidates from the beam. */
 const FOOT = 6;
+/** Room for the pencils of the pruned candidates. */
+const PENCIL = 22;
 const CHARACTER = 6.7;
 const LONGEST = 11;
 /** At most this many columns are drawn: the last ones. */
@@ -23,6 +26,7 @@ type Choose = StepperActions['chooseHypothesis'];
 export function Beam(props: { state: StepperState; beam: BeamAt; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { state, beam, actions } = props;
+  const still = state.still || state.gone;
   const columns = state.tree?.columns.slice(0, beam.step + 1) ?? [];
   return (
     <section className="rfnb-Beam" aria-label={words.__('Beam')}>
@@ -43,26 +47,45 @@ export function Beam(props: { state: StepperState; beam: BeamAt; actions: Steppe
           {words.__('Nothing extends the chosen hypothesis at step %1. All hypotheses are shown.', beam.lost)}
         </div>
       )}
-      {columns.length > beam.step && <Tree beam={beam} columns={columns} onChoose={actions.chooseHypothesis} />}
-      <Rows beam={beam} still={state.still || state.gone} onChoose={actions.chooseHypothesis} />
+      {columns.length > 0 && columns.length > beam.step && (
+        <Tree beam={beam} columns={columns} onChoose={actions.chooseHypothesis} onKeep={still ? null : actions.keep} />
+      )}
+      {state.asides.keep?.error && (
+        <div className="rfnb-Watch-error" role="alert">
+          {state.asides.keep.error}
+        </div>
+      )}
+      <Rows beam={beam} still={still} onChoose={actions.chooseHypothesis} />
     </section>
   );
 }
 
-function Tree(props: { beam: BeamAt; columns: readonly BeamStep[]; onChoose: Choose }): JSX.Element {
+interface TreeProps {
+  beam: BeamAt;
+  columns: readonly BeamStep[];
+  onChoose: Choose;
+  /** Null if there is no kernel. */
+  onKeep: StepperActions['keep'] | null;
+}
+
+function Tree(props: TreeProps): JSX.Element {
   const words = useWords();
-  const { beam, columns, onChoose } = props;
+  const { beam, columns, onChoose, onKeep } = props;
   const frame = React.useRef<HTMLDivElement>(null);
   const first = Math.max(0, columns.length - DRAWN);
   const path =
     beam.place === null ? new Map<number, number>() : pathTo(columns, { step: beam.step, place: beam.place });
   const places = placed(columns);
-  const right = places[places.length - 1].right;
+  const last = columns[columns.length - 1];
+  const pruned = onKeep === null ? [] : last.nodes.filter(node => node.state === 'pruned');
+  const right = places[places.length - 1].right + (pruned.length > 0 ? PENCIL : 0);
   const left = places[first].x - (first > 0 ? GAP : 2);
   const rows = 1 + Math.max(...columns.slice(first).flatMap(column => column.nodes.map(node => node.row)), 0);
   const height = HEAD + rows * ROW + (rows > beam.beam ? FOOT : 0);
   const visible = columns.length;
-  React.useLayoutEffect(() => frame.current?.scrollTo?.(right, 0), [visible, right]);
+  React.useLayoutEffect(() => {
+    void frame.current?.scrollTo?.(right, 0); // the newest column is at the right end
+  }, [visible, right]);
   return (
     <div className="rfnb-Beam-frame" ref={frame}>
       <svg
@@ -70,7 +93,7 @@ function Tree(props: { beam: BeamAt; columns: readonly BeamStep[]; onChoose: Cho
         viewBox={`${left} 0 ${right - left + 4} ${height}`}
         width={right - left + 4}
         height={height}
-        role="img"
+        role="group"
         aria-label={words.__('Tree of the hypotheses up to step %1; those of this step are in the table', beam.step)}
       >
         {first > 0 && (
@@ -91,8 +114,38 @@ function Tree(props: { beam: BeamAt; columns: readonly BeamStep[]; onChoose: Cho
             onChoose={onChoose}
           />
         ))}
+        {onKeep !== null &&
+          pruned.map(node => (
+            <Keep
+              key={node.row}
+              x={right - PENCIL + 5}
+              y={topOf(node.row, beam.beam) + 4}
+              label={words.__('Keep %1 in the beam after step %2, and continue from there', node.text, beam.step)}
+              onKeep={() => void onKeep(beam.step, node.row - beam.beam)}
+            />
+          ))}
       </svg>
     </div>
+  );
+}
+
+/** The pencil of a pruned candidate. */
+function Keep(props: { x: number; y: number; label: string; onKeep: () => void }): JSX.Element {
+  const { x, y, label, onKeep } = props;
+  const onKey = (event: React.KeyboardEvent) => {
+    if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      onKeep();
+    }
+  };
+  return (
+    <g className="rfnb-Beam-keep" role="button" tabIndex={0} aria-label={label} onClick={onKeep} onKeyDown={onKey}>
+      <title>{label}</title>
+      <rect x={x - 2} y={y - 2} width={16} height={16} rx={3} />
+      <g transform={`translate(${x} ${y}) scale(0.5)`}>
+        <path d={SHAPES.edit} />
+      </g>
+    </g>
   );
 }
 
@@ -111,7 +164,7 @@ interface ColumnProps {
 /** The nodes of a step and the lines to their parents. Earlier columns are not drawn again in the next step. */
 const Column = React.memo(function Column(props: ColumnProps): JSX.Element {
   const { column, before, x, width, beam, current, chosen, onChoose } = props;
-  const top = (row: number) => HEAD + row * ROW + (row >= beam ? FOOT : 0);
+  const top = (row: number) => topOf(row, beam);
   const parents = new Map(before?.nodes.filter(node => node.state !== 'pruned').map(node => [node.row, node]));
   const scores = column.nodes.filter(node => node.state !== 'pruned').map(node => node.score);
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
@@ -208,7 +261,7 @@ function Rows(props: { beam: BeamAt; still: boolean; onChoose: Choose }): JSX.El
                     <bdi>{text(row)}</bdi>
                   </button>
                 )}
-                {row.ended && <span className="rfnb-Chip">{words.__('ended')}</span>}
+                {row.ended && <span className="rfnb-Beam-ended">▣ {words.__('ended')}</span>}
               </td>
               <td>{formatNumber(row.score)}</td>
               {parts.map(name => (
@@ -239,6 +292,10 @@ function placed(columns: readonly BeamStep[]): { x: number; right: number }[] {
     x = place.right + GAP;
     return place;
   });
+}
+
+function topOf(row: number, beam: number): number {
+  return HEAD + row * ROW + (row >= beam ? FOOT : 0);
 }
 
 function curve(x: number, y: number, u: number, v: number): string {
