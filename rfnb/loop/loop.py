@@ -265,6 +265,8 @@ class Loop:
                 scheduled_sampling: or, with this probability, a label that is drawn from `scores`;
                 add_to_beam_scores: their scores are added to those of the hypotheses.
             cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
+            candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
+                loop needs none: its steps are computed again.
 
         Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
         """

@@ -2,6 +2,7 @@
 
 `choice` attaches a search to the body of a loop; a `trace` keeps what it chose; `tree` reads one sequence of it, and
 `explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
+`replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
     from rfnb.search.corpus.report import report as report
+    from rfnb.search.corpus.tune import tune as tune
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
     from rfnb.search.tree import Tree as Tree
@@ -21,6 +23,7 @@ _NAMES = {
     "decode": "decoding",
     "load": "found",
     "report": "corpus.report",
+    "tune": "corpus.tune",
 }
 """The module of each name of `rf.search`, imported when the name is first asked for."""
 

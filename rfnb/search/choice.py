@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
 from rfnb.ops.math import where
+from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, Combine, beam_step
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
@@ -71,6 +72,7 @@ class ChoiceOptions:
     source_beam_sizes: Sequence[int] | None = None
     keep_beams: bool = False
     cheating: bool | Literal["exclusive"] = False
+    candidates: int = 0
 
     @property
     def exponent(self) -> float:
@@ -136,13 +138,40 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
+    wide = _with_candidates(body, after, options)
     found = beam_step(
-        scores, base, axis=axis, beam=before, out_beam=after, ended=ended, counts=counts,
+        scores, base, axis=axis, beam=before, out_beam=wide, ended=ended, counts=counts,
         step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive",
     )  # fmt: skip
+    if wide is not after:
+        count = after.get_dim_value()
+        for name, part in zip(("labels", "parents", "scores"), found, strict=False):
+            pruned = slice_along(part, axis=wide, start=count)[0]  # type: ignore[arg-type]
+            hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
+        parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
+        found = BeamStep(*parts)  # type: ignore[arg-type]
     return _take(body, hypotheses, found, before, after, ended)
+
+
+def _with_candidates(body: Body, after: Dim, options: ChoiceOptions) -> Dim:
+    """A dim of the hypotheses after a choice, and of the pruned candidates that are kept."""
+    if not options.candidates:
+        return after
+    if options.candidates < 0 or options.keep_beams or options.cheating:
+        raise ParameterError(
+            f"{body.loop.name}: choice: `candidates` is the number of pruned candidates to keep of each step",
+            got=options.candidates if options.candidates < 0 else f"{options.candidates}, with keep_beams or cheating",
+            expected="0 or more", hint="a recorded search needs none: rf.Loop(…, debug=True), tree.pruned(step, 8)",
+        )  # fmt: skip
+    return _wide(after.get_dim_value() + options.candidates)
+
+
+@lru_cache(maxsize=64)
+def _wide(size: int) -> Dim:
+    """The same each time, so that plans are found again."""
+    return Dim(size, name="candidates")
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:

@@ -17,7 +17,7 @@ from rfnb.core.vocab.vocab import Vocab
 from rfnb.search.beam import Combine
 from rfnb.search.found import Found
 from rfnb.search.replayed.steps import Steps
-from rfnb.search.trace import Candidates, Trace
+from rfnb.search.trace import NOT_RECORDED, Candidates, Trace
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -41,7 +41,7 @@ class SearchPlan:
     initial: Any
     axis: Dim | None = None
     combine: Combine | None = None
-    why_not: str | None = None
+    why_not: str = NOT_RECORDED
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
@@ -75,7 +75,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
         again=_again(plan, searched),
-        **({} if plan.why_not is None else {"why_not": plan.why_not}),
+        why_not=plan.why_not,
     )
     signature = align.sig(plan.dims)
     count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)

@@ -18,6 +18,10 @@ DEPTH = 8
 """Pruned candidates of each step that are computed by replay, where a search kept none."""
 
 
+NOT_RECORDED = "the loop was not recorded"
+"""Why the steps of most searches cannot be computed again."""
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Candidates that were pruned, the best first; C of them in each step of each sequence.
@@ -33,8 +37,16 @@ class Candidates:
 
     def at(self, steps: Any, sequences: Any) -> Candidates:
         """Those of some steps and sequences."""
-        three = (array[steps, sequences] for array in (self.labels, self.parents, self.scores))
-        return Candidates(*three, {name: part[steps, sequences] for name, part in self.parts.items()})
+        parts = {name: part[steps, sequences] for name, part in self.parts.items()}
+        at = steps, sequences
+        return Candidates(self.labels[at], self.parents[at], self.scores[at], parts)
+
+
+def joined(several: Sequence[Candidates]) -> Candidates:
+    """The candidates of consecutive steps."""
+    three = [np.concatenate([getattr(each, name) for each in several]) for name in ("labels", "parents", "scores")]
+    parts = {name: np.concatenate([each.parts[name] for each in several]) for name in several[0].parts}
+    return Candidates(three[0], three[1], three[2], parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +99,7 @@ class Trace:
     framewise: bool = False
     end_label: int | None = None
     again: Steps | None = None
-    why_not: str = "the loop was not recorded"
+    why_not: str = NOT_RECORDED
 
     @property
     def replayed(self) -> Steps | None:

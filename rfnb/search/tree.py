@@ -181,12 +181,8 @@ class Tree(TreeArrays, InWords):
         most: how many. By default those that the search kept (`candidates=8`), or, if it kept none and its run is
         recorded, the 8 best. Of a recorded run there may be any number; its step is computed again for them.
         """
-        replayed = self.trace.replayed
-        if (
-            most is None
-            or replayed is None
-            or (self.own.pruned is not None and most <= self.own.pruned.labels.shape[2])
-        ):
+        own, replayed = self.own.pruned, self.trace.replayed
+        if most is None or replayed is None or (own is not None and most <= own.labels.shape[2]):
             kept = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
         else:
             kept = replayed.ranked(step, most).at(slice(None), slice(self.sequence, self.sequence + 1))
@@ -227,7 +223,7 @@ class Tree(TreeArrays, InWords):
 
         reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
         furthest is returned. forced: the final score that the model gives to the reference and its end, which decides
-        between search error and model error; one for each reference.
+        between search error and model error; one for each reference. It is computed if the search was recorded.
 
         Raises SearchError for a reference with labels that the vocabulary does not have.
         """
@@ -255,7 +251,8 @@ class Tree(TreeArrays, InWords):
         Raises SearchError if the candidate has a place already or the score −inf, or if the steps of the search cannot
         be computed again; LoopError if the loop changes something that it reads.
         """
-        return Tree(keep(self, step, label, parent), self.sequence)
+        at = (step.step, step.label, step.parent) if isinstance(step, Node) else (step, label, parent)
+        return Tree(keep(self, *at), self.sequence)
 
     # -- as data
 

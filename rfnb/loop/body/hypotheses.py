@@ -157,10 +157,7 @@ class Hypotheses:
         assert body is not None
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
-        asked = {
-            name: Asked(body.tape.refer(traced.plain._raw), traced.plain.sig, traced.plain.lengths)
-            for name, traced in self.asked.items()
-        }
+        asked = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
         self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:

@@ -24,15 +24,12 @@ from rfnb.ops.math import cast, where
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import failure
 from rfnb.trace.run.find import sequence_number
+from rfnb.trace.run.step import Only
 
 if TYPE_CHECKING:
     from rfnb.backend.base.tape import Var
     from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
-
-
-Only = tuple[int | str | None, int | None]
-"""The sequence and the hypothesis that are edited; None for all."""
 
 
 def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:

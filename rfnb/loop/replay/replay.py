@@ -26,6 +26,7 @@ from rfnb.loop.steps.execute import Outcome, detached
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepValue
 
 
@@ -189,6 +190,17 @@ class Replay(RecordedSteps):
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
         count = 0 if self.plan.search is None else len(self.plan.search.parents)
         return [self.backend.to_numpy_raw(raw) for raw in self.search_steps[:count]]
+
+    @cached_property
+    def lineages(self) -> list[Lineage]:
+        """Where the final hypotheses of a search are at each step."""
+        if self.plan.search is None or not self.steps:
+            return []
+        beams = self.plan.search.beams
+        return [
+            Lineage(beam, beams.dims[-1], beams.dims[:-1], beams.places(beam, self.parents))
+            for beam in (beams.dims[-1], *beams.after)
+        ]
 
     def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""

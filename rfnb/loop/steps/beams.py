@@ -17,7 +17,7 @@ from rfnb.ops.index import gather
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.backend.base.tape import External, Var
+    from rfnb.backend.base.tape import Var
     from rfnb.trace.run.run import Run
 
 
@@ -97,7 +97,7 @@ class Searched(NamedTuple):
 class Asked(NamedTuple):
     """A value of a step that is not kept: only replays of the step compute it. var: of the raw tensor."""
 
-    var: Var | External
+    var: Var
     sig: align.Sig
     lengths: Lengths
 

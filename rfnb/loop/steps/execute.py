@@ -146,10 +146,8 @@ def _phases(schedule: Schedule, start: int, given: Given) -> list[tuple[range, t
     if schedule.kept == schedule.new:
         free = range(start, schedule.max_steps)
     rest = range(max(start, free.stop), schedule.max_steps)
-    parts = [
-        (part, new) for steps, new in ((free, schedule.new), (rest, schedule.kept)) for part in _split(steps, given)
-    ]
-    return [(steps, new) for steps, new in parts if steps]
+    both = (free, schedule.new), (rest, schedule.kept)
+    return [(part, new) for steps, new in both for part in _split(steps, given) if part]
 
 
 def _split(steps: range, at: Given) -> list[range]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rfnb.search.explain.reference import Reference
-from rfnb.search.tree_arrays import normalized
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree
@@ -32,8 +31,10 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
         sums = steps.forced({trees[i].sequence: [each or () for each in several] for i, several in full.items()})
         for i, several in full.items():
             exponent = trace.length_normalization_exponent
-            for k, (labels, score) in enumerate(zip(several, sums[trees[i].sequence], strict=True)):
-                found[i][k] = None if score is None else float(normalized(score, len(labels or ()), exponent))
+            pairs = zip(several, sums[trees[i].sequence], strict=True)
+            found[i] = [
+                None if score is None or labels is None else score / len(labels) ** exponent for labels, score in pairs
+            ]
     return found
 
 

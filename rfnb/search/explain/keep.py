@@ -8,7 +8,6 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.search.explain.reference import references_of
-from rfnb.search.node import Node
 from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,10 +28,8 @@ def run_of(trace: Trace) -> Run:
     return run
 
 
-def keep(tree: Tree, step: int | Node, label: int | str | None, parent: int | None) -> Trace:
+def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> Trace:
     """The search in which a pruned candidate has the last place of the beam of a step."""
-    if isinstance(step, Node):
-        step, label, parent = step.step, step.label, step.parent
     steps = _steps(tree)
     if not 0 <= step < tree.steps:
         expected = f"0 to {tree.steps - 1}" if tree.steps else "nothing, as the search took no steps"
@@ -84,7 +81,4 @@ def _check(tree: Tree, step: int, label: int, parent: int) -> None:
         raise SearchError(f"keep: the hypothesis at place {parent} has ended before step {step}", got=tree.label(label))
     here = tree.alive[step] & (tree.parents[step] == parent) & (done | (tree.labels[step] == label))
     if here.any():
-        raise SearchError(
-            f"keep: {tree.label(label)!r} has a place at step {step} already",
-            hint=f"tree.pruned({step}) has the others",
-        )
+        raise SearchError(f"keep: {tree.label(label)!r} has a place at step {step}", hint=f"tree.pruned({step})")

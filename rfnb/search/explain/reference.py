@@ -29,7 +29,8 @@ def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
     A list of strings is one reference if all of them are labels, and several texts otherwise. An end label at the end
-    of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown labels.
+    of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown
+    labels.
     """
     vocab = tree.own.vocab
     read = [_numbers(each, vocab) for each in _several(given, vocab)]

@@ -137,7 +137,8 @@ def _verdict(
     most = most_possible(tree, life, needed)
     if most is not None and output.score - most > rounding(most, output.score):
         return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
-    return "undecided", scores
+    recorded = "" if tree.trace.replayed is not None else "rf.Loop(…, debug=True) computes it, or "
+    return "undecided", f"{scores}; {recorded}give `forced`"
 
 
 def _output(output: Hypothesis) -> str:

@@ -19,7 +19,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast
 from rfnb.search.beam import BeamStep, Combine, beam_step
 from rfnb.search.replayed.forced import Labels, forced
-from rfnb.search.trace import DEPTH, Candidates
+from rfnb.search.trace import DEPTH, Candidates, joined
 
 if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
@@ -89,14 +89,7 @@ class Steps:
         """The best pruned candidates of each step; None if they cannot be computed."""
         if self._pruned is None and self.why_not is None:
             found = [self.ranked(step, DEPTH) for step in range(self.replay.steps)]
-            if found:
-                self._pruned = Candidates(
-                    *(
-                        np.concatenate([getattr(each, name) for each in found])
-                        for name in ("labels", "parents", "scores")
-                    ),
-                    {name: np.concatenate([each.parts[name] for each in found]) for name in found[0].parts},
-                )
+            self._pruned = joined(found) if found else None
         return self._pruned
 
     def ranked(self, step: int, most: int) -> Candidates:
@@ -117,8 +110,8 @@ class Steps:
         labels, parents, scores = (self.array(each, out) for each in found[:3])
         ended = self.array(values["had ended"])
         kept = [set(zip(*each, strict=True)) for each in zip(*self._chosen(values, ended), strict=True)]
-        candidates = Candidates(*(np.zeros((1, len(labels), most), each.dtype) for each in (labels, parents, scores)))
-        candidates.scores[:] = -np.inf
+        shape = 1, len(labels), most
+        candidates = Candidates(np.zeros(shape, int), np.zeros(shape, int), np.full(shape, -np.inf, scores.dtype))
         for b, (mine, theirs) in enumerate(zip(kept, zip(labels, parents, scores, strict=True), strict=True)):
             rows = zip(*(each.tolist() for each in theirs), strict=True)
             rest = [each for each in rows if (0 if ended[b, each[1]] else each[0], each[1]) not in mine]

@@ -41,13 +41,23 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    arrays = {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+    facts, arrays = parts_of(trace)
     try:
         with replacing(path) as unfinished:
-            save_file(arrays, unfinished, {KEY: json.dumps(_facts(trace))})
+            save_file(arrays, unfinished, {KEY: json.dumps(facts)})
     except (OSError, SafetensorError) as error:
         raise unwritable(path, error, RunFileError) from error
     return path
+
+
+def parts_of(trace: Trace) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The search as JSON and arrays, from which `trace_of` makes it again."""
+    return _facts(trace), {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+
+
+def trace_of(facts: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
+    """The search of JSON and arrays. Raises RunFileError if they are not valid."""
+    return checked(_read(facts, arrays))
 
 
 def _arrays(trace: Trace) -> dict[str, np.ndarray]:
@@ -98,7 +108,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
     if not path.is_file():
         raise RunFileError(f"load: there is no file {path}", hint=_beside(path))
     try:
-        return checked(_read(*_content(path)))
+        return trace_of(*_content(path))
     except RunFileError as error:
         facts = " ".join(str(fact) for fact in (error.got, error.expected and f"expected {error.expected}") if fact)
         raise _unreadable(path, f"{error.what}: {facts}" if facts else error.what) from error
@@ -149,8 +159,9 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = None if data.get("labels") is None else raw_strings(data, "labels")
+    needed: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
     return Trace(
-        **{name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)},
+        **needed,
         include_eos=get(data, "include_eos", bool),
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
         tags=None if data.get("tags") is None else raw_strings(data, "tags"),

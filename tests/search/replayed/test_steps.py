@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
-from rfnb.errors import LoopError, SearchError
+from rfnb.errors import LoopError, ParameterError, SearchError
 from tests.search.test_choice import STATE, Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -117,14 +117,14 @@ def test_what_cannot_be_kept():
         ((1, "a b"), "`label` is one label"),
         ((1, 77), "no label has this number"),
         ((1, "q"), "does not have this label"),
-        ((1, kept.label, kept.parent), "has a place at step 1 already"),
+        ((1, kept.label, kept.parent), "has a place at step 1"),
         ((1, 0, 9), "no hypothesis is at step 0, place 9"),
         ((0, 0, 2), "extend that at place 0"),
         ((ended.step + 1, "c", ended.place), "has ended"),
     ]:
         with pytest.raises(SearchError, match=words):
             tree.keep(*wrong)
-    assert list(rf.runs)[0] is loop.run  # no fork was made
+    assert next(iter(rf.runs)) is loop.run  # no fork was made
 
 
 def test_without_a_recorded_run_the_error_says_why():
@@ -178,3 +178,34 @@ def test_scores_by_scorer_of_candidates():
         for node in tree.pruned(step):
             before = tree.scores[step - 1, node.parent] if step else 0.0
             assert node.parts["model"] * 2.0 == pytest.approx(node.score - before, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(**SIZES, count=st.sampled_from([1, 3, 40]))
+def test_kept_candidates_are_those_of_a_replay(labels, batch, beam, exponent, seed, count):
+    _, loop = recorded(labels, batch, beam, exponent, seed)
+    _, other = recorded(labels, batch, beam, exponent, seed, candidates=count)
+    np.testing.assert_array_equal(loop.found.trace.labels, other.found.trace.labels)
+    np.testing.assert_array_equal(loop.found.trace.scores, other.found.trace.scores)
+    for tree, theirs in zip(loop.found.tree, other.found.tree, strict=True):
+        for step in range(tree.steps):
+            assert theirs.pruned(step) == tree.pruned(step, count)
+
+
+@pytest.mark.parametrize("options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}])
+def test_candidates_that_cannot_be_kept(options):
+    with pytest.raises(ParameterError, match="pruned candidates to keep"):
+        search(Net(4, 2), 2, 2, 3, **options)
+
+
+def test_a_recorded_search_draws_and_is_saved_with_its_candidates(tmp_path):
+    _, loop = recorded(5, 2, 2, 1.0, 4)
+    tree = loop.found.tree[1]
+    assert loop.found.trace.pruned is None
+    for other in (rf.search.load(loop.found.save(tmp_path / "x.rfbeam")).tree[1], tree.from_json(tree.to_json())):
+        for step in range(tree.steps):
+            assert [node.label for node in other.pruned(step)] == [node.label for node in tree.pruned(step)] != []
+        with pytest.raises(SearchError, match="read from a file"):
+            other.keep(1, "a", 0)
+    doubts = loop.found.rerank(length_normalization_exponent=0.0).doubts
+    assert doubts is not None

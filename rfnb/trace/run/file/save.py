@@ -10,7 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.core.ground.atomic import replacing, unwritable
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
@@ -21,6 +24,7 @@ from rfnb.trace.run.file.series import Series
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
 
 FORMAT = 2
 """Version of the format, increased when the meaning of an entry changes. `older.py` reads all earlier formats."""
@@ -109,7 +113,27 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
         "states": [_state(run, name, dims, raws) for name in run.states],
         "values": [series.write(dims, raws, run.steps) for series in values.series.values()],
         "graph": write_graph(run.graph, replay.name_of, dims),
+        "lineages": [_lineage(each, dims, raws) for each in replay.lineages],
+        "found": _found(run, raws),
     }
+
+
+def _lineage(lineage: Lineage, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    numbers = {name: dims.dim(getattr(lineage, name)) for name in ("beam", "final")}
+    return {**numbers, "dims": [dims.dim(dim) for dim in lineage.dims], "places": raws.array(lineage.places)}
+
+
+write_found: Hook[[Any], tuple[Any, dict[str, np.ndarray]]] = Hook(
+    "trace.run.file.save.write_found", by="search.register"
+)
+"""What a search found, as JSON and arrays."""
+
+
+def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
+    if run.found is None:
+        return None
+    facts, arrays = write_found(run.found)
+    return {"facts": facts, "arrays": {name: raws.array(array) for name, array in arrays.items()}}
 
 
 def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:

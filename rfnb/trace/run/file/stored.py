@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, RunFileError
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.rerun import run_again
-from rfnb.trace.run.stacked import over_steps
+from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps
 from rfnb.trace.run.step import StepValue
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class StoredReplay:
 
     seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
     each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
+    searched: what a search found.
     """
 
     axis: Dim
@@ -72,6 +73,8 @@ class StoredReplay:
     note: str | None = None
     steps_begun: Size | None = None
     why: list[str] | None = None
+    lineages: Sequence[Lineage] = ()
+    searched: Any = None
 
     @property
     def begun(self) -> Size:
@@ -116,7 +119,8 @@ class StoredReplay:
         return found
 
     def found(self, run: Run) -> Any:
-        """None: the file of a search is that of `found.save`."""
+        """What a search found; None for other loops."""
+        return self.searched
 
     is_search = False
 
@@ -137,7 +141,8 @@ class StoredReplay:
             raise RunFileError(
                 f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
             )
-        return over_steps(values, self.axis, self.size).with_name(name)
+        result = over_steps(values, self.axis, self.size)
+        return (by_hypothesis(result, self.axis, self.lineages) if resolve else result).with_name(name)
 
     def name_of(self, value: Value) -> str:
         """The name of a value in the user's code."""
