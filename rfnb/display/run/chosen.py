@@ -40,7 +40,7 @@ class Chosen:
     def after(self, step: int) -> dict[Dim, int]:
         """The positions in the states after a step."""
         own, place = of_sequence(self.run, self.sequence), self.place(step)
-        return own if place is None else {**own, self.run.found.beam: place}
+        return own if place is None else {**own, self.run.replay.lineages[0].final: place}
 
     def live(self, value: Any, step: int, begun: int | None = None) -> np.ndarray | None:
         """Which entries belong to sequences that reach the step `begun`, and to hypotheses that have not ended."""

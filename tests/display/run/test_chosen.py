@@ -83,3 +83,15 @@ def test_watches_and_edits_are_of_the_hypothesis():
     new = edited(before, "d", choose(run, 1, at).in_step(2))
     changed = np.argwhere(new.raw_tensor.numpy() != before.raw_tensor.numpy())
     assert of(new, run, 1, parent) == 3 and len(changed) <= 1
+
+
+def test_a_run_from_a_file_shows_hypotheses_too(tmp_path):
+    run = recorded()
+    run.save(tmp_path / "search.rfrun")
+    loaded = rf.load_run(tmp_path / "search.rfrun")
+    at = {"step": 3, "place": 1}
+    for step in (2, 3):
+        ours, theirs = (describe_step(each, step, 1, hypothesis=at, seen=0) for each in (run, loaded))
+        texts = [[row["after"]["text"] for row in view["states"]] for view in (ours, theirs)]
+        assert texts[0] == texts[1]
+        assert ours["beam"]["rows"] == theirs["beam"]["rows"] and theirs["beam"]["place"] is not None
