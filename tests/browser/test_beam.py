@@ -160,7 +160,7 @@ def test_a_pruned_candidate_is_kept(searched):
     notebook.screenshot("panel-kept")
 
 
-def test_stops_at_changes_of_the_best_hypothesis_and_where_a_reference_falls_out(searched):
+def test_the_search_for_steps_knows_hypotheses_and_references(searched):
     notebook, panel = searched
     panel.find("best changes")
     assert panel.hits() == notebook.value("loop.run.find(rf.when.best_changes(batch='laugh'))") == [3, 4, 6]
@@ -172,7 +172,7 @@ def test_stops_at_changes_of_the_best_hypothesis_and_where_a_reference_falls_out
     assert panel.hits() == notebook.value("loop.run.find(rf.when.falls_out('AE AE', batch='laugh'))") != []
 
 
-def test_a_saved_page_has_the_whole_tree_without_scripts_and_grows_it_with_them(searched, browser, tmp_path):
+def test_a_saved_page_has_the_whole_tree_without_scripts(searched, browser, tmp_path):
     notebook, _ = searched
     page = tmp_path / "search.html"
     notebook.execute(f"loop.run.save({str(page)!r})")
