@@ -20,8 +20,8 @@ ROOMS = {
     "trace": "record run observe compare graph capture public",
     "loop": "steps body replay check zero_steps run_body choice loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words node tree_arrays explain stored tree found corpus beam replayed collect sources target "
-    "choice decoding register public",
+    "search": "trace words node tree_arrays explain stored tree found corpus beam blank replayed collect sources "
+    "target choice decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
     "public",

@@ -267,6 +267,11 @@ class Loop:
             cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
             candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
                 loop needs none: its steps are computed again.
+            blank: the number of a label that stands for no label, in a search over frames. Scores are then not
+                normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
+                "sum" of their probabilities or the "max"; None: they stay apart.
+            label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
+                and blank in the others, and two equal labels need a blank between them.
 
         Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
         """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
+    from rfnb.search.blank.ctc import ctc_beam as ctc_beam
     from rfnb.search.corpus.report import report as report
     from rfnb.search.corpus.tune import tune as tune
     from rfnb.search.decoding import decode as decode
@@ -20,6 +21,7 @@ _NAMES = {
     "Found": "found",
     "Tree": "tree",
     "beam_step": "beam",
+    "ctc_beam": "blank.ctc",
     "decode": "decoding",
     "load": "found",
     "report": "corpus.report",

@@ -22,6 +22,8 @@ from rfnb.loop.body.hypotheses import Choice, Hypotheses
 from rfnb.ops.math import where
 from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.search.blank.in_loop import BlankOptions, Blanks, check_blank
+from rfnb.search.blank.step import FrameStep
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.target import target_labels, target_scores
@@ -52,7 +54,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceOptions:
+class ChoiceOptions(BlankOptions):
     """The arguments of `loop.choice`, which explains them."""
 
     beam: Dim | None = None
@@ -76,8 +78,8 @@ class ChoiceOptions:
 
     @property
     def exponent(self) -> float:
-        """0 if scores are not normalized by length."""
-        return self.length_normalization_exponent if self.length_normalization else 0.0
+        """0 if scores are not normalized by length: with a blank, as all have the same number of frames."""
+        return self.length_normalization_exponent if self.length_normalization and self.blank is None else 0.0
 
 
 def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chosen:
@@ -94,7 +96,7 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
         return _of_target(body, sources, axes, options, several=isinstance(scores, list | tuple))
     if len(sources) == 1 and not isinstance(scores, list | tuple):
         return _step(body, log_scores(sources[0], axes[0], options.input_type), axes[0], options)
-    size = options.beam_size or _beam(body, options.beam).get_dim_value()
+    size = options.beam_size or _beam(body, options).get_dim_value()
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
@@ -123,7 +125,8 @@ OTHER_NAMES = {
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
     """The hypotheses after one more label."""
-    beam = _beam(body, options.beam)
+    check_blank(options, axis)
+    beam = _beam(body, options)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
@@ -132,13 +135,17 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
+    wide = _with_candidates(body, after, options)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
+    if carried.blanks is not None:
+        dims: Any = {"axis": axis, "beam": before, "out_beam": after}
+        frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
+        return _take(body, hypotheses, frame, before, after, ended)
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
-    wide = _with_candidates(body, after, options)
     found = beam_step(
         scores, base, axis=axis, beam=before, out_beam=wide, ended=ended, counts=counts,
         step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
@@ -159,10 +166,10 @@ def _with_candidates(body: Body, after: Dim, options: ChoiceOptions) -> Dim:
     """A dim of the hypotheses after a choice, and of the pruned candidates that are kept."""
     if not options.candidates:
         return after
-    if options.candidates < 0 or options.keep_beams or options.cheating:
+    if options.candidates < 0 or options.keep_beams or options.cheating or options.by_frame:
         raise ParameterError(
             f"{body.loop.name}: choice: `candidates` is the number of pruned candidates to keep of each step",
-            got=options.candidates if options.candidates < 0 else f"{options.candidates}, with keep_beams or cheating",
+            got=options.candidates if options.candidates < 0 else "it beside keep_beams, cheating or merges",
             expected="0 or more", hint="a recorded search needs none: rf.Loop(…, debug=True), tree.pruned(step, 8)",
         )  # fmt: skip
     return _wide(after.get_dim_value() + options.candidates)
@@ -184,7 +191,9 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, after: Dim, ended: Tensor) -> Chosen:
+def _take(
+    body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim, ended: Tensor
+) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
     target = assigned_name() or "chosen"
@@ -193,13 +202,14 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, afte
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
     carried: Carried = hypotheses.search
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
-    if carried.counts_place is not None and found.counts is not None:
-        hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
     kept = {"labels": labels, "parents": parents, "scores": total, "ended": body.of_body(ended, "choice")}
-    hypotheses.kept |= kept
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
-    if found.counts is not None:
-        hypotheses.asked["counts"] = body.of_body(found.counts, "choice")
+    if isinstance(found, FrameStep):
+        kept["joined"] = body.of_body(found.joined, "choice")
+    elif carried.counts_place is not None and found.counts is not None:
+        counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
+        hypotheses.asked["counts"] = counts
+    hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
 
 
@@ -212,15 +222,16 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
     hypotheses.scores = hypotheses.carried[carried.scores_place] = hypotheses.kept["scores"] = total
 
 
-def _beam(body: Body, beam: Dim | None) -> Dim:
-    """The dim of the hypotheses. Raises DimError if no state has it."""
+def _beam(body: Body, options: ChoiceOptions) -> Dim:
+    """The dim of the hypotheses. Raises DimError if no state has it, unless blanks are told from labels."""
+    beam = options.beam
     states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor)]
     known = body.hypotheses
     if beam is None or beam.dimension is None or not beam.dimension:
         raise DimError(
             f"{body.loop.name}: choice needs a beam of fixed size", got=beam, hint='beam = rf.Dim(4, name="beam")'
         )
-    if known is None and not any(beam in leaf.dims for leaf in states):
+    if known is None and options.blank is None and not any(beam in leaf.dims for leaf in states):
         raise DimError(
             f"{body.loop.name}: choice: no state has the dim {beam.name}",
             got=", ".join(
@@ -248,11 +259,12 @@ class Carried:
     counts: Traced | None
     counts_place: int | None
     exponent: float
+    blanks: Blanks | None = None
 
 
 def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
     """The hypotheses before the first choice: one without labels, in the first place of the beam."""
-    plain, backend = scores.plain, body.backend
+    plain, backend, exponent = scores.plain, body.backend, options.exponent
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
     numbers = np.full([*sizes, beam.get_dim_value()], -np.inf, plain.dtype)
@@ -260,8 +272,10 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOpti
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    exponent, combine = options.exponent, options.custom_score_combine
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, axis, combine)
+    plan = SearchPlan(
+        backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, axis,
+        options.custom_score_combine, noisy=bool(options.random_sample_scale),
+    )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -269,7 +283,8 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOpti
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
     counts_place = body.carry("search", like, like.dtype) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
-    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent)
+    blanks = Blanks(body, like, initial, options) if options.by_frame else None
+    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent, blanks)
     return hypotheses
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,8 @@ class SearchPlan:
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
     hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
-    axis: the dim of the labels. combine: as in `beam_step`. why_not: why its steps cannot be replayed, if they cannot.
+    blank: the label that stands for no label, if there is one. axis: the dim of the labels. combine: as in `beam_step`.
+    noisy: whether noise is added to the scores. why_not: why its steps cannot be replayed, if they cannot.
     """
 
     backend: type[Backend]
@@ -39,8 +40,10 @@ class SearchPlan:
     lengths: Lengths
     exponent: float
     initial: Any
+    blank: int | None = None
     axis: Dim | None = None
     combine: Combine | None = None
+    noisy: bool = False
     why_not: str = NOT_RECORDED
 
 
@@ -76,9 +79,14 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         framewise=searched.ended is None,
         again=_again(plan, searched),
         why_not=plan.why_not,
+        blank=plan.blank,
+        joined=kept.get("joined"),
     )
+    trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
-    count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
+    count = tensor_of(
+        plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
+    )
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
 
 
@@ -86,7 +94,7 @@ def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return Steps(searched.run, plan.axis, plan.exponent, plan.combine)
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy)
 
 
 def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> Tensor:

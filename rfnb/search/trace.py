@@ -77,6 +77,9 @@ class Trace:
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
         end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
         again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
+        blank: the label that stands for no label, of searches over frames. lengths does not count it.
+        joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
+            same labels then; -1 if there is none. [steps, batch, beam] int
     """
 
     labels: np.ndarray
@@ -98,6 +101,8 @@ class Trace:
     limit: np.ndarray | None = None
     framewise: bool = False
     end_label: int | None = None
+    blank: int | None = None
+    joined: np.ndarray | None = None
     again: Steps | None = None
     why_not: str = NOT_RECORDED
 
@@ -121,6 +126,12 @@ class Trace:
             place = np.where((step < self.steps)[:, None], before, place)
         return found
 
+    def label_counts(self) -> np.ndarray:
+        """How many labels other than blank each final hypothesis has in its first `lengths` steps. [batch, beam] int"""
+        places, steps = self.places(), np.arange(len(self.labels))[:, None, None]
+        labels, copies = (np.take_along_axis(array, places, axis=2) for array in (self.labels, self.ended))
+        return ((labels != self.blank) & ~copies & (steps < self.lengths)).sum(axis=0)
+
     def alone(self, sequence: int) -> Trace:
         """One sequence of the batch, as a batch of one, with the steps that it took."""
         steps, one = slice(int(self.steps[sequence])), slice(sequence, sequence + 1)
@@ -143,7 +154,7 @@ class Trace:
         )
 
 
-BY_STEP = ("labels", "parents", "scores", "ended", "ends")
+BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")
 """The arrays of a Trace over [steps, batch, beam]."""
 
 BY_SEQUENCE = ("final_scores", "lengths", "complete", "steps")

@@ -69,6 +69,8 @@ class Tree(TreeArrays, InWords):
 
     def label(self, label: int) -> str:
         """The text of a label; its number if there is no vocabulary."""
+        if label == self.own.blank and not (self.own.vocab is not None and 0 <= label < len(self.own.vocab)):
+            return "<blank>"
         return str(int(label)) if self.own.vocab is None else str(self.own.vocab.decode(int(label)))
 
     def text_of(self, labels: Iterable[int]) -> str:
@@ -102,10 +104,16 @@ class Tree(TreeArrays, InWords):
 
     @cached_property
     def survives(self) -> np.ndarray:
-        """Whether a hypothesis that was left at the end goes through each place. [steps, beam] bool"""
+        """Whether a hypothesis that was left at the end goes through each place, or one that joined it. [steps, beam]
+        bool"""
         found = np.zeros_like(self.ended)
         final = self.places[:, [each.place for each in self.hypotheses]]
         np.put_along_axis(found, final, True, axis=1)
+        if self.joined is not None:
+            for step in range(self.steps - 1, 0, -1):
+                here = found[step] & self.alive[step]
+                found[step - 1, self.parents[step, here]] = True
+                found[step - 1, self.joined[step, here & (self.joined[step] >= 0)]] = True
         return found & self.alive
 
     @cached_property
@@ -122,9 +130,8 @@ class Tree(TreeArrays, InWords):
 
     def _hypothesis(self, place: int, rank: int) -> Hypothesis:
         own, at = self.own, (np.arange(self.steps), self.places[:, place])
-        counts = ~self.ended[at]
-        labels = tuple(self.labels[at][counts].tolist())
-        parts = {name: float(part[:, 0][at][counts].sum()) for name, part in own.parts.items()}
+        labels = tuple(self.labels[at][self.counts[at]].tolist())
+        parts = {name: float(part[:, 0][at][~self.ended[at]].sum()) for name, part in own.parts.items()}
         counted = labels[: int(own.lengths[0, place])]
         return Hypothesis(
             rank=rank,
@@ -142,8 +149,9 @@ class Tree(TreeArrays, InWords):
     def prefix(self, step: int, place: int) -> tuple[int, ...]:
         """The labels of a hypothesis up to a step, its end label included."""
         found: list[int] = []
+        counts = self.counts
         for at in range(step, -1, -1):
-            if not self.ended[at, place]:
+            if counts[at, place]:
                 found.append(int(self.labels[at, place]))
             place = int(self.parents[at, place])
         return tuple(reversed(found))
@@ -168,6 +176,7 @@ class Tree(TreeArrays, InWords):
             ended=bool(self.ended[step, place]),
             ends=bool(self.ends[step, place]),
             survives=bool(self.survives[step, place]),
+            joined=None if self.joined is None or self.joined[step, place] < 0 else int(self.joined[step, place]),
         )
 
     def nodes(self, step: int) -> list[Node]:
@@ -300,7 +309,7 @@ class Tree(TreeArrays, InWords):
         return "\n".join([f"{printable_name(self.name)}: {sizes}", *nbest_lines(self)])
 
 
-COLUMNS = "step rank label text place parent score compared ended ends survives".split()
+COLUMNS = "step rank label text place parent joined score compared ended ends survives".split()
 """What `table` gives of each node."""
 
 

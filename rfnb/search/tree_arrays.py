@@ -64,6 +64,16 @@ class TreeArrays:
         return self.own.ended[:, 0]
 
     @property
+    def joined(self) -> np.ndarray | None:
+        """The place, in the beam before the step, of a second parent; -1 where there is none. [steps, beam] int"""
+        return None if self.own.joined is None else self.own.joined[:, 0]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Whether the label at each place counts: not that of a copy, and not blank. [steps, beam] bool"""
+        return ~self.ended if self.own.blank is None else ~self.ended & (self.labels != self.own.blank)
+
+    @property
     def alive(self) -> np.ndarray:
         """Whether each place has a hypothesis. [steps, beam] bool"""
         return self.scores > -np.inf
@@ -89,10 +99,10 @@ class TreeArrays:
     @cached_property
     def taken(self) -> np.ndarray:
         """How many labels the hypothesis at each place has, an end label included. [steps, beam] int"""
-        found = np.zeros_like(self.parents)
+        found, counts = np.zeros_like(self.parents), self.counts
         for step in range(self.steps):
             before = found[step - 1, self.parents[step]] if step else 0
-            found[step] = before + ~self.ended[step]
+            found[step] = before + counts[step]
         return found
 
     @cached_property

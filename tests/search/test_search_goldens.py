@@ -1,7 +1,8 @@
 """Searches of net dicts, with numbers that the reference implementation computed: the same nets as loops.
 
 Not here, as they need layers of net dicts: `regression` (a choice that takes its source as it is), `extra_search` (a
-net that is built twice), and the models with attention, a transducer or a language model.
+net that is built twice), and the models with attention or a language model. The transducer is in
+`tests/search/blank/test_in_loop.py`.
 """
 
 import json

@@ -12,6 +12,7 @@ class BeamNode(TypedDict):
 
     row: int  # the place in the beam; of a pruned candidate, its position below the beam
     parent: int | None  # the place, in the beam before, that it extends
+    joined: int | None  # that of a second hypothesis which became this one
     text: str  # of its label
     score: float  # as it was compared
     state: Literal["lives", "dies", "pruned", "copy"]  # copy: of a hypothesis that had ended

@@ -104,6 +104,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     return {
         "row": row,
         "parent": node.parent,
+        "joined": node.joined,
         "text": node.text,
         "score": _rounded(node.compared),
         "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
@@ -191,11 +192,17 @@ def _tree_lines(view: BeamView) -> list[str]:
         lines.append(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…")
         waiting += [(depth + 1, each) for each in reversed(below)]
     more = [f"  … {len(waiting)} more branches"] if waiting else []
-    return ["tree (▣ ends, * best, ‡ reference):", *lines, *more] if lines else []
+    joins = ", ⋎ two merged" if _has_joins(view) else ""
+    return [f"tree (▣ ends, * best, ‡ reference{joins}):", *lines, *more] if lines else []
+
+
+def _has_joins(view: BeamView) -> bool:
+    return any(node["joined"] is not None for column in view["columns"] for node in column["nodes"])
 
 
 def _marked(node: BeamNode) -> str:
-    return printable_name(node["text"]) + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
+    joins = "⋎" * (node["joined"] is not None)
+    return printable_name(node["text"]) + joins + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
 
 
 def to_table(view: BeamView) -> Table:
@@ -236,7 +243,7 @@ def to_html(view: BeamView) -> Html:
         _reference_html(view["reference"]),
         _nbest(view),
         None if picture is None else el("div", picture, style="overflow-x:auto;max-width:100%"),
-        None if drawn is None else el("div", quiet(LEGEND), style="font-size:12px"),
+        None if drawn is None else el("div", quiet(LEGEND + _has_joins(view) * JOINS), style="font-size:12px"),
         _others(view),
         fold("as text", el("pre", text, style=_PRE)),
         note_html(view["note"]),
@@ -245,6 +252,7 @@ def to_html(view: BeamView) -> Html:
 
 
 LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
+JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 
 

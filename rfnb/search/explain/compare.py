@@ -168,7 +168,8 @@ def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
     before: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):
         nodes = tree.nodes(step)
-        now = {node.place: before.get(node.parent, ()) + (() if node.ended else (node.label,)) for node in nodes}
+        own = {node.place: () if node.ended or node.label == tree.own.blank else (node.label,) for node in nodes}
+        now = {node.place: before.get(node.parent, ()) + own[node.place] for node in nodes}
         found: dict[Any, Prefix] = {}
         for node in nodes[:most]:
             labels = now[node.place]

@@ -17,8 +17,8 @@ Scores = list[float | None]
 def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference]]) -> list[Scores]:
     """The final scores of the references of each tree. Trees of one search are computed together.
 
-    A score is not known if the search was not recorded, if hypotheses do not end by a label that is known, if the
-    reference has such a label inside, or if it needs more steps than are allowed.
+    A score is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
+    a label that is known, if the reference has such a label inside, or if it needs more steps than are allowed.
     """
     found: list[Scores] = [[None] * len(each) for each in references]
     searches = {id(tree.trace): tree.trace for tree in trees}
@@ -41,7 +41,7 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
 def _full(tree: Tree, reference: Reference) -> tuple[int, ...] | None:
     """The labels of a reference with its end; None if its score cannot be computed, or need not be."""
     own, labels = tree.own, reference.labels
-    if tree.best is not None and tree.best.labels == labels:
+    if own.blank is not None or (tree.best is not None and tree.best.labels == labels):
         return None
     if own.framewise:
         return labels if len(labels) == tree.steps else None

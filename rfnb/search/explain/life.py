@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.printable import printable_name
+from rfnb.search.explain.frames import next_label, places_of_prefixes
 from rfnb.search.node import Node
 from rfnb.search.words import number
 
@@ -115,8 +116,9 @@ def follow(tree: Tree, labels: Sequence[int]) -> Life:
     """The life of a sequence of labels that is to end after them."""
     nodes: list[Node] = []
     before = None
+    by_frame = None if tree.own.blank is None else places_of_prefixes(tree, labels)
     for step in range(tree.steps):
-        here = _here(tree, labels, step, before)
+        here = _here(tree, labels, step, before) if by_frame is None else next(by_frame)
         if not here.any():
             return Life(tuple(nodes), _fall(tree, labels, step, before))
         places = np.flatnonzero(here)
@@ -162,6 +164,9 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
 
 def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> tuple[int | None, str]:
     """The label that a prefix needs at a step; None for a copy, or if the end label is not known."""
+    if tree.own.blank is not None:
+        label = next_label(tree, labels, step, before)
+        return label, "" if label is None else tree.label(label)
     if step < len(labels):
         return labels[step], tree.label(labels[step])
     done = before is not None and bool((before & (tree.ended | tree.ends)[step - 1]).any())

@@ -75,6 +75,10 @@ def _check(trace: Trace, scales: Mapping[str, float], exponent: float | None) ->
     for name, scale in {**scales, "length_normalization_exponent": exponent or 0.0}.items():
         if not isinstance(scale, int | float | np.number) or not np.isfinite(scale):
             raise SearchError(f"rerank: {name} is not a finite number", got=repr(scale)[:40])
+    if trace.joined is not None:
+        raise SearchError(
+            "rerank: the scores of merged hypotheses are not sums of parts", hint="search again with the other scales"
+        )
     for name in scales:
         if name not in trace.parts:
             known = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"

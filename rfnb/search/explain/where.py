@@ -174,7 +174,10 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
 
 
 def only_fall(tree: Tree) -> bool:
-    """Whether no label ever raised a score, and final scores are those of the last step."""
+    """Whether no label ever raised a score, and final scores are those of the last step. Not with a blank: there, other
+    alignments of the same labels may come."""
+    if tree.own.blank is not None:
+        return False
     if not tree.steps:
         return True
     before = np.zeros_like(tree.scores)

@@ -42,12 +42,13 @@ class Steps:
     The run is not kept alive: searches are often collected over many batches, and runs are large.
 
     Args:
-        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`.
+        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
+            to the scores, so that those of labels from outside are not what the model gives to them.
     """
 
-    def __init__(self, run: Run, axis: Dim, exponent: float, combine: Combine | None):
+    def __init__(self, run: Run, axis: Dim, exponent: float, combine: Combine | None, noisy: bool):
         self._run = weakref.ref(run)
-        self.axis, self.exponent, self.combine = axis, exponent, combine
+        self.axis, self.exponent, self.combine, self.noisy = axis, exponent, combine, noisy
         self._ranked: dict[tuple[int, int], Candidates] = {}
         self._pruned: Candidates | None = None
 
@@ -73,6 +74,8 @@ class Steps:
         assert replay.plan.search is not None
         if len(replay.plan.search.parents) > 1:
             return "its steps have several choices"
+        if INPUTS[0] not in replay.plan.search.asked:
+            return "its hypotheses merge"
         if replay.plan.changes is not None:
             return replay.plan.changes
         return None if replay.version_now() == replay.version else "the model has changed since"
@@ -177,7 +180,7 @@ class Steps:
 
     def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
         """The sums of the scores that the model gives to sequences of labels, by position in the batch."""
-        return forced(self, wanted)
+        return {b: [None] * len(each) for b, each in wanted.items()} if self.noisy else forced(self, wanted)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
         """The score of each hypothesis of a sequence, extended by a label. [beam]"""

@@ -31,6 +31,7 @@ def checked(trace: Trace) -> Trace:
     _fits("steps", trace.steps, (batch,), "i", steps + 1)
     _fits("ends", trace.ends, by_step, "b")
     _fits("limit", trace.limit, (batch,), "i")
+    _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
         _candidates(trace.pruned, by_step)

@@ -36,6 +36,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
     columns: by step, for each place of the beam: label, parent, score (null without a hypothesis), and, by scorer,
     costs: the score of the label, negated, in units of 0.001. ended, ends: by step, the places for which it holds.
+    joined: by step, the place of a second parent for each place of the beam, or -1; null if hypotheses do not merge.
     pruned: by step, the candidates that were pruned: label, parent, costs, and gaps: how much lower each score is than
     the one before, in units of 0.001; the first one is compared with the lowest score of the beam.
     """
@@ -53,6 +54,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "framewise": bool(own.framewise),
         "limit": None if own.limit is None else int(own.limit[0]),
         "end_label": None if own.end_label is None else int(own.end_label),
+        "blank": None if own.blank is None else int(own.blank),
         "scales": {name: float(scale) for name, scale in own.scales.items()},
         "labels": {
             "numbers": numbers,
@@ -71,6 +73,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
             "costs": {name: _units(-part[:, 0]) for name, part in own.parts.items()},
             "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
             "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
+            "joined": None if tree.joined is None else tree.joined.tolist(),
         },
         "pruned": None if tree.candidates is None else _pruned(tree, tree.candidates, places),
     }
@@ -177,6 +180,8 @@ def _read(data: Any) -> Trace:
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
         why_not=FROM_FILE,
+        blank=optional(data, "blank", int),
+        joined=_joined(columns, rows, shape),
     )
 
 
@@ -213,6 +218,10 @@ def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
             raise RunFileError(f"the column {name!r} refers to a missing place")
         found[step, 0, places] = True
     return found
+
+
+def _joined(data: Any, rows: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    return None if data.get("joined") is None else np.array(rows(data, "joined"), np.int64).reshape(shape)
 
 
 def _costs(data: Any, rows: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:

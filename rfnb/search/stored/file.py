@@ -92,6 +92,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
         "end_label": None if trace.end_label is None else int(trace.end_label),
+        "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "tags": None if trace.tags is None else list(trace.tags),
         "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
@@ -174,4 +175,6 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
         why_not=FROM_FILE,
+        blank=optional(data, "blank", int),
+        joined=array("joined") if "joined" in arrays else None,
     )

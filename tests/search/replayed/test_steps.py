@@ -192,7 +192,9 @@ def test_kept_candidates_are_those_of_a_replay(labels, batch, beam, exponent, se
             assert theirs.pruned(step) == tree.pruned(step, count)
 
 
-@pytest.mark.parametrize("options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}])
+@pytest.mark.parametrize(
+    "options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}, {"candidates": 2, "blank": 0}]
+)
 def test_candidates_that_cannot_be_kept(options):
     with pytest.raises(ParameterError, match="pruned candidates to keep"):
         search(Net(4, 2), 2, 2, 3, **options)
@@ -209,3 +211,77 @@ def test_a_recorded_search_draws_and_is_saved_with_its_candidates(tmp_path):
             other.keep(1, "a", 0)
     doubts = loop.found.rerank(length_normalization_exponent=0.0).doubts
     assert doubts is not None
+
+
+def table_search(beam, dims=(), *, several=False, debug=True, **options):
+    """A search with a table of scores, over any dims."""
+    label, before, width = rf.Dim(4, name="label"), rf.Dim(4, name="before"), rf.Dim(beam, name="beam")
+    values = np.random.RandomState(beam).randn(*[dim.get_dim_value() for dim in dims], 4, 4).astype("float32")
+    table = rf.convert_to_tensor(values, dims=[*dims, before, label])
+    loop = rf.Loop(max_seq_len=3, debug=debug)
+    loop.state.prev = rf.zeros([*dims, width], dtype="int64", sparse_dim=label)
+    with loop:
+        prev = loop.state.prev
+        for _ in range(1 + several):
+            scores = rf.gather(table, indices=rf.set_sparse_dim(prev, before), axis=before)
+            prev = loop.choice(scores, beam=width, axis=label, input_type="logits", **options).labels
+        loop.state.prev = prev
+    return loop
+
+
+SEVERAL = (rf.Dim(2, name="outer"), rf.Dim(3, name="inner"))
+OPTIONS = [
+    {},
+    {"random_sample_scale": 1.0},
+    {"base_beam_score_scale": 0.5, "length_normalization": False},
+    {"custom_score_combine": lambda scores, base: scores * 2 + base},
+    {"prob_scale": 0.3},
+]
+
+
+@pytest.mark.parametrize("dims", [(), SEVERAL], ids=["none", "two"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options), "plain"))
+def test_any_dims_and_options(dims, options):
+    loop = table_search(2, dims, **options)
+    for tree in loop.found.tree:
+        node = tree.pruned(1)[1]
+        kept = tree.keep(node)
+        assert (kept.labels[1, 1], kept.parents[1, 1]) == (node.label, node.parent)
+        assert kept.scores[1, 1] == pytest.approx(node.score, abs=1e-5)
+        assert kept.scores[1, 0] == tree.scores[1, 0] and kept.pruned(1)[0].score == tree.scores[1, 1]
+        wanted = {tree.sequence: [tree.prefix(2, one.place) for one in tree.hypotheses]}
+        sums = [None if "random_sample_scale" in options else pytest.approx(one.sum) for one in tree.hypotheses]
+        assert tree.trace.again.forced(wanted)[tree.sequence] == sums
+
+
+def test_searches_in_which_hypotheses_merge_are_not_computed_again():
+    tree = table_search(2, blank=0).found.tree[0]
+    assert tree.pruned(1, 3) == [] and tree.where([1, 1, 1, 1]).verdict == "over the limit"
+    with pytest.raises(SearchError, match="its hypotheses merge"):
+        tree.keep(1, 0, 0)
+    apart = table_search(2, blank=0, merge=None).found.tree[0]
+    node = apart.pruned(1)[0]
+    assert apart.keep(node).scores[1, 1] == pytest.approx(node.score)
+    assert apart.where([3, 3]).score is None or apart.where([3, 3]).found is not None
+
+
+def test_steps_with_several_choices_are_not_computed_again():
+    tree = table_search(2, several=True).found.tree[0]
+    assert tree.pruned(1, 3) == []
+    with pytest.raises(SearchError, match="its steps have several choices"):
+        tree.keep(1, 0, 0)
+
+
+def test_a_run_of_which_the_weights_have_changed():
+    weight = rf.Parameter([], initial=1.0)
+    label, beam = rf.Dim(4, name="label"), rf.Dim(2, name="beam")
+    loop = rf.Loop(max_seq_len=3, debug=True)
+    loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    with loop:
+        scores = rf.cast(rf.range_over_dim(label), "float32") * -weight
+        loop.state.prev = loop.choice(scores, beam=beam, axis=label, input_type="log_prob").labels
+    tree = loop.found.tree[0]
+    before = tree.pruned(1)
+    weight.raw_tensor.data.mul_(3.0)
+    assert tree.pruned(1, 8) == before  # the run has its own copy of small weights
+    assert tree.keep(before[0]).scores[1, -1] == pytest.approx(before[0].score)
