@@ -27,7 +27,8 @@ ROOMS = {
     "config construct network public",
     "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
     "softmax time concat wrap register",
-    "display": "markup kit layout tensor dims loop run comparison attention * panel register schema_ts show public",
+    "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
+    "public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

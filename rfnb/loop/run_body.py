@@ -132,8 +132,9 @@ class BodyRun:
         finally:
             if record:
                 given = frames[: len(program.inputs) - len(schedule.states)]
+                searched = [] if step.hypotheses is None else step.hypotheses.steps
                 loop.run = session.store(
-                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
+                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0), searched)
                 )
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)

@@ -54,7 +54,7 @@ def describe(
         "summary": _summary(search, tree, where),
         "beam": tree.beam,
         "steps": tree.steps,
-        "columns": _columns(tree, where, drawn, pruned),
+        "columns": columns(tree, where, drawn, pruned),
         "hypotheses": [_hypothesis(each, where) for each in tree.hypotheses],
         "reference": None if where is None else _reference(where, pruned),
         "note": notes.text(),
@@ -86,15 +86,17 @@ def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
     return sorted({*range(third), *near, *range(tree.steps - third, tree.steps)})
 
 
-def _columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int) -> list[BeamStep]:
+def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, before: int = -1) -> list[BeamStep]:
+    """The beams after the drawn steps; `before` is the step drawn before them."""
     best = tree.best.places if tree.best is not None else ()
     theirs = {} if where is None else {node.step: node.place for node in where.nodes}
-    columns: list[BeamStep] = []
-    for before, step in zip([-1, *drawn], drawn, strict=False):
+    found: list[BeamStep] = []
+    for last, step in zip([before, *drawn], drawn, strict=False):
         nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
-        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step)[:pruned])]
-        columns.append({"step": step, "nodes": nodes, "skipped": step - before - 1})
-    return columns
+        candidates = tree.pruned(step, pruned) if pruned else []
+        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
+        found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
+    return found
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
@@ -129,7 +131,7 @@ def _reference(where: Where, pruned: int) -> BeamReference:
     fall = where.fall
     row = None
     if fall is not None and fall.candidate is not None:
-        candidates = where.tree.pruned(fall.step)[:pruned]
+        candidates = where.tree.pruned(fall.step, pruned)
         same = (i for i, node in enumerate(candidates) if node == fall.candidate)
         row = next((where.tree.beam + i for i in same), None)
     return {

@@ -62,7 +62,8 @@ class Hypotheses:
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
         self.asked: dict[str, Traced] = {}  # those that replays compute of a step
         self.plan: SearchPlan | None = None  # set when the body is closed
-        self._parents: list[np.ndarray] = []  # of each choice, after the loop
+        self.steps: list[Any] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
+        self._parents: list[np.ndarray] = []  # of each choice
         self._stacked: dict[str, Any] = {}
         self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
@@ -173,7 +174,7 @@ class Hypotheses:
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
-        stacked = [self._backend.stack_raw(values) for values in outputs]
+        stacked = self.steps = [self._backend.stack_raw(values) for values in outputs]
         count = len(self.choices)
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))

@@ -172,7 +172,7 @@ class RecordedSteps:
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
         self._compiled: dict[Any, Any] = {}
-        for name in ("parents", "lineages"):  # of the steps before
+        for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 
     def version_now(self) -> list[Any]:

@@ -22,7 +22,7 @@ from rfnb.loop.body.warnings import not_ended
 from rfnb.loop.replay import ended, first_nan, fork, gradients
 from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.beams import Searched
-from rfnb.loop.steps.execute import Outcome
+from rfnb.loop.steps.execute import Outcome, detached
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
@@ -171,12 +171,25 @@ class Replay(RecordedSteps):
         result.name = name
         return result
 
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+        return self.plan.search is not None
+
+    @cached_property
+    def search_steps(self) -> Sequence[Any]:
+        """What a search keeps of its steps, in the order of its plan, [steps, …]; nothing for other loops."""
+        search, alias = self.plan.search, self.backend.alias_raw
+        if search is None or not self.steps:
+            return []
+        steps = [[alias(raw) for raw in raws] for raws in self.over_steps(search.vars, self.steps)]
+        return [self.backend.stack_raw(list(values)) for values in zip(*steps, strict=True)]
+
     @cached_property
     def parents(self) -> list[np.ndarray]:
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
-        wanted = () if self.plan.search is None else self.plan.search.parents
-        by_step = [[self.backend.to_numpy_raw(raw) for raw in raws] for raws in self.over_steps(wanted, self.steps)]
-        return [np.stack(parents) for parents in zip(*by_step, strict=True)]
+        count = 0 if self.plan.search is None else len(self.plan.search.parents)
+        return [self.backend.to_numpy_raw(raw) for raw in self.search_steps[:count]]
 
     @cached_property
     def lineages(self) -> list[Lineage]:
@@ -194,12 +207,25 @@ class Replay(RecordedSteps):
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
-        alias, every_step = self.backend.alias_raw, self.over_steps([*search.kept.values()], self.steps)
-        by_name = zip(*([alias(raw) for raw in raws] for raws in every_step), strict=True)
-        kept = {name: self.backend.stack_raw(raws) for name, raws in zip(search.kept, by_name, strict=False)}
+        kept = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
         first = partial(first_nan.first_nan, self)
         return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first, run))
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.
+
+        place: its place in the beam after the step.
+        """
+        search, (owner, _) = self.plan.search, self.sequences
+        if search is None:
+            return {}
+        dims = search.beams.dims[:-1]
+        if any(dim is not owner for dim in dims) or (dims and sequence is None):
+            raise LoopError(
+                f"{self.plan.name}: a hypothesis belongs to one sequence", got=f"place {place} of sequence {sequence}"
+            )
+        return search.beams.along(self.parents, (step, *([sequence or 0] if dims else [])), place)
 
     # -- the run
 
@@ -263,11 +289,18 @@ def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     return known is not None and not known.dims and known.max != n
 
 
-def recorded(plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
-    """The Run of a loop that has just run. Also releases the autograd graph that the program holds."""
-    run = Replay(plan, outcome, frames, plan.program.externals, seed).run()
+def recorded(
+    plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int, search_steps: Sequence[Any]
+) -> Run:
+    """The Run of a loop that has just run. Also releases the autograd graph that the program holds.
+
+    search_steps: what a search kept of its steps, so that they need not run again for it.
+    """
+    replay = Replay(plan, outcome, frames, plan.program.externals, seed)
+    if search_steps:
+        replay.search_steps = detached(plan.backend, search_steps)
     plan.program.detach(plan.backend.alias_raw)
-    return run
+    return replay.run()
 
 
 def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:

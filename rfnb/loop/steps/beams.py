@@ -54,6 +54,17 @@ class Beams:
                 found[step] = place
         return found
 
+    def along(self, parents: Sequence[np.ndarray], at: tuple[int, ...], place: int) -> dict[Dim, int]:
+        """The position of one hypothesis along each beam of a step; along that of the states, which of its parent.
+
+        parents: as for `places`. at: the step, and the position in the batch. place: in the beam after the step.
+        """
+        found: dict[Dim, int] = {}
+        for after, parent in zip(reversed(self.after), reversed(parents), strict=True):
+            found[after] = place
+            place = int(parent[(*at, place)])
+        return {**found, self.dims[-1]: place}
+
     def resolved(self, backend: type[Backend], raw: Any, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
         """Stacked values in the order of the final hypotheses, instead of their places at each step.
 

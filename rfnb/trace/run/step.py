@@ -127,6 +127,13 @@ class Replayable(Protocol):
     def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
 
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis, at a place after a step, along each beam of the values of that step."""
+
     def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
         """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 

@@ -122,6 +122,19 @@ class StoredReplay:
         """What a search found; None for other loops."""
         return self.searched
 
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+        return self.searched is not None and bool(self.lineages)
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis along the beams before the first and after the last choice of a step."""
+        if not self.is_search:
+            return {}
+        before, *_, after = self.lineages
+        parents = self.searched.trace.parents[step, sequence or 0 if before.dims else 0]
+        return {after.beam: place, before.beam: int(parents[place])}
+
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """Stacks a value of the body over all steps. → {axis, …}"""
         series = next((each for each in reversed(self.series) if each.name == name), None)
