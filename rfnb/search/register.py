@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from rfnb.loop.choice import choose
-from rfnb.trace.run.file.load import read_found
-from rfnb.trace.run.file.save import write_found
+from rfnb.trace.run.file.found import read_found, write_found
 
 
 @choose.register

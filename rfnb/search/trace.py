@@ -36,7 +36,7 @@ class Candidates:
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def at(self, steps: Any, sequences: Any) -> Candidates:
-        """Those of some steps and sequences."""
+        """The candidates of some steps and sequences."""
         parts = {name: part[steps, sequences] for name, part in self.parts.items()}
         at = steps, sequences
         return Candidates(self.labels[at], self.parents[at], self.scores[at], parts)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rfnb.search.tree import Tree
 
 Scores = list[float | None]
-"""Of the references of a sequence; None where a score is not known."""
+"""The scores of the references of a sequence; None where a score is not known."""
 
 
 def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference]]) -> list[Scores]:

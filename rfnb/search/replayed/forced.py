@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rfnb.search.replayed.steps import Steps
 
 Labels = Sequence[int]
-"""Of one reference, with the label that ends it."""
+"""The labels of one reference, with the label that ends it."""
 
 
 def forced(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:

@@ -82,7 +82,7 @@ class Steps:
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """Those of the scores, the last of which is the beam."""
+        """The dims of the scores, the last of which is the beam."""
         assert self.replay.plan.search is not None
         return self.replay.plan.search.beams.dims
 

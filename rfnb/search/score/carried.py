@@ -91,5 +91,7 @@ def _number_of(start: Any, axis: Dim) -> int:
     if isinstance(start, str) and axis.vocab is not None:
         return axis.vocab.encode([start])[0]
     if not isinstance(start, int | np.integer) or not 0 <= start < size:
-        raise ParameterError("choice: `start` is no label", got=start, expected=f"a label of {axis.name}, below {size}")
+        raise ParameterError(
+            "choice: `start` is not a label", got=start, expected=f"a label of {axis.name}, below {size}"
+        )
     return int(start)

@@ -59,7 +59,7 @@ class CTCPrefix:
             )
         size = found.get_dim_value()
         if not 0 <= blank < size:
-            raise DimError("CTCPrefix: `blank` is no class", got=blank, expected=f"a class of {found.describe()}")
+            raise DimError("CTCPrefix: `blank` is not a class", got=blank, expected=f"a class of {found.describe()}")
         self.log_probs, self.axis, self.classes, self.blank, self.end = log_probs, axis, found, blank, end
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:

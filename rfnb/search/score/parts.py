@@ -37,7 +37,7 @@ def read_parts(given: Mapping[str, Any]) -> list[Part]:
 
 def _part(name: Any, given: Any) -> Part:
     if not isinstance(name, str) or not name:
-        raise ParameterError("choice: the name of a part is no text", got=name, expected='{"model": scores, …}')
+        raise ParameterError("choice: the name of a part is not a string", got=name, expected='{"model": scores, …}')
     if name == "length" and isinstance(given, Real):
         return Part(name, None, _scale(name, given))
     value, scale = given if isinstance(given, tuple) and len(given) == 2 else (given, 1.0)

@@ -285,7 +285,7 @@ def test_states_that_do_not_fit_are_refused():
 def test_start_must_be_a_label():
     label, beam = rf.Dim(3, name="label"), rf.Dim(2, name="beam")
     loop = rf.Loop(max_seq_len=2)
-    with pytest.raises(ParameterError, match="`start` is no label"), loop:
+    with pytest.raises(ParameterError, match="`start` is not a label"), loop:
         scorer = Counting(np.zeros((COUNT, 3), "float32"), label)
         loop.choice({"model": rf.ones([label]), "lm": scorer}, beam=beam, start=3)
 

@@ -39,7 +39,7 @@ def log(p):
     impossible=st.sampled_from([0.0, 0.4]), blank_first=st.booleans(),
 )  # fmt: skip
 def test_agrees_with_the_sum_over_all_paths(seed, lengths, texts, impossible, blank_first):
-    """Labels 0 to 2, blank 3, end 4, which is no class; or blank 0 and end 3, a class that is never used."""
+    """Labels 0 to 2, blank 3, end 4, which is not a class; or blank 0 and end 3, a class that is never used."""
     blank, end, alphabet = (0, 3, [1, 2, 3]) if blank_first else (3, 4, [0, 1, 2])
     alphabet = [label for label in alphabet if label != end]
     texts = [[alphabet[i % len(alphabet)] for i in text] for text in texts]
@@ -119,5 +119,5 @@ def test_dims_that_do_not_fit_are_refused():
     frames = rf.zeros([time, classes])
     with pytest.raises(DimError, match="that of the classes"):
         rf.search.CTCPrefix(frames, axis=time, blank=0, end=None)
-    with pytest.raises(DimError, match="`blank` is no class"):
+    with pytest.raises(DimError, match="`blank` is not a class"):
         rf.search.CTCPrefix(frames, axis=time, classes=classes, blank=3, end=None)

@@ -7,15 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block
 from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional
+from rfnb.trace.run.file.found import read_found
 from rfnb.trace.run.file.graph import read_graph
 from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
@@ -147,10 +145,6 @@ def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage
     if not fits or (places.size and not 0 <= int(places.min()) <= int(places.max()) < (beam.dimension or 0)):
         raise RunFileError("the places of hypotheses in the file do not fit the rest")
     return found
-
-
-read_found: Hook[[Any, dict[str, np.ndarray]], Any] = Hook("trace.run.file.load.read_found", by="search.register")
-"""What a search found, from JSON and arrays, which are untrusted."""
 
 
 def _found(data: Any, raws: RawReader) -> Any:

@@ -10,14 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rfnb.core.ground.atomic import replacing, unwritable
-from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimWriter
+from rfnb.trace.run.file.found import write_found
 from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.raws import RawWriter
 from rfnb.trace.run.file.series import Series
@@ -121,12 +119,6 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
 def _lineage(lineage: Lineage, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
     numbers = {name: dims.dim(getattr(lineage, name)) for name in ("beam", "final")}
     return {**numbers, "dims": [dims.dim(dim) for dim in lineage.dims], "places": raws.array(lineage.places)}
-
-
-write_found: Hook[[Any], tuple[Any, dict[str, np.ndarray]]] = Hook(
-    "trace.run.file.save.write_found", by="search.register"
-)
-"""What a search found, as JSON and arrays."""
 
 
 def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
