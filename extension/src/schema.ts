@@ -74,6 +74,8 @@ export interface BeamNode {
   row: number;
   /** the place, in the beam before, that it extends */
   parent: number | null;
+  /** that of a second hypothesis which became this one */
+  joined: number | null;
   /** of its label */
   text: string;
   /** as it was compared */
