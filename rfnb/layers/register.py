@@ -12,7 +12,8 @@ CLASSES = {
     "matmul": "dot",
     "norm": "layer_norm norm batch_norm gating",
     "range": "range range_in_axis seq_len_mask",
-    "rec": "rec",
+    "rec.cell": "rec",
+    "rec.subnet": "get_rec_accumulated",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
@@ -25,3 +26,4 @@ CLASSES = {
 
 for _file, _names in CLASSES.items():
     MODULES.update(dict.fromkeys(_names.split(), f"rfnb.layers.{_file}"))
+MODULES["rec subnet"] = "rfnb.layers.rec.subnet"

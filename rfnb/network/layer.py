@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
+from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes
 from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.options import REQUIRED, Option, value
-from rfnb.network.resolve import MODULES
+from rfnb.network.resolve import MODULES, names_of_sources
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim, set_feature_dim
+
+if TYPE_CHECKING:
+    from rfnb.network.rec.net import RecNet
 
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""
@@ -49,6 +53,10 @@ class Layer(Module):
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
         sourceless: whether the layer has no sources unless `from` is given.
+        recurrent: whether the layer has a net of its own that is one step of a loop.
+        can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
+        takes_target: whether `compute` gets the target of the layer as the input `target`.
+        loop: the recurrent net that the layer stands in.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
     """
 
@@ -56,6 +64,9 @@ class Layer(Module):
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
     sourceless: ClassVar[bool] = False
+    recurrent: ClassVar[bool] = False
+    can_step: ClassVar[bool] = False
+    takes_target: ClassVar[bool] = False
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -96,6 +107,7 @@ class Layer(Module):
         self.name, self.version = name, version
         for option, declared in self.options.items():
             setattr(self, option, None if declared.default is REQUIRED else declared.default)
+        self.loop: RecNet | None = None
         self.joined_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
         self.feature_dim: Dim | None = None
@@ -106,7 +118,14 @@ class Layer(Module):
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
-        out = self.compute(*self.prepared(*sources), **inputs)
+        return self._finished(self.compute(*self.prepared(*sources), **inputs))
+
+    def one_step(self, state: State, *sources: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
+        """The output of a step of a loop, and the state after it."""
+        out, state = self.step(state, *self.prepared(*sources), **inputs)
+        return self._finished(out), state
+
+    def _finished(self, out: Tensor) -> Tensor:
         if out.feature_dim is not self.feature_dim and (self.feature_dim is None or self.feature_dim in out.sig.index):
             out = set_feature_dim(out, self.feature_dim)
         return out if self.normalized is None else set_feature_dim(self.normalized(out), self.feature_dim)
@@ -126,6 +145,37 @@ class Layer(Module):
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
+
+    @property
+    def steps(self) -> bool:
+        """Whether the layer carries a state from step to step of the loop that it stands in."""
+        return self.can_step and self.loop is not None and getattr(self, "axis", None) is None
+
+    def initial_state(self, *sources: Any, **inputs: Any) -> State:
+        """The state before the first step. sources: templates of what `step` gets; their numbers do not count."""
+        raise NotImplementedError(f"{type(self).__name__} has no state")
+
+    def step(self, state: State, *sources: Any, **inputs: Any) -> tuple[Tensor, State]:
+        """The output of one step, and the state after it."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def output_of(self, state: State) -> Tensor:
+        """The output that belongs to a state: the one before the first step, for example."""
+        raise NetworkError(f"{self.name}: the output before a step is not part of its state")
+
+    def axis_in_loop(self, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
+        """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
+        if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
+            return None
+        try:
+            return axes.one(given, source, numbers=numbers)
+        except DimError:
+            return None
+
+    @classmethod
+    def names_of_sources(cls, described: Mapping[str, Any], default: str | None) -> list[str]:
+        """The names of the sources of a layer that is described in a net dict."""
+        return names_of_sources(described, default)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""

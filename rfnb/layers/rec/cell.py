@@ -10,7 +10,7 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
-from rfnb.layers.rec_cells import CELLS, cell_of
+from rfnb.layers.rec.units import CELLS, cell_of
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import FromLayer, axis, layers, value
