@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -14,9 +15,12 @@ from rfnb.layers.rec_cells import CELLS, cell_of
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import FromLayer, axis, layers, value
+from rfnb.network.resolve import names_of_sources
+from rfnb.ops.concat import concat_features
 from rfnb.ops.create import full, zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
+from rfnb.ops.math import add
 from rfnb.ops.sequence import reverse_sequence
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim
 
@@ -113,7 +117,8 @@ class Rec(Layer, layer_class="rec"):
         """{…, axis, in} → {…, axis, out}"""
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
-        y, _ = self.cell.over(x, self._state(x, inputs), self.axis)
+        y, state = self.cell.over(x, self._state(x, inputs), self.axis)
+        self.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
         return set_feature_dim(y, self.out_dim)
@@ -122,3 +127,46 @@ class Rec(Layer, layer_class="rec"):
         """The axis of the loop stands before other axes."""
         first = [dim for dim in order if dim.is_batch_dim()]
         return [*first, self.axis, *(dim for dim in order if dim not in (*first, self.axis))]
+
+
+def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*"."""
+    parts = [set_feature_dim(x, x.feature_dim or x.dims[-1]) for x in state.values()]
+    whole = parts[0] if len(parts) == 1 else concat_features(*parts)
+    named = {} if len(parts) == 1 else dict(zip(state, parts, strict=True))
+    return {f"state:{name}": x for name, x in {**named, "*": whole}.items()}
+
+
+class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
+    """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
+
+    joins = False
+    key: str = value("*", str)
+    combine: str = value("concat", str)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The states of the sources instead of their outputs."""
+        key = described.get("key") or "*"
+        key = "*" if key == "flat" else key
+        return {**described, "from": [f"{name}/state:{key}" for name in names_of_sources(described, None)]}
+
+    def compute(self, *states: Tensor) -> Tensor:
+        """{…, n}, {…, n} → {…, n'}"""
+        if self.combine == "add":
+            feature = states[0].feature_dim
+            y = reduce(add, (x if x.feature_dim is feature else _in(x, feature) for x in states))
+        elif self.combine == "concat":
+            y = states[0] if len(states) == 1 else concat_features(*states)
+        else:
+            raise NetworkError("get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add")
+        if self.out_dim is None or self.out_dim is y.feature_dim:
+            return y
+        return set_feature_dim(_in(y, self.out_dim), self.out_dim)
+
+
+def _in(x: Tensor, feature: Dim | None) -> Tensor:
+    """With another dim for the features."""
+    assert x.feature_dim is not None
+    assert feature is not None
+    return replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]

@@ -12,7 +12,7 @@ CLASSES = {
     "matmul": "dot",
     "norm": "layer_norm norm batch_norm gating",
     "range": "range range_in_axis seq_len_mask",
-    "rec": "rec",
+    "rec": "rec get_last_hidden_state",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length",
     "slice": "slice slice_nd gather gather_nd scatter_nd",

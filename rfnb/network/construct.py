@@ -209,6 +209,7 @@ class Builder:
 
     def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> None:
         cls = layer_by_class(described["class"])
+        described = cls.rewritten(described)
         given = self._known_options(cls, described)
         default = None if cls.sourceless or holds("from is required", self.version) else "data"
         if "from" not in described and default is None and not cls.sourceless:

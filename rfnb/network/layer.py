@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim
@@ -103,6 +103,11 @@ class Layer(Module):
         self.dropped_dims: tuple[Dim, ...] = ()
         self.parts: dict[str, Tensor] = {}
         self.normalized: BatchNorm | None = None
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a net dict gives, with the references to other layers where all classes have them."""
+        return described
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
