@@ -11,15 +11,18 @@ CLASSES = {
     "eval": "combine eval compare switch",
     "matmul": "dot",
     "norm": "layer_norm norm batch_norm gating",
-    "range": "range range_in_axis seq_len_mask",
+    "range": "range range_in_axis range_from_length seq_len_mask",
     "rec": "rec get_last_hidden_state",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
+    "shift": "shift_axis resize",
+    "chunks": "time_chunking time_unchunking",
+    "edit_distance": "edit_distance",
     "softmax": "softmax_over_spatial",
     "time": "window prefix_in_time postfix_in_time pad repeat",
-    "concat": "split stack top_k",
-    "wrap": "subnetwork",
+    "concat": "concat split stack top_k",
+    "wrap": "subnetwork cond",
 }
 """The names of the classes in net dicts, by file."""
 

@@ -207,7 +207,8 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> None:
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
+        """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
         cls = layer_by_class(described["class"])
         described = cls.rewritten(described)
         given = self._known_options(cls, described)
@@ -223,12 +224,17 @@ class Builder:
             sources = [self.find(scope, name, path) for name in names_of_sources(described, default)]
         inputs: dict[str, str] = {}
         for name, option in cls.options.items():
-            if option.kind == "layer" and isinstance(given.get(name), str):
+            if option.kind in ("layer", "embedded") and isinstance(given.get(name), str):
                 inputs[name] = self.find(scope, given.pop(name), path)
             elif option.kind == "layers" and given.get(name) is not None:
                 found: dict[str, str] = {}
                 given[name] = _options.without_layers(given[name], option.types, name, found)
                 inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
+            elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
+                own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
+                inner = self._build(scope, f"{path}/{name}", own, None)
+                given[name] = _options.Embedded(name, inner.layer, len(inner.sources), tuple(inner.inputs))
+                inputs.update(zip(given[name].keys(), (*inner.sources, *inner.inputs.values()), strict=True))
         templates = [self.nodes[source].template for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         self._join(layer, templates)
@@ -257,9 +263,11 @@ class Builder:
         layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
-        if path not in self.modules:
-            self._attach(owner, path[len(owner.path) :], layer)
-        self.nodes[path] = node
+        if owner is not None:
+            if path not in self.modules:
+                self._attach(owner, path[len(owner.path) :], layer)
+            self.nodes[path] = node
+        return node
 
     def _known_options(self, cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in described.items() if name not in ("class", "from")}
@@ -270,6 +278,9 @@ class Builder:
                 expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
                 hint = did_you_mean(name, cls.options)
                 raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
+        for name, option in cls.options.items():
+            if option.default is _options.REQUIRED and name not in given:
+                raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
         return given
 
     def _join(self, layer: Layer, templates: list[Tensor]) -> None:
@@ -291,7 +302,7 @@ class Builder:
         numbers = not holds("axes are no numbers", self.version)
         for name, option in cls.options.items():
             value = given.get(name, option.default)
-            if option.kind == "layer" and name not in given:
+            if option.kind in ("layer", "embedded") and name not in given:
                 value = None if option.default is _options.REQUIRED else option.default
             setattr(layer, name, _options.read(option, name, value, self.axes, source, numbers=numbers))
         layer.pool = self.axes

@@ -226,6 +226,21 @@ class Ctc(LayerLoss, loss="ctc"):
         return logits, frames, labels
 
 
+class EditDistance(LayerLoss, loss="edit_distance"):
+    """No value; the error is the edit distance of each sequence (Levenshtein 1966)."""
+
+    def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> None:
+        """None: it has no gradient."""
+
+    def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
+        """The error of each sequence."""
+        frames, labels = time_of(output), time_of(target)
+        if frames is None or labels is None or output.sparse_dim is None:
+            what = "edit_distance: the output and the target must be sequences of labels"
+            raise DimError(what, got=output.describe_dims())
+        return cast(edit_distance(_plain(output), frames, _plain(target), labels), "float32")
+
+
 def _plain(labels: Tensor) -> Tensor:
     return set_sparse_dim(cast(labels, "int64"), None)
 
