@@ -32,6 +32,7 @@ class LayerLoss:
     """
 
     needs_target: ClassVar[bool] = True
+    by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
     own: ClassVar[dict[str, Any]] = {}
     shared: ClassVar[dict[str, Any]] = {
@@ -186,6 +187,7 @@ class AsIs(LayerLoss, loss="as_is"):
 class Ctc(LayerLoss, loss="ctc"):
     """Connectionist temporal classification (Graves et al. 2006); the last output is the blank. By sequence."""
 
+    by_frame = False
     more_labels = 1
     own: ClassVar[dict[str, Any]] = {
         "target_collapse_repeated": False,
@@ -228,6 +230,8 @@ class Ctc(LayerLoss, loss="ctc"):
 
 class EditDistance(LayerLoss, loss="edit_distance"):
     """No value; the error is the edit distance of each sequence (Levenshtein 1966)."""
+
+    by_frame = False
 
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> None:
         """None: it has no gradient."""
