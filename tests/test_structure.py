@@ -25,8 +25,8 @@ ROOMS = {
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
     "config construct network public",
-    "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
-    "softmax time concat wrap register",
+    "layers": "activations initializers rec_cells basic batches chunks conv create eval grad loss matmul norm random "
+    "range rec reduce run shape shift signal slice softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
     "public",
 }

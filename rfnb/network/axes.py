@@ -44,6 +44,7 @@ class Axes:
         self._features: dict[int, list[Dim]] = {}
         self._static: dict[int, list[Dim]] = {}
         self._names: dict[Dim, list[str]] = {}
+        self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""

@@ -15,7 +15,7 @@ from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes
 from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.options import REQUIRED, Option, value
-from rfnb.network.resolve import MODULES, names_of_sources
+from rfnb.network.resolve import MODULES
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
@@ -116,6 +116,11 @@ class Layer(Module):
         self.parts: dict[str, Tensor] = {}
         self.normalized: BatchNorm | None = None
 
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a net dict gives, with the references to other layers where all classes have them."""
+        return described
+
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
         return self._finished(self.compute(*self.prepared(*sources), **inputs))
@@ -147,11 +152,11 @@ class Layer(Module):
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
     @property
-    def steps(self) -> bool:
+    def stepwise(self) -> bool:
         """Whether the layer carries a state from step to step of the loop that it stands in."""
         return self.can_step and self.loop is not None and getattr(self, "axis", None) is None
 
-    def initial_state(self, *sources: Any, **inputs: Any) -> State:
+    def first_state(self, *sources: Any, **inputs: Any) -> State:
         """The state before the first step. sources: templates of what `step` gets; their numbers do not count."""
         raise NotImplementedError(f"{type(self).__name__} has no state")
 
@@ -163,6 +168,10 @@ class Layer(Module):
         """The output that belongs to a state: the one before the first step, for example."""
         raise NetworkError(f"{self.name}: the output before a step is not part of its state")
 
+    def parts_of(self, state: State) -> dict[str, Tensor]:
+        """The further outputs that belong to a state."""
+        return {}
+
     def axis_in_loop(self, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
@@ -171,11 +180,6 @@ class Layer(Module):
             return axes.one(given, source, numbers=numbers)
         except DimError:
             return None
-
-    @classmethod
-    def names_of_sources(cls, described: Mapping[str, Any], default: str | None) -> list[str]:
-        """The names of the sources of a layer that is described in a net dict."""
-        return names_of_sources(described, default)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""

@@ -178,7 +178,7 @@ class Network(Module):
     def template(self, path: str) -> Tensor:
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
-        return self._nodes[path].template
+        return self._builder.seen(path, self._builder.scope)
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""

@@ -59,6 +59,8 @@ class Case:
         """A dim tag; the same name is the same dim."""
         if described["kind"] == "batch":
             return rf.batch_dim
+        if described["kind"] == "single_step":
+            return rf.single_step_dim
         make = rf.FeatureDim if described["kind"] == "feature" else rf.SpatialDim
         return self.dims.setdefault(described["name"], make(described["name"], described["dim"]))
 

@@ -106,7 +106,12 @@ class Builder:
         return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
 
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
-        """The path of the layer or data that a reference means, which is constructed if it is not yet."""
+        """The path of the layer or data that a reference means, which is constructed if it is not yet.
+
+        "frame:layer" is the frame of the step of a loop, of a sequence from outside.
+        """
+        if reference.startswith("frame:"):
+            return self.loops.frame_of(scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True)
         where, name = scope.find(reference, needed_by)
         if name in where.layers:
             return self.layer(where, name)
@@ -201,7 +206,7 @@ class Builder:
         path = scope.path.rstrip("/")
         if path not in self.modules:
             described = scope.options_of_subnet()
-            self._attach(scope.parent, scope.name, _class_of(described)(path, self.version))
+            self._attach(scope.parent, scope.name, class_of(described)(path, self.version))
         return self.modules[path]
 
     def _attach(self, scope: Scope, name: str, layer: Layer) -> None:
@@ -212,8 +217,10 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> None:
-        cls = _class_of(described)
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
+        """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
+        cls = class_of(described)
+        described = cls.rewritten(described)
         given = self.known_options(cls, described)
         rec: RecNet | None = None
         if "subnetwork" in cls.options:
@@ -228,12 +235,20 @@ class Builder:
             sources = self.sources(cls, described, scope, path)
         inputs: dict[str, str] = {}
         for name, option in cls.options.items() if rec is None else ():
-            if option.kind == "layer" and isinstance(given.get(name), str):
+            if option.kind in ("layer", "embedded") and isinstance(given.get(name), str):
                 inputs[name] = self.find(scope, given.pop(name), path)
             elif option.kind == "layers" and given.get(name) is not None:
                 found: dict[str, str] = {}
                 given[name] = _options.without_layers(given[name], option.types, name, found)
                 inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
+            elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
+                own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
+                embedded = self._build(scope, f"{path}/{name}", own, None)
+                assert embedded.layer is not None
+                given[name] = _options.Embedded(
+                    name, embedded.layer, len(embedded.sources), tuple(embedded.inputs)
+                )
+                inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
@@ -267,17 +282,19 @@ class Builder:
         layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
-        if path not in self.modules:
-            self._attach(owner, path[len(owner.path) :], layer)
-        self.nodes[path] = node
+        if owner is not None:
+            if path not in self.modules:
+                self._attach(owner, path[len(owner.path) :], layer)
+            self.nodes[path] = node
+        return node
 
     def _output(self, node: Node, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         """What the layer computes from templates; and the template of its state, if it has one."""
         layer = node.layer
         assert layer is not None
-        if not layer.steps:
+        if not layer.stepwise:
             return layer.compute(*prepared, **inputs)
-        out, node.state = layer.step(layer.initial_state(*prepared, **inputs), *prepared, **inputs)
+        out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
         return out
 
     def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
@@ -285,7 +302,7 @@ class Builder:
         default = None if cls.sourceless or holds("from is required", self.version) else "data"
         if "from" not in described and default is None and not cls.sourceless:
             raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
-        names = cls.names_of_sources(described, default)
+        names = names_of_sources(described, default)
         later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
         found = {i: self.find(scope, names[i], path) for i in later}
         return [found[i] for i in range(len(names))]
@@ -299,6 +316,9 @@ class Builder:
                 expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
                 hint = did_you_mean(name, cls.options)
                 raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
+        for name, option in cls.options.items():
+            if option.default is _options.REQUIRED and name not in given:
+                raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
         return given
 
     def join(self, layer: Layer, templates: list[Tensor]) -> None:
@@ -320,7 +340,7 @@ class Builder:
         numbers = not holds("axes are no numbers", self.version)
         for name, option in cls.options.items():
             value = given.get(name, option.default)
-            if option.kind == "layer" and name not in given:
+            if option.kind in ("layer", "embedded") and name not in given:
                 value = None if option.default is _options.REQUIRED else option.default
             if option.kind == "axis" and layer.loop is not None and layer.can_step:
                 value = layer.axis_in_loop(value, self.axes, source, numbers=numbers)
@@ -390,7 +410,7 @@ class Builder:
         layer._new_parameter = new
 
 
-def _class_of(described: Mapping[str, Any]) -> type[Layer]:
+def class_of(described: Mapping[str, Any]) -> type[Layer]:
     """The class of a layer: `rec` with a net dict as its unit has one of its own."""
     name = described["class"]
     return layer_by_class("rec subnet" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)

@@ -57,6 +57,6 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
         if (described.get("only_on_search") and not search) or (described.get("only_on_eval") and not evaluate):
             continue
         is_end = name == "output" or name.endswith(":output") or described.get("is_output_layer")
-        if is_end or described.get("loss"):
+        if is_end or described.get("loss") or described.get("need_last"):
             found.append(name)
     return sorted(found)

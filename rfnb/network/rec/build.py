@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 """How often the layers of a circle through `prev:` are constructed until their dims agree."""
-NUMBERS: dict[Any, float | str] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
+NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
 
@@ -122,7 +122,7 @@ class Loops:
             builder.nodes[path] = Node(path, None, _one_frame(rec.source, rec.axis), kind="frame", loop=rec)
         return path
 
-    def frame_of(self, scope: Scope, path: str, frames: Dim | None = None) -> str:
+    def frame_of(self, scope: Scope, path: str, *, of_any: bool = False) -> str:
         """The path of the frame of a value from outside, if it has the axis of the loop; else the same path.
 
         The frames of data, such as a target, become those of the loop; their lengths are compared when they are known.
@@ -134,8 +134,8 @@ class Loops:
         if node.loop in rec and node.loop is not None:
             return path
         x = builder.seen(path, scope)
-        frames = frames or (rec.axis if rec.axis in x.dims else None)
-        if frames is None and path.startswith("data:"):
+        frames = rec.axis if rec.axis in x.dims else None
+        if frames is None and (path.startswith("data:") or of_any):
             frames = time_of(x)
         if frames is None:
             return path
@@ -147,11 +147,12 @@ class Loops:
     def seen(self, node: Node, scope: Scope) -> Tensor:
         """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
         viewer = None if scope.in_loop is None else self.net(scope.in_loop)
-        x, loop = node.template, node.loop
-        while loop is not None and viewer not in loop:
+        x = node.template
+        for loop in [] if node.loop is None else node.loop.chain:
+            if viewer in loop:
+                break
             loop.accumulated[node.path] = None
             x = self.stacked(x, loop)
-            loop = loop.outer
         return x
 
     def stacked(self, x: Tensor, rec: RecNet) -> Tensor:
@@ -183,39 +184,56 @@ class Loops:
         self.builder.nodes[path] = Node(path, None, self._guesses[path], loop=loop, guessed=True)
         return path
 
-    def _guessed(self, scope: Scope, name: str) -> Tensor:
+    def _guessed(self, scope: Scope, name: str, before: tuple[str, ...] = ()) -> Tensor:
         """A template by what is known of the layer: its initial output, its sources, the number of its outputs."""
-        builder, described = self.builder, scope.layers[name]
+        builder, described, path = self.builder, scope.layers[name], scope.path + name
         inner = described.get("subnetwork")
         if isinstance(inner, Mapping) and "output" in inner:
-            return self._guessed(scope.sub(name), "output")
+            return self._guessed(scope.sub(name), "output", (*before, path))
         initial = described.get("initial_output")
-        if isinstance(initial, str) and initial not in ("zeros", "ones", "var", "apply(0)"):
-            return builder.seen(builder.find(scope, initial, scope.path + name), scope)
-        known = []
-        for source in names_of_sources(described, None):
-            where, found = scope.find(source)
-            node = builder.nodes.get(where.path + found)
-            if node is not None:
-                known.append(builder.seen(node.path, scope))
-        dims = list(dict.fromkeys(dim for x in known for dim in x.dims if dim is not x.feature_dim)) or [batch_dim]
-        feature = next((x.feature_dim for x in known if x.feature_dim is not None), None)
-        target = described.get("target")
-        target = target[0] if isinstance(target, list | tuple) and target else target
-        labels = None
-        if isinstance(target, str) and builder.extern.has_data(target):
-            labels = builder.extern.get_data(target).sparse_dim
+        if isinstance(initial, str) and initial not in (*NUMBERS, "var", "apply(0)"):
+            return builder.seen(builder.find(scope, initial, path), scope)
+        labels = self._labels(described)
         if described["class"] == "choice":
-            beam = [] if self.net(scope.in_loop).beam is None else [self.net(scope.in_loop).beam]  # type: ignore
+            beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
             with on_meta():
-                return zeros([batch_dim, *beam], dtype="int32", sparse_dim=labels)  # type: ignore[list-item]
+                return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
+        found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
+        known = [x for x in found if x is not None]
+        dims = list(dict.fromkeys(dim for x in known for dim in x.dims if dim is not x.feature_dim))
         size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
         if size is not None:
             feature = builder.axes.feature(size, dims)
-        elif labels is not None:
+        elif labels is not None and described["class"] == "softmax":
             feature = labels
+        else:
+            feature = next((x.feature_dim for x in known if x.feature_dim is not None), None)
         with on_meta():
             return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
+
+    def _labels(self, described: Mapping[str, Any]) -> Dim | None:
+        """The labels of the target of a layer."""
+        target = described.get("target")
+        target = target[0] if isinstance(target, list | tuple) and target else target
+        if not isinstance(target, str) or not self.builder.extern.has_data(target):
+            return None
+        data = self.builder.extern.get_data(target)
+        return data.sparse_dim or data.feature_dim
+
+    def _known(self, scope: Scope, source: str, before: tuple[str, ...]) -> Tensor | None:
+        """The template of a source as far as it is known; None for one that is itself only guessed from this layer."""
+        where, name = scope.find(source)
+        path = where.path + name
+        node = self.builder.nodes.get(path)
+        if node is not None:
+            return self.builder.seen(path, scope)
+        if name.startswith("prev:"):
+            return self._known(scope, source.replace("prev:", "", 1), before)
+        if path in before:
+            return None
+        if name in where.layers:
+            return self._guessed(where, name, before)
+        return self.builder.nodes[self.frame(where, name.partition(":")[2])].template if where.recurrent else None
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:
         """Rounds of constructing a layer: another one if its template is not what others took it for."""
@@ -273,6 +291,10 @@ class Loops:
                     self._find_end(rec)
                 for of in list(rec.previous):
                     rec.initial[of] = self._initial(rec, of)
+        for node in list(self.builder.nodes.values()):
+            if node.loop is not None and node.layer is not None and (node.loss or node.layer.is_output_layer):
+                for loop in node.loop.chain:
+                    loop.accumulated[node.path] = None
         for rec in self.nets.values():
             put_in_order(rec, self.builder.nodes)
 
@@ -308,6 +330,11 @@ class Loops:
 def _same(a: Tensor, b: Tensor) -> bool:
     """Whether two templates have the same dims, dtype, labels and features."""
     return (set(a.dims), a.dtype, a.sparse_dim, a.feature_dim) == (set(b.dims), b.dtype, b.sparse_dim, b.feature_dim)
+
+
+def _sources(described: Mapping[str, Any]) -> list[str]:
+    """The names of the sources of a layer, those from the step before last."""
+    return sorted(names_of_sources(described, None), key=lambda name: "prev:" in name)
 
 
 def _one_frame(x: Tensor, axis: Dim) -> Tensor:

@@ -50,11 +50,14 @@ class RecNet:
     inside: list[Node] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
 
+    @property
+    def chain(self) -> list[RecNet]:
+        """This loop and those around it, from the inside."""
+        return [self, *([] if self.outer is None else self.outer.chain)]
+
     def __contains__(self, other: object) -> bool:
         """Whether a loop is this one, or inside of it."""
-        while isinstance(other, RecNet) and other is not self:
-            other = other.outer
-        return other is self
+        return isinstance(other, RecNet) and self in other.chain
 
     def name_of(self, path: str) -> str:
         """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
 from rfnb.network.build.node import Node
@@ -15,7 +15,7 @@ def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecN
     A loop in it stands for all that its steps compute.
     """
     nets = {node.loop for node in nodes.values() if node.loop is not None}
-    inner = [rec for net in nets for rec in _chain(net) if rec.outer is loop]
+    inner = [rec for net in nets for rec in net.chain if rec.outer is loop]
     done: dict[str, None] = {}
     found: list[Node | RecNet] = []
     for start in [path for path, node in nodes.items() if node.loop is loop] + [rec.path for rec in inner]:
@@ -36,13 +36,6 @@ def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecN
                 todo.append((path, True))
                 todo += [(need, False) for need in _needs(nodes, path, rec)]
     return found
-
-
-def _chain(rec: RecNet) -> Iterable[RecNet]:
-    at: RecNet | None = rec
-    while at is not None:
-        yield at
-        at = at.outer
 
 
 def _loop_with(nodes: Mapping[str, Node], path: str, loop: RecNet | None) -> RecNet | None:

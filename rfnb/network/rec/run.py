@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -13,6 +14,7 @@ from rfnb.errors import DimError, RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
+from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.net import RecNet
 from rfnb.ops.create import full
@@ -104,7 +106,9 @@ class RecRun:
                 step[node.path] = set_feature_dim(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
             else:
                 assert of.layer is not None
-                step[node.path] = of.layer.output_of(loop.state[rec.name_of(node.of)])
+                state = loop.state[rec.name_of(node.of)]
+                step[node.path] = of.layer.output_of(state)
+                step.update({f"{node.path}/{part}": x for part, x in of.layer.parts_of(state).items()})
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
@@ -153,8 +157,10 @@ class RecRun:
         assert node.layer is not None and node.state is not None
         sources = [self.nodes[path].template for path in node.sources]
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
-        made = node.layer.initial_state(*node.layer.prepared_template(*sources), **inputs)
-        return _mapped(_like, made, node.state)
+        with get_run_ctx().train_flag_ctx(False), on_meta():
+            prepared = node.layer.prepared(*sources)
+        made: State = _mapped(_like, node.layer.first_state(*prepared, **inputs), node.state)
+        return made
 
 
 class Inside(MutableMapping[str, Tensor]):
