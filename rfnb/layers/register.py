@@ -13,6 +13,7 @@ CLASSES = {
     "norm": "layer_norm norm batch_norm gating",
     "range": "range range_in_axis range_from_length seq_len_mask",
     "rec.cell": "rec rnn_cell get_last_hidden_state",
+    "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
     "rec.subnet": "get_rec_accumulated rec_last_output rec_unstack",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile",

@@ -323,4 +323,6 @@ def _of_each_sequence(body: Body, source: Tensor) -> Tensor:
     axis = body.loop.axis
     size = axis.size if body.size is None and axis is not None and has_steps(axis) else body.size
     lacking = [dim for dim in size.dims if dim not in source.dims] if size and isinstance(source, Tensor) else []
+    if body.hypotheses is not None and body.hypotheses.has(source):
+        lacking = [dim for dim in lacking if dim is not body.hypotheses.beam]
     return expand_dims(source, lacking) if lacking else source

@@ -55,8 +55,9 @@ class Layer(Module):
         sourceless: whether the layer has no sources unless `from` is given.
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
-        takes_target: whether `compute` gets the target of the layer as the input `target`.
-        loop: the recurrent net that the layer stands in.
+        in_search: whether a step of a search calls `choose` instead of `compute`.
+        by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
+        loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
     """
 
@@ -66,7 +67,8 @@ class Layer(Module):
     sourceless: ClassVar[bool] = False
     recurrent: ClassVar[bool] = False
     can_step: ClassVar[bool] = False
-    takes_target: ClassVar[bool] = False
+    in_search: ClassVar[bool] = False
+    by_place: ClassVar[bool] = False
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -108,6 +110,7 @@ class Layer(Module):
         for option, declared in self.options.items():
             setattr(self, option, None if declared.default is REQUIRED else declared.default)
         self.loop: RecNet | None = None
+        self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
         self.feature_dim: Dim | None = None
@@ -152,6 +155,11 @@ class Layer(Module):
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
     @property
+    def takes_target(self) -> bool:
+        """Whether `compute` gets the target as the input `target`; if there are several, also as `target1` and so on."""
+        return False
+
+    @property
     def stepwise(self) -> bool:
         """Whether the layer carries a state from step to step of the loop that it stands in."""
         return self.can_step and self.loop is not None and getattr(self, "axis", None) is None
@@ -167,6 +175,18 @@ class Layer(Module):
     def output_of(self, state: State) -> Tensor:
         """The output that belongs to a state: the one before the first step, for example."""
         raise NetworkError(f"{self.name}: the output before a step is not part of its state")
+
+    def choose(self, steps: Any, *sources: Any, **inputs: Any) -> Tensor:
+        """The output in a step of a search."""
+        raise NotImplementedError(f"{type(self).__name__} has no choose")
+
+    def choose_step(self, steps: Any, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """The output in a step of a search, from sources as they are."""
+        return self._finished(self.choose(steps, *self.prepared(*sources), **inputs))
+
+    def search_of(self, x: Tensor) -> RecNet | None:
+        """The recurrent net whose search a value is of: that with a beam of its dims."""
+        return next((rec for rec in self.nets.values() if rec.beam is not None and rec.beam in x.dims), None)
 
     def parts_of(self, state: State) -> dict[str, Tensor]:
         """The further outputs that belong to a state."""

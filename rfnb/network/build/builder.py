@@ -252,6 +252,7 @@ class Builder:
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        layer.nets = self.loops.nets
         if rec is None:
             self.join(layer, templates)
         node = Node(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
@@ -262,8 +263,11 @@ class Builder:
             if rec is None:
                 self.set_options(layer, cls, given, first)
             self._set_target(node, scope, first, given)
-            if cls.takes_target and node.target is not None:
-                inputs["target"] = self.loops.frame_of(scope, node.target)
+            if layer.takes_target and node.target is not None:
+                targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
+                for i, target in enumerate(targets):
+                    path_of_target = node.target if not i else self._target(scope, target, path)
+                    inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
             self._give_parameters(layer, scope, path, given)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
             layer.setup(*prepared, **by_name)
@@ -370,12 +374,7 @@ class Builder:
         if isinstance(target, list | tuple):
             target = target[0] if target else None
         if target is not None:
-            reference = target.removeprefix("layer:")
-            known = target.startswith("layer:") or target in scope.layers
-            if known:
-                node.target = self.find(scope, reference, node.path)
-            else:
-                node.target = self.data(self.scope, target.removeprefix("data:"), node.path)
+            node.target = self._target(scope, target, node.path)
         taken = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
         if layer.out_dim is None and layer.n_out is not None:
             layer.out_dim = self.axes.feature(layer.n_out, taken)
@@ -385,6 +384,13 @@ class Builder:
             more = 0 if node.loss is None else node.loss.more_labels
             if dim is not None and dim.dimension is not None:
                 layer.out_dim = self.axes.feature(dim.dimension + more, taken) if more else dim
+
+    def _target(self, scope: Scope, target: str, needed_by: str) -> str:
+        """The path of a target: a layer if there is one with this name, else a data key, with all frames."""
+        reference = target.removeprefix("layer:")
+        if target.startswith("layer:") or target in scope.layers:
+            return self.find(scope, reference, needed_by)
+        return self.data(self.scope, target.removeprefix("data:"), needed_by)
 
     # -- parameters
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.advice.alike import mark_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.run.run_ctx import get_run_ctx
@@ -21,7 +22,7 @@ from rfnb.network.rec.order import put_in_order
 from rfnb.network.resolve import STEP, Scope, names_of_sources
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
-from rfnb.ops.shape import expand_dim, set_feature_dim
+from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
 if TYPE_CHECKING:
     from rfnb.network.build.builder import Builder
@@ -70,6 +71,7 @@ class Loops:
         if builder.search and chosen:
             last = chosen.get("output") or list(chosen.values())[-1]
             found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
+            mark_beam(found.beam)
         set_axis(builder, found)
         for reference in lengths_asked(layer.max_seq_len) if not found.known else ():
             found.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
@@ -181,7 +183,14 @@ class Loops:
         if path not in self._guesses:
             self._guesses[path] = self._guessed(scope, name)
         loop = None if scope.in_loop is None else self.net(scope.in_loop)
-        self.builder.nodes[path] = Node(path, None, self._guesses[path], loop=loop, guessed=True)
+        nodes = self.builder.nodes
+        nodes[path] = Node(path, None, self._guesses[path], loop=loop, guessed=True)
+        target = scope.layers[name].get("target")
+        for i, key in enumerate(target if isinstance(target, list | tuple) else ()):
+            labels = self._labels({"target": key})
+            with on_meta():
+                part = set_sparse_dim(self._guesses[path], labels)
+            nodes[f"{path}/out_{i}"] = Node(f"{path}/out_{i}", None, part, kind="part", of=path, loop=loop, guessed=True)
         return path
 
     def _guessed(self, scope: Scope, name: str, before: tuple[str, ...] = ()) -> Tensor:
@@ -200,7 +209,8 @@ class Loops:
                 return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
         found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
         known = [x for x in found if x is not None]
-        dims = list(dict.fromkeys(dim for x in known for dim in x.dims if dim is not x.feature_dim))
+        batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
+        dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
         size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
         if size is not None:
             feature = builder.axes.feature(size, dims)
@@ -289,6 +299,9 @@ class Loops:
                 done.add(rec.path)
                 if not rec.known:
                     self._find_end(rec)
+                if rec.beam is not None:
+                    chosen = [node.layer for node in self.builder.nodes.values() if node.loop is rec and _chooses(node)]
+                    rec.last_choice = chosen[-1]
                 for of in list(rec.previous):
                     rec.initial[of] = self._initial(rec, of)
         for node in list(self.builder.nodes.values()):
@@ -325,6 +338,11 @@ class Loops:
         made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
         setattr(rec.layer, called, made)
         return made
+
+
+def _chooses(node: Node) -> bool:
+    """Whether a layer chooses labels in a search."""
+    return node.layer is not None and node.layer.layer_class == "choice" and getattr(node.layer, "search", 0) is not False
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -12,6 +12,7 @@ from rfnb.network.resolve import Scope
 if TYPE_CHECKING:
     from rfnb.network.build.node import Node
     from rfnb.network.layer import Layer
+    from rfnb.network.rec.search import SearchChoices
 
 
 @dataclass(eq=False)
@@ -23,7 +24,8 @@ class RecNet:
         outer: the loop around this one.
         source: the template of `data:source`, with all frames; None without a source.
         sources: the paths of the sources outside of the loop.
-        beam: the hypotheses of a search; None if there is none.
+        beam: the hypotheses of a search; None if there is none. last_choice: the layer that chooses them.
+        choices: the result of the last search.
         previous: by the path of a layer, the path of its value in the step before.
         initial: by the same paths, the initial value: a number, a Parameter, the path of a layer, or "apply(0)".
         accumulated: the paths of values in the loop that are needed outside, for all steps.
@@ -41,6 +43,8 @@ class RecNet:
     axis: Dim = None  # type: ignore[assignment]
     known: bool = True
     beam: Dim | None = None
+    last_choice: Layer | None = None
+    choices: SearchChoices | None = None
     previous: dict[str, str] = field(default_factory=dict)
     initial: dict[str, Any] = field(default_factory=dict)
     accumulated: dict[str, None] = field(default_factory=dict)

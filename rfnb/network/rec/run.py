@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.advice.alike import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
@@ -17,16 +18,19 @@ from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.search import StepsOfSearch, result_of
 from rfnb.ops.create import full
 from rfnb.ops.math import cast
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 
 if TYPE_CHECKING:
+    from rfnb.network.layer import Layer
+
     Values = MutableMapping[str, Tensor]
 
 
 def run_node(node: Node, values: Values) -> None:
-    """Computes the output of a layer, and its further outputs."""
+    """Computes the output of a layer outside of loops, and its further outputs."""
     assert node.layer is not None
     sources, inputs = inputs_of(node, values)
     values[node.path] = node.layer(*sources, **inputs)
@@ -58,6 +62,7 @@ class RecRun:
             optimize_move_layers_out=layer.optimize_move_layers_out,
         )  # fmt: skip
         self.step: dict[str, Tensor] = {}
+        self.search = StepsOfSearch(self.loop, rec)
 
     def run(self) -> None:
         """Runs all steps."""
@@ -68,6 +73,7 @@ class RecRun:
         for node in rec.inside:
             if isinstance(node, Node) and node.state is not None:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
+        rec.choices = None
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
         with loop:
@@ -80,10 +86,13 @@ class RecRun:
             if rec.end is not None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
-                left[path] = loop.stack(self.step[path], name=rec.name_of(path))
+                layer = self.nodes[path].layer
+                by_place = layer is not None and layer.by_place
+                left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in rec.inside:
                 if isinstance(node, Node) and node.loss is not None and node.layer.logits is not None:  # type: ignore
                     logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
+        rec.choices = result_of(rec, loop)
         for path, x in left.items():
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         for node, x in logits.items():
@@ -113,17 +122,26 @@ class RecRun:
             values = Inside(step, self.outside)
             assert node.layer is not None
             try:
-                if node.state is None:
-                    run_node(node, values)
-                else:
-                    sources, inputs = inputs_of(node, values)
-                    name = rec.name_of(node.path)
-                    step[node.path], loop.state[name] = node.layer.one_step(loop.state[name], *sources, **inputs)
-                    take_parts(node, values)
+                self._compute_layer(node, node.layer, values)
+                take_parts(node, values)
             except RfError as error:
                 if not error.what.startswith("layer "):
                     error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
                 raise
+
+    def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
+        """Computes a layer in this step: for the newest hypotheses, if there is a search."""
+        found, inputs = inputs_of(node, values)
+        sources = [self.search.newest(x) for x in found]
+        inputs = {name: self.search.newest(x) for name, x in inputs.items()}
+        if node.state is not None:
+            name = self.rec.name_of(node.path)
+            state = _mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
+            values[node.path], self.loop.state[name] = layer.one_step(state, *sources, **inputs)
+        elif layer.in_search and self.rec.beam is not None:
+            values[node.path] = layer.choose_step(self.search, *sources, **inputs)
+        else:
+            values[node.path] = layer(*sources, **inputs)
 
     def _frame(self, node: Node) -> Tensor:
         """The frame of this step, of the source or of other data."""
@@ -196,14 +214,17 @@ def _like(x: Tensor, template: Tensor) -> Tensor:
     feature = template.feature_dim
     if feature is not None and feature not in x.dims and x.feature_dim is not None:
         x = replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]
+    hypotheses = any(is_beam(dim) for dim in x.dims)  # perhaps those after a choice
     for dim in template.dims:
-        if dim not in x.dims:
+        if dim not in x.dims and not (hypotheses and is_beam(dim)):
             x = expand_dim(x, dim)
     if x.dtype != template.dtype:
         x = cast(x, template.dtype)
     if x.sparse_dim is not template.sparse_dim:
         x = set_sparse_dim(x, template.sparse_dim)
-    return set_feature_dim(x.copy_transpose(template.dims), feature)
+    if set(x.dims) == set(template.dims):
+        x = x.copy_transpose(template.dims)
+    return set_feature_dim(x, feature)
 
 
 def _mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
