@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.core.advice.alike import is_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
@@ -19,6 +22,7 @@ from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.search import StepsOfSearch, result_of
+from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
 from rfnb.ops.math import cast
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
@@ -57,8 +61,11 @@ class RecRun:
         layer: Any = rec.layer
         given = [values[path] for path in rec.sources]
         self.source = layer.prepared(*given)[0] if given else None
+        if not rec.known:
+            rec.axis.reset_raw()  # no longer the made-up lengths of the template
+        self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
         self.loop = Loop(
-            axis=rec.axis, max_seq_len=longest(rec, values), name=rec.path,
+            axis=self.axis, max_seq_len=longest(rec, values), name=rec.path,
             optimize_move_layers_out=layer.optimize_move_layers_out,
         )  # fmt: skip
         self.step: dict[str, Tensor] = {}
@@ -94,6 +101,8 @@ class RecRun:
                     logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
+            if self.axis is not rec.axis:
+                x = _with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         for node, x in logits.items():
             assert node.layer is not None
@@ -153,7 +162,9 @@ class RecRun:
             if frames is None or node.of == "" or frames in node.template.dims:
                 return x
             x = _with_axis(x, frames, axis, node)
-        return set_feature_dim(self.loop.unstack(x, axis=axis), feature)
+        if self.axis is not axis:
+            x = _with_frames(x, axis, self.axis)
+        return set_feature_dim(self.loop.unstack(x, axis=self.axis), feature)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
@@ -225,6 +236,21 @@ def _like(x: Tensor, template: Tensor) -> Tensor:
     if set(x.dims) == set(template.dims):
         x = x.copy_transpose(template.dims)
     return set_feature_dim(x, feature)
+
+
+def _one_more(axis: Dim) -> Dim:
+    """An axis with one more frame for each sequence but the longest: a search of the reference counts it."""
+    size = axis.size
+    lengths = np.minimum(size.values + 1, size.max)
+    more = Dim(None, name=axis.name, kind=axis.kind)
+    more.bind(Size(size.dims, lengths))
+    return more
+
+
+def _with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
+    """The same frames along another axis, where sequences have other lengths."""
+    dims = [new if dim is old else dim for dim in x.dims]
+    return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
 
 
 def _mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
