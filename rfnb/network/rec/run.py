@@ -254,12 +254,18 @@ def _with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
 
 
 def _mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
-    """The function of each tensor of a state and of its template; dims of a state stay as they are."""
+    """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
     if isinstance(made, Tensor):
         return function(made, template)
-    if isinstance(made, dict):
-        return type(made)({name: _mapped(function, part, template[name]) for name, part in made.items()})
-    return made
+    if not isinstance(made, dict):
+        return made
+    growing = {part for part in template.values() if isinstance(part, Dim)}
+    found = {}
+    for name, part in made.items():
+        of = template[name]
+        grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
+        found[name] = part if grows and function is _like else _mapped(function, part, of)
+    return type(made)(found)
 
 
 def _with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
