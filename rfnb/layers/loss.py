@@ -10,8 +10,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.losses import loss_by_name, on_frames_of
+from rfnb.network.options import REQUIRED, layer, value
 from rfnb.ops.loss import cross_entropy, edit_distance
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_sparse_dim

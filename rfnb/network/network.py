@@ -14,10 +14,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
-from rfnb.network.config.read import read_config
 from rfnb.network.build.builder import Builder
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
+from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
@@ -227,7 +227,11 @@ class Network(Module):
         if isinstance(node, Node) and node.layer is None:
             return
         if isinstance(node, RecNet):
-            needed = [*node.sources, *node.inputs.values(), *(each.of for each in node.inside if isinstance(each, Node) and each.kind == "frame")]
+            needed = [
+                *node.sources,
+                *node.inputs.values(),
+                *(each.of for each in node.inside if isinstance(each, Node) and each.kind == "frame"),
+            ]
             needed = [path for path in needed if path]
         else:
             needed = [*node.sources, *node.inputs.values()]
@@ -274,6 +278,8 @@ class Network(Module):
         for path, node in self._nodes.items():
             if node.loss is None or node.layer is None:
                 continue
+            if node.loop is not None and self.train_flag is False:
+                continue  # those in loops are for training
             if node.target is not None and node.target not in self._values:
                 key = node.target.removeprefix("data:")
                 raise DataNotFound(

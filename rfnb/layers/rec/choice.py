@@ -47,6 +47,7 @@ class Choice(Layer, layer_class="choice"):
     cheating: Any = value(False, bool, str)
     explicit_search_sources: Any = value(None, list, tuple)
     initial_output: Any = value(None)
+
     def setup(self, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> None:
         """Checks that the scores are those of the labels of the target."""
         self.several = isinstance(self.target, list | tuple)

@@ -13,8 +13,8 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.concat import cum_concat_step, split
 from rfnb.ops.create import range_over_dim, zeros
-from rfnb.ops.matmul import matmul
 from rfnb.ops.math import where
+from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import merge_dims, replace_dim, set_feature_dim, split_dims
 from rfnb.ops.softmax import softmax

@@ -11,8 +11,8 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.layer import Layer
 from rfnb.layers.activations import activation_of
+from rfnb.network.layer import Layer
 from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM
 from rfnb.nn.cells.lstm import BasicLSTM, VanillaLSTM, ZoneoutLSTM

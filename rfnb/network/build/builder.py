@@ -14,10 +14,10 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order, matching
 from rfnb.network.batch_norm import BatchNorm
-from rfnb.network.extern_data import ExternData
 from rfnb.network.build.naming import ends_of, in_circle, is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta, template_of
+from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape
@@ -111,7 +111,9 @@ class Builder:
         "frame:layer" is the frame of the step of a loop, of a sequence from outside.
         """
         if reference.startswith("frame:"):
-            return self.loops.frame_of(scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True)
+            return self.loops.frame_of(
+                scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True
+            )
         where, name = scope.find(reference, needed_by)
         if name in where.layers:
             return self.layer(where, name)
@@ -245,9 +247,7 @@ class Builder:
                 own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
                 embedded = self._build(scope, f"{path}/{name}", own, None)
                 assert embedded.layer is not None
-                given[name] = _options.Embedded(
-                    name, embedded.layer, len(embedded.sources), tuple(embedded.inputs)
-                )
+                given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
                 inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
@@ -338,9 +338,7 @@ class Builder:
             taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
             layer.joined_dim = self.axes.feature(sum(sizes), taken)
 
-    def set_options(
-        self, layer: Layer, cls: type[Layer], given: Mapping[str, Any], source: Tensor | None
-    ) -> None:
+    def set_options(self, layer: Layer, cls: type[Layer], given: Mapping[str, Any], source: Tensor | None) -> None:
         numbers = not holds("axes are no numbers", self.version)
         for name, option in cls.options.items():
             value = given.get(name, option.default)

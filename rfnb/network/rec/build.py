@@ -15,7 +15,6 @@ from rfnb.network.axes import time_of
 from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
-from rfnb.network.layer import layer_by_class
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import put_in_order
@@ -190,7 +189,9 @@ class Loops:
             labels = self._labels({"target": key})
             with on_meta():
                 part = set_sparse_dim(self._guesses[path], labels)
-            nodes[f"{path}/out_{i}"] = Node(f"{path}/out_{i}", None, part, kind="part", of=path, loop=loop, guessed=True)
+            nodes[f"{path}/out_{i}"] = Node(
+                f"{path}/out_{i}", None, part, kind="part", of=path, loop=loop, guessed=True
+            )
         return path
 
     def _guessed(self, scope: Scope, name: str, before: tuple[str, ...] = ()) -> Tensor:
@@ -342,7 +343,9 @@ class Loops:
 
 def _chooses(node: Node) -> bool:
     """Whether a layer chooses labels in a search."""
-    return node.layer is not None and node.layer.layer_class == "choice" and getattr(node.layer, "search", 0) is not False
+    return (
+        node.layer is not None and node.layer.layer_class == "choice" and getattr(node.layer, "search", 0) is not False
+    )
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
