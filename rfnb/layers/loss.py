@@ -55,7 +55,7 @@ class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_l
         """The axis of the labels."""
         self.labels = self.pool.one(self.axis, logits)
 
-    def compute(self, logits: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, logits: Tensor, targets: Tensor) -> Tensor:
         """{…, axis}, {…} → {…}"""
         target = set_sparse_dim(on_frames_of(targets, logits), self.labels)
         return cross_entropy(estimated=logits, target=target, axis=self.labels, estimated_type="logits")

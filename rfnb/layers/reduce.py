@@ -110,11 +110,11 @@ class CumSum(Layer, layer_class="cumsum"):
         total = reduce_sum(x, axis=self.axis, use_mask=False)  # the frames behind the end of a sequence count
         return total - cumsum(x, spatial_dim=self.axis) + x
 
-    def first_state(self, x: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor) -> State:
         """Nothing yet."""
         return State(sum=zeros(x.dims, dtype=x.dtype))
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
         y = state.sum + x
         return y, State(sum=y)

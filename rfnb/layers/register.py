@@ -17,7 +17,7 @@ CLASSES = {
     "rec.attention": "generic_attention dot_attention concat_attention",
     "rec.self_attention": "self_attention",
     "rec.position": "positional_encoding relative_positional_encoding",
-    "rec.subnet": "get_rec_accumulated rec_last_output rec_unstack",
+    "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
@@ -38,4 +38,3 @@ CLASSES = {
 
 for _file, _names in CLASSES.items():
     MODULES.update(dict.fromkeys(_names.split(), f"rfnb.layers.{_file}"))
-MODULES["rec subnet"] = "rfnb.layers.rec.subnet"

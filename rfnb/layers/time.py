@@ -44,11 +44,11 @@ class Window(Layer, layer_class="window"):
                 expected=f'"window_left": {self.new_dim.get_dim_value() - 1}',
             )  # fmt: skip
 
-    def first_state(self, x: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor) -> State:
         """Frames of zeros before the first one."""
         return State(frames=zeros([self.new_dim, *x.dims], dtype=x.dtype))
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, window}"""
         y = shift_left(state.frames, axis=self.new_dim, pad_value=x)
         return set_feature_dim(y, x.feature_dim), State(frames=y)

@@ -156,7 +156,7 @@ class Layer(Module):
 
     @property
     def takes_target(self) -> bool:
-        """Whether `compute` gets the target as the input `target`; if there are several, also as `target1` and so on."""
+        """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
         return False
 
     @property

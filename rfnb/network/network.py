@@ -14,16 +14,16 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
-from rfnb.network.build.builder import Builder
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
+from rfnb.network.builder import Builder
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
 from rfnb.network.rec.net import RecNet
-from rfnb.network.rec.order import order_of
+from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
@@ -226,15 +226,7 @@ class Network(Module):
         """Computes a layer, or a recurrent net with all its steps."""
         if isinstance(node, Node) and node.layer is None:
             return
-        if isinstance(node, RecNet):
-            needed = [
-                *node.sources,
-                *node.inputs.values(),
-                *(each.of for each in node.inside if isinstance(each, Node) and each.kind == "frame"),
-            ]
-            needed = [path for path in needed if path]
-        else:
-            needed = [*node.sources, *node.inputs.values()]
+        needed = outside_needs(node)
         missing = [name for name in needed if name not in values]
         if missing:
             key = missing[0].removeprefix("data:")

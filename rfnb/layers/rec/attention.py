@@ -26,7 +26,7 @@ class GenericAttention(Layer, layer_class="generic_attention"):
     base: Any = layer()
     auto_squeeze: bool = value(True, bool)
 
-    def compute(self, weights: Tensor, base: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, weights: Tensor, base: Tensor) -> Tensor:
         """{…, time}, {…, time, features} → {…, features}"""
         frames = frames_of(base)
         for old, new in matching(weights, base):
@@ -59,7 +59,7 @@ class DotAttention(Layer, layer_class="dot_attention"):
     base_ctx: Any = layer()
     energy_factor: float | None = value(None, float)
 
-    def compute(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> Tensor:
         """{…, n}, {…, time, features}, {…, time, n} → {…, features}"""
         frames = frames_of(base)
         energy = self.energy(_with_features_of(x, base_ctx), base_ctx)

@@ -92,11 +92,11 @@ class Rec(Layer, layer_class="rec"):
             return dict(zip(["c", "h"], given, strict=True)) if len(parts) > 1 else {parts[0]: given[0]}
         return dict.fromkeys(parts, given)
 
-    def first_state(self, x: Tensor, **inputs: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """The state before the first step. x: {…, in}"""
         return self.cell.complete(self._state(x, inputs), x)
 
-    def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """{…, in} → {…, out}"""
         y, new = self.cell.one_step(x, state)
         self.parts = state_parts(self.cell.visible(new))

@@ -39,7 +39,7 @@ class PositionalEncoding(Layer, layer_class="positional_encoding"):
         if self.features is None:
             raise NetworkError("positional_encoding needs the number of its outputs", expected='"n_out": …')
 
-    def compute(self, x: Tensor, offset: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, offset: Tensor | None = None) -> Tensor:
         """{…, axis, …} → {…, axis, n_out}"""
         if self.constant >= 0:
             return self._added(x, full(dims=_without(x, x.feature_dim), fill_value=self.constant, dtype="int32"))
@@ -49,11 +49,11 @@ class PositionalEncoding(Layer, layer_class="positional_encoding"):
                 positions = expand_dim(positions, dim)
         return self._added(x, positions, offset)
 
-    def first_state(self, x: Tensor, **inputs: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No step yet: −1."""
         return State(position=full(dims=_without(x, x.feature_dim), fill_value=-1, dtype="int32"))
 
-    def step(self, state: State, x: Tensor, offset: Tensor | None = None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor, offset: Tensor | None = None) -> tuple[Tensor, State]:
         """{…} → {…, n_out}"""
         position = state.position + 1
         at = position if self.constant < 0 else full(dims=position.dims, fill_value=self.constant, dtype="int32")
@@ -113,7 +113,7 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
         """None in a loop, unless a source has frames of its own."""
         return super().axis_in_loop("T" if given is None else given, axes, source, numbers=numbers)
 
-    def compute(self, x: Tensor, query_offset: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, query_offset: Tensor | None = None) -> Tensor:
         """{…, axis, …} → {query, key, n_out}"""
         queries = cast(range_over_dim(self.query), "int32")
         if self.key_value_spatial_dim is None:
@@ -125,13 +125,13 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
             queries = queries + (cast(shift, "int32") if isinstance(shift, Tensor) else shift)
         return self._vectors(combine_bc(keys, "sub", queries))
 
-    def first_state(self, x: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor) -> State:
         """No step yet."""
         so_far = Dim(0, name="so far")
         count = full(dims=[], fill_value=-1, dtype="int32")
         return State(count=count, positions=zeros([so_far], dtype="int32"), so_far=so_far)
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {key, n_out}"""
         count: Tensor = state["count"] + 1
         positions, so_far = cum_concat_step(count, prev_accum=state["positions"], axis=state["so_far"])

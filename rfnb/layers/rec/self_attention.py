@@ -13,7 +13,7 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.concat import cum_concat_step, split
 from rfnb.ops.create import range_over_dim, zeros
-from rfnb.ops.math import where
+from rfnb.ops.math import compare_bc, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import merge_dims, replace_dim, set_feature_dim, split_dims
@@ -63,7 +63,7 @@ class SelfAttention(Layer, layer_class="self_attention"):
         self.parameter("QKV", [x.feature_dim, self.pool.feature(2 * total + out, x.dims)],
                        initial_values(self.forward_weights_init))  # fmt: skip
 
-    def compute(self, x: Tensor, key_shift: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, key_shift: Tensor | None = None) -> Tensor:
         """{…, axis, in} → {…, axis, n_out}"""
         q, k, v = self._parts(x)
         keys = Dim(None, name=f"{self.axis.name} of keys", kind="spatial")
@@ -75,14 +75,14 @@ class SelfAttention(Layer, layer_class="self_attention"):
             v = replace_dim(v, in_dim=self.axis, out_dim=keys)[0]
         return self._attended(q, k, v, keys, key_shift, left_only=self.attention_left_only)
 
-    def first_state(self, x: Tensor, **inputs: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No frames yet."""
         batch, so_far = [dim for dim in x.dims if dim is not x.feature_dim], Dim(0, name="so far")
         left = {"k_left": self.keys_dim, "v_left": self.values_dim}
         made = {name: zeros([*batch, so_far, self.heads, dim], dtype=x.dtype) for name, dim in left.items()}
         return State(**made, so_far=so_far)
 
-    def step(self, state: State, x: Tensor, key_shift: Tensor | None = None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor, key_shift: Tensor | None = None) -> tuple[Tensor, State]:
         """{…, in} → {…, n_out}"""
         q, k, v = self._parts(x)
         old: Dim = state["so_far"]
@@ -112,7 +112,7 @@ class SelfAttention(Layer, layer_class="self_attention"):
             shift = replace_dim(key_shift, in_dim=key_shift.feature_dim, out_dim=self.keys_dim)[0]
             energy = energy + matmul(q, shift, reduce=self.keys_dim)
         if left_only:
-            allowed = range_over_dim(keys) <= range_over_dim(self.axis)
+            allowed = compare_bc(range_over_dim(keys), "<=", range_over_dim(self.axis))
             energy = where(allowed, energy, -1e30, allow_broadcast_all_sources=True)
         weights = softmax(energy, axis=keys)
         if self.attention_dropout:

@@ -15,7 +15,7 @@ from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
 
 
-class RecSubnet(Layer, layer_class="rec subnet"):
+class RecSubnet(Layer, layer_class="rec:unit"):
     """A net that is one step of a loop. Its output is that of its layer "output", for all steps."""
 
     recurrent = True

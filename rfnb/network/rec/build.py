@@ -14,6 +14,7 @@ from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import Node
+from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
@@ -24,7 +25,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
 if TYPE_CHECKING:
-    from rfnb.network.build.builder import Builder
+    from rfnb.network.builder import Builder
 
 ROUNDS = 3
 """How often the layers of a circle through `prev:` are constructed until their dims agree."""
@@ -55,14 +56,14 @@ class Loops:
         found = RecNet(path, scope, layer, outer)
         found.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
         templates = [builder.seen(source, scope.parent) for source in found.sources]
-        builder.join(layer, templates)
+        join(layer, templates, builder.axes)
         layer.loop = outer
         with get_run_ctx().train_flag_ctx(False), on_meta():
             prepared = layer.prepared(*templates)
         found.source = prepared[0] if prepared else None
-        given = builder.known_options(type(layer), described)
+        given = known_options(type(layer), described)
         via = given.pop("max_seq_len_via", None)
-        builder.set_options(layer, type(layer), given, found.source)
+        set_options(layer, given, builder.axes, found.source, builder.version)
         if via is not None:
             layer.max_seq_len_via = via
             found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
@@ -213,6 +214,7 @@ class Loops:
         batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
         size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
+        feature: Dim | None
         if size is not None:
             feature = builder.axes.feature(size, dims)
         elif labels is not None and described["class"] == "softmax":

@@ -18,7 +18,7 @@ from rfnb.network.build.template import BATCH, FRAMES, made_up, without_numbers
 from rfnb.ops.convert import convert_to_tensor
 
 if TYPE_CHECKING:
-    from rfnb.network.build.builder import Builder
+    from rfnb.network.builder import Builder
     from rfnb.network.rec.net import RecNet
 
 
@@ -135,6 +135,6 @@ def lengths_asked(text: Any) -> list[str]:
 
 
 def _value(text: str, max_len_from: Callable[[str], int]) -> Any:
-    functions = {"max_len_from": max_len_from, "min": min, "max": max, "int": int}
+    functions: dict[str, Callable[..., Any]] = {"max_len_from": max_len_from, "min": min, "max": max, "int": int}
     written = re.sub(r"(?<![\w.])(max_len_from|min|max|int)(?=\()", r"rf.\1", text)
     return Expression(written).value(Names({}, functions))

@@ -64,3 +64,12 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     """Sets what the net computes in each step."""
     rec.before, rec.after = [], []
     rec.inside = order_of(nodes, rec)  # type: ignore[assignment]
+
+
+def outside_needs(node: Node | RecNet) -> list[str]:
+    """The paths of the values from outside that a layer, or a recurrent net, takes in each call."""
+    if isinstance(node, Node):
+        return [*node.sources, *node.inputs.values()]
+    inside = [each for each in node.inside if isinstance(each, Node)]
+    frames = [each.of for each in inside if each.kind == "frame" and each.of]
+    return [*node.sources, *node.inputs.values(), *frames]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
-from rfnb.network.axes import declared_order, matching
+from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.build.naming import ends_of, in_circle, is_trainable, variable_scope
 from rfnb.network.build.node import Node
+from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import IGNORED, Layer, layer_by_class
+from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape
 from rfnb.network.rec.build import Loops
@@ -223,7 +223,7 @@ class Builder:
         """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
         cls = class_of(described)
         described = cls.rewritten(described)
-        given = self.known_options(cls, described)
+        given = known_options(cls, described)
         rec: RecNet | None = None
         if "subnetwork" in cls.options:
             inner = scope.sub(path[len(scope.path) :])
@@ -254,14 +254,14 @@ class Builder:
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
         layer.nets = self.loops.nets
         if rec is None:
-            self.join(layer, templates)
+            join(layer, templates, self.axes)
         node = Node(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
         with get_run_ctx().train_flag_ctx(False):
             with on_meta():
                 prepared = layer.prepared(*templates) if rec is None else tuple(templates)
             first = prepared[0] if prepared else None
             if rec is None:
-                self.set_options(layer, cls, given, first)
+                set_options(layer, given, self.axes, first, self.version)
             self._set_target(node, scope, first, given)
             if layer.takes_target and node.target is not None:
                 targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
@@ -310,52 +310,6 @@ class Builder:
         later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
         found = {i: self.find(scope, names[i], path) for i in later}
         return [found[i] for i in range(len(names))]
-
-    def known_options(self, cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in described.items() if name not in ("class", "from")}
-        for name in list(given):
-            if str(name).startswith("#") or name in IGNORED:
-                del given[name]
-            elif name not in cls.options:
-                expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
-                hint = did_you_mean(name, cls.options)
-                raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
-        for name, option in cls.options.items():
-            if option.default is _options.REQUIRED and name not in given:
-                raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
-        return given
-
-    def join(self, layer: Layer, templates: list[Tensor]) -> None:
-        pairs: list[tuple[tuple[Dim, Dim], ...]] = []
-        for x in templates:
-            found = matching(x, templates[0]) if pairs else ()
-            if layer.joins:
-                found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
-            pairs.append(found)
-        layer.renamed = tuple(pairs)
-        if layer.joins and len(templates) > 1:
-            sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
-            taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
-            layer.joined_dim = self.axes.feature(sum(sizes), taken)
-
-    def set_options(self, layer: Layer, cls: type[Layer], given: Mapping[str, Any], source: Tensor | None) -> None:
-        numbers = not holds("axes are no numbers", self.version)
-        for name, option in cls.options.items():
-            value = given.get(name, option.default)
-            if option.kind in ("layer", "embedded") and name not in given:
-                value = None if option.default is _options.REQUIRED else option.default
-            if option.kind == "axis" and layer.loop is not None and layer.can_step:
-                value = layer.axis_in_loop(value, self.axes, source, numbers=numbers)
-            setattr(layer, name, _options.read(option, name, value, self.axes, source, numbers=numbers))
-        layer.pool = self.axes
-        if layer.dropout and source is not None:
-            shape = layer.dropout_noise_shape
-            if shape is None:
-                layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
-            elif isinstance(shape, Mapping):
-                drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in self.axes.find(key, source)}
-                fixed = {dim for key, v in shape.items() if v == 1 for dim in self.axes.find(key, source)}
-                layer.dropped_dims = tuple(dim for dim in source.dims if dim in drawn - fixed)
 
     def _set_target(self, node: Node, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
         layer = node.layer
@@ -417,4 +371,4 @@ class Builder:
 def class_of(described: Mapping[str, Any]) -> type[Layer]:
     """The class of a layer: `rec` with a net dict as its unit has one of its own."""
     name = described["class"]
-    return layer_by_class("rec subnet" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)
+    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)
