@@ -79,6 +79,7 @@ class Loop:
         self.debug = debug
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
+        self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
         self._state = StateHolder(name)

@@ -68,6 +68,7 @@ class RecRun:
             axis=self.axis, max_seq_len=longest(rec, values), name=rec.path,
             optimize_move_layers_out=layer.optimize_move_layers_out,
         )  # fmt: skip
+        self.loop.warns = False
         self.step: dict[str, Tensor] = {}
         self.search = StepsOfSearch(self.loop, rec)
 
