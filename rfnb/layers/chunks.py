@@ -104,7 +104,9 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
         y = pad_packed(x, in_dim=self.chunks, dims=[self.batch, self.number])
         places = pad_packed(places, in_dim=self.chunks, dims=[self.batch, self.number])
         over = [self.number, self.inside]
-        return scatter(y, indices=set_sparse_dim(places, self.frames), indices_dim=over, mode="mean", out_dim=self.frames)
+        return scatter(
+            y, indices=set_sparse_dim(places, self.frames), indices_dim=over, mode="mean", out_dim=self.frames
+        )
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The batch in the place of the chunks, the frames in that of their frames."""

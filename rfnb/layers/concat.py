@@ -35,7 +35,9 @@ class Concat(Layer, layer_class="concat"):
         """The sources without their axes, which are an option."""
         pairs = described.get("from")
         if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
-            raise NetworkError("concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T"), …]')
+            raise NetworkError(
+                "concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T"), …]'
+            )
         return {**described, "from": [name for name, _ in pairs], "concat_axes": [given for _, given in pairs]}
 
     def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
@@ -56,7 +58,6 @@ class Concat(Layer, layer_class="concat"):
         else:
             y, dim = concat(*pairs, allow_broadcast=self.allow_broadcast, out_dim=self.out_dim)
         return set_feature_dim(y, dim if self.is_feature else sources[0].feature_dim)
-
 
     def _with_padding(self, pairs: list[tuple[Tensor, Dim]]) -> tuple[Tensor, Dim]:
         """The whole axes, one behind the other, cut to the sum of the lengths; so the padding stays in between."""

@@ -159,7 +159,9 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
         elif self.combine == "concat":
             y = states[0] if len(states) == 1 else concat_features(*states)
         else:
-            raise NetworkError("get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add")
+            raise NetworkError(
+                "get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add"
+            )
         if self.out_dim is None or self.out_dim is y.feature_dim:
             return y
         return set_feature_dim(_in(y, self.out_dim), self.out_dim)

@@ -40,6 +40,7 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
         else:
             make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
             self.cut = make(max(size - abs(self.amount), 0), taken)
+
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis'}"""
         places = range_over_dim(self.axis, device=x.device) - self.amount
@@ -83,7 +84,9 @@ class Resize(Layer, layer_class="resize"):
         """Whether the kind is known."""
         if self.kind not in ("nn", "linear", "fill") or self.fill_dropout:
             raise NetworkError(
-                "resize of this kind is not supported", got=f"{self.kind}", expected="nn, linear, or fill without dropout"
+                "resize of this kind is not supported",
+                got=f"{self.kind}",
+                expected="nn, linear, or fill without dropout",
             )
         size = self.axis.dimension
         if self.out_dim is None and size is not None:
