@@ -10,8 +10,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.losses import loss_by_name, on_frames_of
+from rfnb.network.options import REQUIRED, layer, value
 from rfnb.ops.loss import cross_entropy, edit_distance
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_sparse_dim
@@ -55,7 +55,7 @@ class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_l
         """The axis of the labels."""
         self.labels = self.pool.one(self.axis, logits)
 
-    def compute(self, logits: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, logits: Tensor, targets: Tensor) -> Tensor:
         """{…, axis}, {…} → {…}"""
         target = set_sparse_dim(on_frames_of(targets, logits), self.labels)
         return cross_entropy(estimated=logits, target=target, axis=self.labels, estimated_type="logits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from rfnb.ops.audio import mel_filterbank
 from rfnb.ops.complex import complex_as_real
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.matmul import matmul
 from rfnb.ops.math import combine_bc
+from rfnb.ops.matmul import matmul
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim, squeeze
 from rfnb.ops.signal import stft

@@ -232,9 +232,9 @@ class Builder:
                 inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
             elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
                 own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
-                inner = self._build(scope, f"{path}/{name}", own, None)
-                given[name] = _options.Embedded(name, inner.layer, len(inner.sources), tuple(inner.inputs))
-                inputs.update(zip(given[name].keys(), (*inner.sources, *inner.inputs.values()), strict=True))
+                embedded = self._build(scope, f"{path}/{name}", own, None)
+                given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
+                inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
         templates = [self.nodes[source].template for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         self._join(layer, templates)

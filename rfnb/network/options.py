@@ -17,7 +17,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option. kind: "value", "axis", "axes", "layer", "layers" or "embedded". types: of a value; empty: any."""
+    """A declared option. kind: value, axis, axes, layer, layers or embedded. types: of a value; empty: any."""
 
     kind: str
     default: Any
