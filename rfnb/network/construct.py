@@ -11,7 +11,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DataNotFound, LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError, RfError
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order, matching
 from rfnb.network.batch_norm import BatchNorm
@@ -19,7 +19,7 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.losses import LayerLoss, loss_by_name
 from rfnb.network.params import Variables, check_shape
-from rfnb.network.resolve import Scope, names_of_sources
+from rfnb.network.resolve import Scope, in_circle, names_of_sources
 from rfnb.network.template import on_meta, template_of
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
@@ -305,7 +305,7 @@ class Builder:
             if option.kind in ("layer", "embedded") and name not in given:
                 value = None if option.default is _options.REQUIRED else option.default
             setattr(layer, name, _options.read(option, name, value, self.axes, source, numbers=numbers))
-        layer.pool = self.axes
+        layer.pool, layer.config = self.axes, getattr(self.root, "config", {})
         if layer.dropout and source is not None:
             shape = layer.dropout_noise_shape
             if shape is None:
@@ -383,17 +383,6 @@ class Builder:
                 return False
             above = above.parent
         return True
-
-
-def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
-    """The error for a layer that is needed for its own construction."""
-    circle = [*begun[begun.index(path) :], path]
-    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
-    return NetworkConstructionDependencyLoopException(
-        f"layer {path!r} needs itself: {' → '.join(shown)}",
-        got=f"a circle of {len(circle) - 1} layers",
-        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
-    )
 
 
 def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:

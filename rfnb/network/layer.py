@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim
@@ -151,6 +152,7 @@ class Layer(Module):
         return {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
 
     pool: Axes
+    config: Mapping[str, Any] = MappingProxyType({})
     _new_parameter: NewParameter | None = None
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:

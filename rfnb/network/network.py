@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
+from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.construct import Builder, Node, ends_of
 from rfnb.network.extern_data import ExternData
@@ -107,11 +108,13 @@ class Network(Module):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+            functions: stand for functions of the config with these names; they get Tensors and give one.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -121,14 +124,15 @@ class Network(Module):
         ['output']
         """
         config = read_config(path, options=options)
+        own = {name: Own(function) for name, function in (functions or {}).items()}
         net = cls(
-            config={"behavior_version": config.get("behavior_version")},
+            config={**config.values, **own},
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
             device=device,
         )
-        return net.construct_from_dict(config.network(epoch))
+        return net.construct_from_dict(with_own(config.network(epoch), own))
 
     # -- construction
 
