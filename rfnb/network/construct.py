@@ -18,7 +18,7 @@ from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.losses import LayerLoss, loss_by_name
-from rfnb.network.params import Variables, check_shape
+from rfnb.network.params import Variables, check_shape, layer_of_parameter
 from rfnb.network.resolve import Scope, in_circle, names_of_sources
 from rfnb.network.template import on_meta, template_of
 from rfnb.network.versions import holds
@@ -278,9 +278,7 @@ class Builder:
                 expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
                 hint = did_you_mean(name, cls.options)
                 raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
-        for name, option in cls.options.items():
-            if option.default is _options.REQUIRED and name not in given:
-                raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
+        _options.check_required(cls.options, given)
         return given
 
     def _join(self, layer: Layer, templates: list[Tensor]) -> None:
@@ -351,11 +349,7 @@ class Builder:
         reused = given.get("reuse_params")
 
         def new(name: str, dims: Any, initial: Any) -> Parameter:
-            shared = reused
-            if isinstance(reused, Mapping):
-                shared = reused.get("reuse_layer") if "map" not in reused else (reused["map"].get(name) or {})
-                shared = shared.get("reuse_layer") if isinstance(shared, Mapping) else shared
-            if shared:
+            if shared := layer_of_parameter(reused, name):
                 other = self.nodes[self.find(scope, shared, path)].layer
                 found = {} if other is None else other.params
                 if name not in found:

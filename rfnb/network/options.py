@@ -100,6 +100,13 @@ def without_layers(given: Any, words: tuple[Any, ...], key: str, found: dict[str
     return given
 
 
+def check_required(options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+    """Raises NetworkError if an option is missing that must be given."""
+    for name, option in options.items():
+        if option.default is REQUIRED and name not in given:
+            raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
+
+
 def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
     """The value of the field for what the net dict gives. Raises NetworkError, or DimError for an unknown axis.
 

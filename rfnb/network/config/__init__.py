@@ -4,7 +4,10 @@ values.py       what a config may hold beside Python's own data: opaque values, 
 limits.py       how many steps, entries and seconds a config may take
 modules.py      what its imports give; `os` and the like as if the machine were empty
 builtins.py     the functions and methods that it may call
+arrays.py       tensors with numbered axes, as expressions of net dicts see them
+tf_names.py     functions of TensorFlow on these
 expressions.py  computes the value of an expression
 interpreter.py  runs statements
 read.py         `rf.read_config`
+compute.py      what a layer `eval` holds, and functions that are given for those of the config
 """

@@ -170,12 +170,10 @@ def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], Axes | Non
         chosen = next(iter(dynamic or [dim for _, dim in sized] or ones), None)
         size = next((each.size(dim) for each, dim in here if dim is chosen), 1)
         if chosen is not None and chosen in axes:  # an outer product: the same axis at two places
-            pool = arrays[0].pool
             if chosen.dimension is None:
                 raise TypeError(f"the axis {chosen.name} would be there twice")
-            chosen = pool.feature(
-                chosen.dimension, [*(dim for dim in axes if dim), *(d for x in arrays for d in x.x.dims)]
-            )
+            taken = [*(dim for dim in axes if dim is not None), *(dim for each in arrays for dim in each.x.dims)]
+            chosen = arrays[0].pool.feature(chosen.dimension, taken)
         axes[-place] = chosen
         for each, dim in here:
             if dim is None or dim is chosen or chosen is None:
