@@ -42,11 +42,21 @@ class Evaluated(Layer):
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
         y, self.order = self.computation(sources, self.orders, self.pool)
+        y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
         feature = feature_of_any(y, sources)
         last = self.order[-1] if self.order else None
         if feature is None and last is not None and last.dimension is not None and y.sparse_dim is None:
             feature = last
         return set_feature_dim(y, feature)
+
+    def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
+        """Those of the first source, unless `out_type` says otherwise, or the result is no number of a label."""
+        told = self.out_type if isinstance(self.out_type, dict) else {}
+        if not y.dtype.startswith(("int", "uint")) or told.get("sparse") is False:
+            return None
+        if told.get("sparse_dim") is not None or (told.get("sparse") and told.get("dim") is not None):
+            return self.pool.feature(told.get("sparse_dim") or told["dim"])
+        return source.sparse_dim
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the expression."""

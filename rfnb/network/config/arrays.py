@@ -160,7 +160,7 @@ def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], Axes | Non
         if not isinstance(each, Array | Number):
             raise TypeError(f"{type(each).__name__} is neither a tensor nor a number")
     rank = max((len(each.axes) for each in arrays), default=0)
-    tensors = {id(each): plain(each.x) if len(arrays) > 1 else each.x for each in arrays}
+    tensors = {id(each): plain(each.x) for each in arrays}
     axes: list[Dim | None] = [None] * rank
     for place in range(1, rank + 1):
         here = [(each, each.axes[-place]) for each in arrays if len(each.axes) >= place]
