@@ -306,7 +306,9 @@ class Builder:
         layer.pool, layer.config = self.axes, getattr(self.root, "config", {})
         if layer.dropout and source is not None:
             shape = layer.dropout_noise_shape
-            if shape is None:
+            if layer.dropout_axis is not None:
+                layer.dropped_dims = self.axes.find(layer.dropout_axis, source)
+            elif shape is None:
                 layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
             elif isinstance(shape, Mapping):
                 drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in self.axes.find(key, source)}

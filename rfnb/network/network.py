@@ -265,7 +265,7 @@ class Network(Module):
     def _held(self) -> dict[str, LossHolder]:
         holders = {}
         for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None:
+            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
                 continue
             if node.target is not None and node.target not in self._values:
                 key = node.target.removeprefix("data:")
