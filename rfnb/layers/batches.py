@@ -60,7 +60,7 @@ class UnflattenBatch(Layer, layer_class="unflatten_batch"):
 
 
 class SplitBatchTime(Layer, layer_class="split_batch_time"):
-    """Back to the batch and the frames of `base`, which `merge_dims` merged with the padding. {product, …} → {batch, …}"""
+    """Back to the batch and the frames of `base`, which `merge_dims` merged. {product, …} → {batch, time, …}"""
 
     base: Any = layer(REQUIRED)
 

@@ -21,7 +21,7 @@ from rfnb.ops.slice import slice as slice_
 
 
 class TimeChunking(Layer, layer_class="time_chunking"):
-    """Pieces of `chunk_size` frames, `chunk_step` apart, which are sequences of their own. {batch, time} → {chunks, time'}
+    """Pieces of `chunk_size` frames, `chunk_step` apart, as sequences. {batch, time} → {chunks, time'}
 
     The last chunk of a sequence is the first one that reaches its end; it may be shorter.
     """

@@ -60,6 +60,8 @@ class Random(Drawn, layer_class="random"):
         """→ {shape…}"""
         names = ("mean", "stddev", "bound", "minval", "maxval", "explicit_state")
         given = {name: inputs.get(name, getattr(self, name)) for name in names}
+        if isinstance(given["explicit_state"], Tensor) and given["explicit_state"].device == "meta":
+            del given["explicit_state"]
         drawn = random(
             self.dims,
             dtype=self.dtype,

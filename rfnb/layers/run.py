@@ -75,7 +75,7 @@ class HdfDump(Layer, layer_class="hdf_dump"):
         return x
 
     def _write(self, found: dict[str, list[np.ndarray]], x: Tensor) -> None:
-        import h5py
+        import h5py  # type: ignore[import-not-found,unused-ignore]
 
         batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
         tags = None if batch is None else x.size_of(batch).tags

@@ -224,7 +224,7 @@ class Reshape(Layer, layer_class="reshape"):
 
 
 class Transpose(Layer, layer_class="transpose"):
-    """Another declared order of the axes: a list of all of them, or {the place of this one: this one}. {…} → the same"""
+    """Another declared order of the axes: a list of all, or {the place of this one: this one}. {…} → the same"""
 
     perm: Any = value(None, dict, list, tuple)
 

@@ -13,7 +13,7 @@ from rfnb.network.options import axis, value
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import cast, maximum, minimum, where
+from rfnb.ops.math import cast, equal, maximum, minimum, mod, where
 from rfnb.ops.repeat import repeat
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.slice import slice as slice_
@@ -98,9 +98,9 @@ class Resize(Layer, layer_class="resize"):
         y, frames = self._repeated(x)
         if self.kind == "nn":
             return y
-        part = range_over_dim(frames, device=x.device) % self.factor
+        part = mod(range_over_dim(frames, device=x.device), self.factor)
         if self.kind == "fill":
-            return where(part == 0, y, cast_number(self.fill_value or 0, x))
+            return where(equal(part, 0), y, cast_number(self.fill_value or 0, x))
         last = max(x.size_of(self.axis).max - 1, 0)
         following = gather(x, indices=minimum(range_over_dim(self.axis, device=x.device) + 1, last), axis=self.axis)
         return y + (self._repeated(following)[0] - y) * cast(part, x.dtype) * (1.0 / self.factor)

@@ -44,7 +44,7 @@ class Cond(Layer, layer_class="cond"):
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters of the layers inside."""
-        return {name: each for inner in self.inner for name, each in inner.params.items()}
+        return {name: each for inner in self.inner for name, each in inner.params.items()}  # type: ignore[attr-defined]
 
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""

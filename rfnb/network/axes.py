@@ -155,6 +155,12 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
     return placed if last is None else [*placed, last]
 
 
+def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
+    """The declared order of a template for a value, whose hypotheses may be those after a choice."""
+    beam = next((dim for dim in x.dims if is_beam(dim) and dim not in order), None)
+    return [beam if beam is not None and is_beam(dim) else dim for dim in order]
+
+
 def _static(dim: Dim) -> bool:
     """Whether a dim has a fixed size, and does not count hypotheses."""
     return dim.dimension is not None and not is_beam(dim)

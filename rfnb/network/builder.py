@@ -13,17 +13,17 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
-from rfnb.network.build.naming import ends_of, in_circle, is_trainable, variable_scope
+from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
-from rfnb.network.params import Variables, check_shape
+from rfnb.network.params import Variables, check_shape, layer_of_parameter
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
-from rfnb.network.resolve import STEP, Scope, names_of_sources
+from rfnb.network.resolve import STEP, Scope, in_circle, names_of_sources
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
@@ -261,7 +261,7 @@ class Builder:
                 prepared = layer.prepared(*templates) if rec is None else tuple(templates)
             first = prepared[0] if prepared else None
             if rec is None:
-                set_options(layer, given, self.axes, first, self.version)
+                set_options(layer, given, self, first)
             self._set_target(node, scope, first, given)
             if layer.takes_target and node.target is not None:
                 targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
@@ -352,11 +352,7 @@ class Builder:
         reused = given.get("reuse_params")
 
         def new(name: str, dims: Any, initial: Any) -> Parameter:
-            shared = reused
-            if isinstance(reused, Mapping):
-                shared = reused.get("reuse_layer") if "map" not in reused else (reused["map"].get(name) or {})
-                shared = shared.get("reuse_layer") if isinstance(shared, Mapping) else shared
-            if shared:
+            if shared := layer_of_parameter(reused, name):
                 other = self.nodes[self.find(scope, shared, path)].layer
                 found = {} if other is None else other.params
                 if name not in found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
@@ -220,6 +221,7 @@ class Layer(Module):
         return {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
 
     pool: Axes
+    config: Mapping[str, Any] = MappingProxyType({})
     _new_parameter: NewParameter | None = None
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:

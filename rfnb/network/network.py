@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
 from rfnb.network.builder import Builder
+from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
@@ -113,11 +114,13 @@ class Network(Module):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+            functions: stand for functions of the config with these names; they get Tensors and give one.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -127,14 +130,15 @@ class Network(Module):
         ['output']
         """
         config = read_config(path, options=options)
+        own = {name: Own(function) for name, function in (functions or {}).items()}
         net = cls(
-            config={"behavior_version": config.get("behavior_version")},
+            config={**config.values, **own},
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
             device=device,
         )
-        return net.construct_from_dict(config.network(epoch))
+        return net.construct_from_dict(with_own(config.network(epoch), own))
 
     # -- construction
 
@@ -268,7 +272,7 @@ class Network(Module):
     def _held(self) -> dict[str, LossHolder]:
         holders = {}
         for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None:
+            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
                 continue
             if node.loop is not None and self.train_flag is False:
                 continue  # those in loops are for training

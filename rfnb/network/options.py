@@ -17,7 +17,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option. kind: "value", "axis", "axes", "layer", "layers" or "embedded". types: of a value; empty: any."""
+    """A declared option. kind: value, axis, axes, layer, layers or embedded. types: of a value; empty: any."""
 
     kind: str
     default: Any
@@ -98,6 +98,13 @@ def without_layers(given: Any, words: tuple[Any, ...], key: str, found: dict[str
         found[key] = given
         return FromLayer(key)
     return given
+
+
+def check_required(options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+    """Raises NetworkError if an option is missing that must be given."""
+    for name, option in options.items():
+        if option.default is REQUIRED and name not in given:
+            raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
 
 
 def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.errors import LayerNotFound, NetworkError
+from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError
 
 MODULES: dict[str, str] = {}
 """The full name of the module that defines the layers of a class, by class name. `layers.register` fills the table, so
@@ -128,3 +128,14 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     given = described.get("from", default)
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     return [name for name in listed if name != "none"]
+
+
+def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
+    """The error for a layer that is needed for its own construction."""
+    circle = [*begun[begun.index(path) :], path]
+    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
+    return NetworkConstructionDependencyLoopException(
+        f"layer {path!r} needs itself: {' → '.join(shown)}",
+        got=f"a circle of {len(circle) - 1} layers",
+        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
+    )

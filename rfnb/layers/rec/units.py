@@ -119,7 +119,8 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
 
     def fill(self, params: Mapping[str, Any]) -> None:
         """Gives them to the cell."""
-        drop = (self.layer[0].unit_opts or {}).get("rec_weight_dropout", 0.0)
+        options: Any = self.layer[0]
+        drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
         self.cell.ff_weight, self.cell.bias = params.get("W"), params.get("b")
         self.cell.rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
 
@@ -160,7 +161,7 @@ class Basic(Cell, names=["basiclstm", "standardlstm"]):
 
 
 class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
-    """W_ff {in, 4n} and W_re {n, 4n}, or both as W_ff_re {in + n, 4n}; gamma and beta of each norm; gates i, j, f, o."""
+    """W_ff {in, 4n}, W_re {n, 4n}, or both as W_ff_re {in + n, 4n}; gamma and beta of each norm; gates i, j, f, o."""
 
     cls = LayerNormVariantsLSTM
     parts = ("c", "h")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.errors import NetworkConstructionDependencyLoopException
 from rfnb.network.resolve import Scope
 
 
@@ -33,17 +32,6 @@ def is_trainable(scope: Scope) -> bool:
             return False
         above = above.parent
     return True
-
-
-def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
-    """The error for a layer that is needed for its own construction."""
-    circle = [*begun[begun.index(path) :], path]
-    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
-    return NetworkConstructionDependencyLoopException(
-        f"layer {path!r} needs itself: {' → '.join(shown)}",
-        got=f"a circle of {len(circle) - 1} layers",
-        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
-    )
 
 
 def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
@@ -13,6 +13,9 @@ from rfnb.network import options as _options
 from rfnb.network.axes import Axes, matching
 from rfnb.network.layer import IGNORED, Layer
 from rfnb.network.versions import holds
+
+if TYPE_CHECKING:
+    from rfnb.network.builder import Builder
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,9 +28,7 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
             expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
-    for name, option in cls.options.items():
-        if option.default is _options.REQUIRED and name not in given:
-            raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
+    _options.check_required(cls.options, given)
     return given
 
 
@@ -46,9 +47,9 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
         layer.joined_dim = axes.feature(sum(sizes), taken)
 
 
-def set_options(layer: Layer, given: Mapping[str, Any], axes: Axes, source: Tensor | None, version: int) -> None:
+def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
     """Sets the fields of a layer to what a net dict gives, with Dims for the axes of its source."""
-    numbers = not holds("axes are no numbers", version)
+    axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
     for name, option in layer.options.items():
         value = given.get(name, option.default)
         if option.kind in ("layer", "embedded") and name not in given:
@@ -56,10 +57,12 @@ def set_options(layer: Layer, given: Mapping[str, Any], axes: Axes, source: Tens
         if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
         setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
-    layer.pool = axes
+    layer.pool, layer.config = axes, getattr(builder.root, "config", {})
     if layer.dropout and source is not None:
         shape = layer.dropout_noise_shape
-        if shape is None:
+        if layer.dropout_axis is not None:
+            layer.dropped_dims = axes.find(layer.dropout_axis, source)
+        elif shape is None:
             layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
         elif isinstance(shape, Mapping):
             drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}

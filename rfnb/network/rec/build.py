@@ -63,7 +63,7 @@ class Loops:
         found.source = prepared[0] if prepared else None
         given = known_options(type(layer), described)
         via = given.pop("max_seq_len_via", None)
-        set_options(layer, given, builder.axes, found.source, builder.version)
+        set_options(layer, given, builder, found.source)
         if via is not None:
             layer.max_seq_len_via = via
             found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
