@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -17,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
-from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
+from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -75,27 +76,58 @@ def beam_step(
         gold: the right label, {…}: it takes the last place, as an extension of the last place. gold_once: it is not
             among the others then.
     """
-    if beam not in scores.dims_set:
-        scores = expand_dim(scores, beam)
-    compared = base
+    backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
+    places, order = [*batch, beam], [*batch, beam, axis]
+    scores.axis(axis)  # raises an error if there is no such dim
+    scores = scores if combine is None else _full(scores, base)
+    before, new, number = _raw(base, places), _raw(scores, order), _number(step, base)
     if ended is not None:
-        scores = where(ended, _first_label_only(scores, axis), scores)
-        if counts is not None:
-            compared = where(ended, base * ((step + 1) / counts) ** exponent, base)
-    batch = [dim for dim in base.dims if dim is not beam]
-    total = compared + scores if combine is None else combine(scores, compared)
-    total = total.copy_transpose([*batch, beam, axis])
+        past = _raw(_full(ended, base), places)
+        new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
+    had_counts = None if counts is None or ended is None else _raw(_full(counts, base), places)
+    compared = before
+    if had_counts is not None:
+        compared = backend.where_raw(past, before * _power(number / had_counts, exponent), before)
+    lengths, signature = join(scores, base), align.sig(order, None, scores.feature_dim)
+    if combine is None:
+        total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
+    else:
+        given = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
+        total = combine(*given).copy_transpose(order)
     labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams, gold, gold_once)
-    if counts is None:
-        return BeamStep(labels, parents, best, None)
-    if ended is None:
-        return BeamStep(labels, parents, best, best * 0 + (step + 1))
-    had = logical_and(gather(ended, indices=parents, axis=beam), logical_not(is_neg_infinite(best)))
-    counted = gather(counts, indices=parents, axis=beam)
-    kept = gather(base, indices=parents, axis=beam)
-    if combine is not None:
-        kept = best / ((step + 1) / counted) ** exponent
-    return BeamStep(labels, parents, where(had, kept, best), where(had, counted, step + 1))
+    if had_counts is None:
+        return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
+    index = parents._raw, len(batch), 1, False
+    counted = backend.gather_raw(had_counts, *index)
+    kept = backend.gather_raw(before, *index) if combine is None else best._raw / _power(number / counted, exponent)
+    dead = backend.activation_raw(best._raw, "is_neg_infinite")
+    had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
+    total, counted = backend.where_raw(had, kept, best._raw), backend.where_raw(had, counted, number)
+    return BeamStep(labels, parents, best.like(total), best.like(counted))
+
+
+def _raw(x: Tensor, order: Sequence[Dim]) -> Any:
+    """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
+    if not x.dims_set <= set(order):
+        x.copy_transpose(order)  # raises an error that names the dims
+    return align.apply(align.move(x.dims, order, trailing=False), x._raw)
+
+
+def _full(x: Tensor, like: Tensor) -> Tensor:
+    """With all dims of `like`."""
+    missing = [dim for dim in like.dims if dim not in x.dims_set]
+    return expand_dims(x, missing) if missing else x
+
+
+def _number(step: Tensor | int, like: Tensor) -> Any:
+    """How many labels a hypothesis has after this step, if it goes on."""
+    if isinstance(step, Tensor):
+        return step._raw + 1
+    return backend_of_raw(like._raw).full_raw([], step + 1, like.dtype, like.device)
+
+
+def _power(raw: Any, exponent: float) -> Any:
+    return raw if exponent == 1 else raw**exponent
 
 
 def _chosen(

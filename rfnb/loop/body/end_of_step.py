@@ -189,16 +189,17 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
-        going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
+        if body.reorders:
+            going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
         if hypotheses is None:
             condition, (ended, lengths) = body.condition, (reordered(body, value, going) for value in before)
+            ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
+            live = logical_not(ended if body.include_eos else ended_now)
+            active = live if active is None else logical_and(live, active)
+            lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
         else:
-            condition, (ended, lengths) = hypotheses.end(body.condition), map(hypotheses.at_the_end, before)
-        ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
-        live = logical_not(ended if body.include_eos else ended_now)
-        active = live if active is None else logical_and(live, active)
-        loop_own[ended_place] = ended_now
-        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
+            ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
+        loop_own |= {ended_place: ended_now, lengths_place: lengths}
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}
