@@ -114,7 +114,8 @@ class _Search:
         self.scores[:, :1] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
-        self.initial, self.labels = self.scores, Dim(None, name="labels")
+        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), Dim(None, name="beam")
         self.kept: dict[str, list[np.ndarray]] = {}
 
     @property
@@ -132,9 +133,9 @@ class _Search:
         beam, past = self.scores.shape[1], self.past
         wide, found = self._best(raw, past)
         labels, parents, scores = (part[:, :beam] for part in wide)
-        had, was = (np.take_along_axis(each, parents, axis=1) for each in (past, self.ended))
+        rows = parents + self._first
+        had, was, lengths = (each.take(rows) for each in (past, self.ended, self.lengths))
         ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
-        lengths = np.take_along_axis(self.lengths, parents, axis=1)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.ended, self.scores, self.counts = was | ends | np.isneginf(scores), scores, found[:, :beam]
         names = ("labels", "parents", "scores", "ended", "ends")
@@ -143,20 +144,18 @@ class _Search:
         for name, part in zip(names[:3], wide, strict=True):
             self.kept.setdefault(f"pruned {name}", []).append(part[:, beam:])
         self.steps += 1
-        rows = parents + np.arange(len(parents))[:, None] * beam
         return labels.reshape(-1), rows.reshape(-1)
 
     def _best(self, raw: Any, past: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """Labels, parents and scores of the best candidates, those that find no place too; and their label counts."""
         scores = self._scores(raw)
-        places = min(self.scores.shape[1] + self.candidates, self.scores.shape[1] * scores.size_of(self.labels).max)
         base, ended, counts = (
             tensor_of(self.backend.from_numpy_raw(each, scores.device), align.sig(self.dims), EMPTY)
             for each in (self.scores, past, self.counts)
         )
         found = beam_step(
             log_scores(scores, self.labels, self.input_type), base, ended=ended, axis=self.labels, beam=self.dims[1],
-            out_beam=Dim(places, name="beam"), counts=counts if self.exponent else None, step=self.steps,
+            out_beam=self._places, counts=counts if self.exponent else None, step=self.steps,
             exponent=self.exponent,
         )  # fmt: skip
         parts = [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
@@ -172,7 +171,8 @@ class _Search:
                 expected=f"({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
         if self.labels.dimension is None:
-            self.labels = Dim(shape[1], name="labels")
+            beam, self.labels = self.scores.shape[1], Dim(shape[1], name="labels")
+            self._places = Dim(min(beam + self.candidates, beam * shape[1]), name="beam")  # with the pruned candidates
         return tensor_of(raw.reshape(*self.scores.shape, -1), align.sig([*self.dims, self.labels]), EMPTY)
 
     def found(self, vocab: Vocab | None, tags: Sequence[str] | None) -> Found:
