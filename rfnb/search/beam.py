@@ -17,7 +17,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
+from rfnb.ops.math import cast, equal, greater, logical_and, where
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
 

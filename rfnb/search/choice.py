@@ -232,7 +232,9 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
     hypotheses.scores = body.carried[place].before
     ended_place = body.carry("search ended", like, "bool")
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
-    counts_place = body.carry("search", like, like.dtype) if exponent else None
+    with body.untraced():
+        ones = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
+    counts_place = body.carry("search", like, like.dtype, ones) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent)
     return hypotheses
