@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed
@@ -147,10 +147,16 @@ class Model(rf.Module):
 
     def __call__(self, batch: rf.TensorDict) -> Tensor:
         """The mean loss of a phone, with the true phones before it. → {}"""
-        decoder, phones = self.decoder, batch["phones"]
+        target = rf.label_smoothing(batch["phones"], 0.1)
+        loss = rf.cross_entropy(estimated=self.logits(batch), target=target, axis=phone, estimated_type="logits")
+        return rf.distributed.mean(loss)  # over the phones of all processes
+
+    def logits(self, batch: rf.TensorDict) -> Tensor:
+        """The scores of each phone, before the softmax, with the true phones before it. → {batch, sounds, phone}"""
+        decoder = self.decoder
         encoded = self.encoder(batch["letters"])
         keys = decoder.attention.key(encoded)
-        before = decoder.embedding(rf.shift_right(phones, axis=sounds, pad_value=end))
+        before = decoder.embedding(rf.shift_right(batch["phones"], axis=sounds, pad_value=end))
         before = rf.dropout(before, self.dropout, axis=[batch_dim, decoder.phone_vec])
 
         loop = rf.Loop(axis=sounds, name="training")
@@ -159,41 +165,49 @@ class Model(rf.Module):
             prev = loop.unstack(before)
             h, loop.state.decoder = decoder.step(prev, loop.state.decoder, encoded, keys)
             hs, contexts = loop.stack(h), loop.stack(loop.state.decoder.context)
-
-        target = rf.label_smoothing(phones, 0.1)
-        scores = decoder.scores(hs, contexts)
-        loss = rf.cross_entropy(estimated=scores, target=target, axis=phone, estimated_type="logits")
-        return rf.distributed.mean(loss)  # over the phones of all processes
+        return decoder.scores(hs, contexts)
 
     @torch.no_grad()
-    def decode(self, letters: Tensor) -> Tensor:
-        """The best phone at each step, up to the end symbol. {batch, spelling} → {batch, answer}"""
-        decoder = self.decoder
-        encoded = self.encoder(letters)
+    def search(self, words: Sequence[str], beam_size: int = 1) -> rf.search.Found:
+        """The pronunciations of each word that are left at the end of a beam search, and all that was tried."""
+        decoder, beam = self.decoder, Dim(beam_size, name="beam")
+        encoded = self.encoder(letters_of(words))
         keys = decoder.attention.key(encoded)
 
         loop = rf.Loop(axis=answer, max_seq_len=30, name="decoder")
-        loop.state.decoder = decoder.default_initial_state(batch_dims=[batch_dim])
-        loop.state.prev = rf.full(dims=[batch_dim], fill_value=end, sparse_dim=phone)
+        loop.state.decoder = decoder.default_initial_state(batch_dims=[batch_dim, beam])
+        loop.state.prev = rf.full(dims=[batch_dim, beam], fill_value=end, sparse_dim=phone)
         with loop:
             prev = decoder.embedding(loop.state.prev)
             h, loop.state.decoder = decoder.step(prev, loop.state.decoder, encoded, keys)
-            best = rf.reduce_argmax(decoder.scores(h, loop.state.decoder.context), axis=phone)
-            loop.end(best == end, include_eos=False)
-            loop.state.prev = best
-            phones = loop.stack(best)
-        return phones
+            logits = decoder.scores(h, loop.state.decoder.context)
+            chosen = loop.choice(logits, beam=beam, axis=phone, input_type="logits")
+            loop.state.prev = chosen.labels
+            loop.end(chosen.labels == end, include_eos=False)
+        return loop.found
 
-    def pronounce(self, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
-        """The phones of each word."""
-        letters = rf.convert_to_tensor(words, dims=[batch_dim, spelling], sparse_dim=letter, tags=words)
-        phones = self.decode(letters)
-        rows = phones.copy_transpose([batch_dim, answer]).raw_tensor.tolist()
-        lengths = phones.size_of(answer).values
-        return {
-            word: [phone.vocab.decode(i) for i in row[:length]]
-            for word, row, length in zip(words, rows, lengths, strict=True)
-        }
+    def pronounce(self, words: Sequence[str], beam_size: int = 1) -> dict[str, g2p_data.Phones]:
+        """The phones of each word; with a beam of 1, the best phone at each step."""
+        return best_of(self.search(words, beam_size))
+
+    @torch.no_grad()
+    def scores_of(self, pairs: Pairs) -> list[float]:
+        """The score of each pronunciation, as the search compares them: the mean log-probability of phones and end."""
+        batch = to_batch([sample(*pair) for pair in pairs])
+        losses = rf.cross_entropy(
+            estimated=self.logits(batch), target=batch["phones"], axis=phone, estimated_type="logits"
+        )
+        return (-rf.reduce_mean(losses, axis=sounds)).tolist()
+
+
+def letters_of(words: Sequence[str]) -> Tensor:
+    """The letters of each word. → {batch, spelling}"""
+    return rf.convert_to_tensor(words, dims=[batch_dim, spelling], sparse_dim=letter, tags=words)
+
+
+def best_of(found: rf.search.Found) -> dict[str, g2p_data.Phones]:
+    """The phones of the best hypothesis of each word."""
+    return {tree.name: tree.best.text.split() for tree in found.tree}
 
 
 SIZES = {
@@ -211,6 +225,11 @@ to_batch = rf.collate(
     sparse={"letters": letter, "phones": phone},
     tag="word",
 )
+
+
+def sample(word: str, phones: g2p_data.Phones) -> dict[str, Any]:
+    """A pair as `to_batch` takes it."""
+    return {"word": word, "letters": word, "phones": [*phones, END]}
 
 
 class SimilarLengths:
@@ -231,7 +250,7 @@ class SimilarLengths:
 
 def batches_without_end(pairs: Pairs, size: int, seed: int) -> Iterator[rf.TensorDict]:
     """Repeats the pairs forever, as shuffled batches."""
-    samples = [{"word": word, "letters": word, "phones": [*phones, END]} for word, phones in pairs]
+    samples = [sample(*pair) for pair in pairs]
     loader = torch.utils.data.DataLoader(samples, batch_sampler=SimilarLengths(pairs, size, seed), collate_fn=to_batch)
     while True:
         yield from loader
@@ -326,19 +345,24 @@ LINE = "{:6.2f} min {:7,} steps   loss {:.3f}   dev: PER {:5.2f} %  WER {:5.2f} 
 
 
 def answers(model: Model, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
-    """The phones of each word; each process decodes its share of the words."""
+    """The phones of each word, found by greedy search; each process decodes its share of the words."""
     own = sorted(words, key=len)[process() :: processes()]
     found: dict[str, g2p_data.Phones] = {}
-    for start in range(0, len(own), 500):
-        found |= model.pronounce(own[start : start + 500])
+    for part in pieces(own):
+        found |= model.pronounce(part)
     shares: list[dict[str, g2p_data.Phones]] = [found] * processes()
     if processes() > 1:
         distributed.all_gather_object(shares, found)
     return {word: phones for share in shares for word, phones in share.items()}
 
 
+def pieces(whole: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
+    """The sequence in pieces that fit into memory."""
+    return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
 def error_rates(model: Model, references: dict[str, list[g2p_data.Phones]]) -> tuple[float, float]:
-    """Phoneme and word error rate, in percent, of greedy decoding."""
+    """Phoneme and word error rate, in percent, of greedy search."""
     return g2p_data.error_rates(answers(model, list(references)), references)
 
 

@@ -111,7 +111,27 @@ class RunFileError(RfError, ValueError):
 
 
 class SearchError(RfError, ValueError):
-    """A search lacks what is asked for: a sequence, a hypothesis, a score; or a reference does not fit it."""
+    """A search lacks a sequence, a hypothesis or a score; a reference does not fit it; or one of its scores is NaN."""
+
+
+class ConfigError(RfError, ValueError):
+    """A config file cannot be read, or its network cannot be understood."""
+
+
+class NetworkError(RfError, ValueError):
+    """A net dict cannot be constructed or run: a layer, an option or a parameter does not fit."""
+
+
+class LayerNotFound(NetworkError, LookupError):
+    """A net dict refers to a layer that it does not have."""
+
+
+class DataNotFound(NetworkError, LookupError):
+    """A net dict, or a batch, refers to a data key that does not exist."""
+
+
+class NetworkConstructionDependencyLoopException(NetworkError):
+    """Layers of a net dict need each other in a circle."""
 
 
 class ReturnnError(RfError, ImportError):

@@ -125,6 +125,16 @@ NAMES = {
         load load_checkpoint load_config
         save save_checkpoint
     """,
+    "network": """
+        Config
+        ExternData
+        FeatureDim
+        LossHolder
+        Network
+        SpatialDim
+        read_config
+        set_behavior_version
+    """,
     "display": """
         el
         gradient_norms

@@ -11,11 +11,22 @@ import rfnb as rf
 from rfnb.display.kit.view import View
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-PYTORCH, EXAMPLE, TRAVEL, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SEARCH, PYTORCH, EXAMPLE, TRAVEL, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_first_example_needs_no_dim():
-    assert "rf.Dim" not in PYTORCH and "batch_dim" not in PYTORCH
+@pytest.mark.parametrize("code", [SEARCH, PYTORCH])
+def test_the_first_examples_need_no_dim(code):
+    assert "rf.Dim" not in code and "batch_dim" not in code
+
+
+def test_the_search_finds_hypotheses_and_shows_them():
+    names: dict[str, object] = {}
+    exec(SEARCH, names)
+    [hypotheses] = names["found"].nbest(4)
+    assert len(set(hypotheses)) == 4
+    view = eval(SEARCH.strip().splitlines()[-1], names)
+    assert isinstance(view, View) and view.svg
+    assert all(text in view.text for text in [*hypotheses, "a dog barks"])
 
 
 def test_the_calls_for_a_pytorch_model_give_views():

@@ -20,10 +20,15 @@ ROOMS = {
     "trace": "record run observe compare graph capture public",
     "loop": "steps body replay check zero_steps run_body choice loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words node tree_arrays explain stored tree found corpus beam collect sources target choice "
-    "decoding register public",
+    "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
+    "options replayed collect score choice decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "display": "markup kit layout tensor dims loop run comparison attention * panel register schema_ts show public",
+    "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
+    "config construct network public",
+    "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
+    "softmax time concat wrap register",
+    "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
+    "public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
@@ -179,8 +184,8 @@ def test_front_ends_are_imported_inside_functions_of_display(file):
 
 
 LARGEST_ROOM = 15
-FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops"}
-"""Folders with one file for each family of ops."""
+FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops", "rfnb/layers"}
+"""Folders with one file for each family of ops, or of layers."""
 
 
 def test_a_folder_has_few_files():
@@ -209,6 +214,7 @@ WHOLE_RANK = {
     "backend": {"contract", "backends_agree", "lookup"},
     "ops": {"promises", "padding", "in_loop", "axes_in_loop"},
     "nn": {"in_loop", "learning", "step_by_step", "training", "recipes"},
+    "network": {"goldens"},
     "display": {"hostile", "tags", "walk"},
 }
 """Tests of a promise that holds for all files of a rank."""

@@ -68,6 +68,81 @@ export interface AttentionScripts extends AttentionShape {
   special: { [key: string]: string };
 }
 
+/** A hypothesis after a step, or a candidate that was pruned there. */
+export interface BeamNode {
+  /** the place in the beam; of a pruned candidate, its position below the beam */
+  row: number;
+  /** the place, in the beam before, that it extends */
+  parent: number | null;
+  /** that of a second hypothesis which became this one */
+  joined: number | null;
+  /** of its label */
+  text: string;
+  /** as it was compared */
+  score: number;
+  /** copy: of a hypothesis that had ended */
+  state: 'lives' | 'dies' | 'pruned' | 'copy';
+  ends: boolean;
+  /** on the path of the best hypothesis */
+  best: boolean;
+  /** a prefix of the reference */
+  reference: boolean;
+}
+
+/** The beam after a step. */
+export interface BeamStep {
+  step: number;
+  nodes: BeamNode[];
+  /** how many steps before this one are not drawn */
+  skipped: number;
+}
+
+/** A hypothesis, by its place in the beam after a step. */
+export interface NodeAt {
+  step: number;
+  place: number;
+}
+
+/** A hypothesis after a step. */
+export interface BeamRow {
+  place: number;
+  /** 1: the best */
+  rank: number;
+  /** of its labels so far */
+  text: string;
+  /** as it was compared */
+  score: Number;
+  /** the sum of its scores by each scorer, not scaled */
+  parts: { [key: string]: Number };
+  /** the rank that its parent had */
+  parent: number | null;
+  ended: boolean;
+}
+
+/** The beam at a step of a run, for one sequence. */
+export interface BeamAt {
+  sequence: number;
+  /** of the sequence */
+  name: string;
+  beam: number;
+  /** that of the last column: the search of a sequence may end before the loop */
+  step: number;
+  /** of the search of this sequence */
+  steps: number;
+  /** the step of the first of the columns that are sent */
+  since: number;
+  /** of the tree, up to this step */
+  columns: BeamStep[];
+  /** the best first */
+  rows: BeamRow[];
+  /** the chosen one, at the step where it was chosen */
+  hypothesis: NodeAt | null;
+  /** where it is after this step */
+  place: number | null;
+  /** the step at which nothing extended it any more */
+  lost: number | null;
+}
+
 /** A value that differs between two runs, and where it differs first. */
 export interface Difference {
   name: string;
@@ -153,12 +228,12 @@ export const PROTOCOL = 3;
 
 /** A condition to search for: on one value, on the values of a line, or on any value. */
 export interface Where {
-  kind: 'not finite' | 'over' | 'changes' | 'repeats' | 'ends' | 'expression';
+  kind: 'not finite' | 'over' | 'changes' | 'repeats' | 'ends' | 'best changes' | 'falls out' | 'expression';
   name: string | null;
   line: number | null;
   /** of "over" */
   limit: number | null;
-  /** of "expression" */
+  /** of "expression"; of "falls out", the reference */
   text: string | null;
 }
 
@@ -253,6 +328,8 @@ export interface RunView extends Origin {
   /** what the recording holds */
   bytes: number;
   failure: FailureView | null;
+  /** whether steps have a beam; older kernels do not send it */
+  is_search?: boolean;
 }
 
 /** A state of the loop at one step. */
@@ -301,6 +378,8 @@ export interface StepView {
   watches: WatchRow[];
   /** if they were asked for */
   ops: OpsView | null;
+  /** of a search, if it was asked for */
+  beam?: BeamAt | null;
 }
 
 /** An op of a step, also inside of modules. */
@@ -493,12 +572,13 @@ export interface Commands {
   hello: { args: { protocol?: number; version?: string }; answer: Hello };
   runs: { args: {}; answer: RunItem[] };
   run: { args: { run: number }; answer: RunView };
-  step: { args: { run: number; step: number; sequence?: number | null; watch?: readonly string[]; ops?: boolean; op?: number | null }; answer: StepView };
+  step: { args: { run: number; step: number; sequence?: number | null; watch?: readonly string[]; ops?: boolean; op?: number | null; hypothesis?: NodeAt | null; seen?: number | null }; answer: StepView };
   value: { args: { run: number; step: number; name: string; sequence?: number | null }; answer: TensorView };
   pin: { args: { run: number; pinned: boolean }; answer: RunItem[] };
   forget: { args: { run: number }; answer: RunItem[] };
   find: { args: { run: number; where: readonly Where[]; start: number; stop: number; sequence?: number | null }; answer: FoundView };
-  fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null }; answer: RunView };
+  fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
+  keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
   loops: { args: { run: number; step: number }; answer: RunItem[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };

@@ -1,4 +1,16 @@
-import type { DimView, OpRow, RunItem, RunView, StateRow, StepView, ValueView, WatchRow } from '../src/schema';
+import type {
+  BeamAt,
+  BeamNode,
+  BeamStep,
+  DimView,
+  OpRow,
+  RunItem,
+  RunView,
+  StateRow,
+  StepView,
+  ValueView,
+  WatchRow
+} from '../src/schema';
 
 export const EVIL = '<script>alert(1)</script>';
 
@@ -100,6 +112,44 @@ export function stepView(step: number, change: Partial<StepView> = {}): StepView
     agrees: true,
     watches: [],
     ops: null,
+    ...change
+  };
+}
+
+/** A beam of two that swap places at each step; with a pruned candidate, if asked for. */
+export function beamColumn(step: number, pruned = false): BeamStep {
+  const node = (row: number, change: Partial<BeamNode> = {}): BeamNode => ({
+    row,
+    parent: step > 0 ? 1 - row : null,
+    text: `${'abc'[row]}${step}`,
+    score: row - 1.5,
+    state: 'lives',
+    ends: false,
+    best: row === 1,
+    reference: false,
+    ...change
+  });
+  const candidates = pruned ? [node(2, { state: 'pruned', parent: 0 })] : [];
+  return { step, nodes: [node(1), node(0), ...candidates], skipped: 0 };
+}
+
+export function beamAt(step: number, change: Partial<BeamAt> = {}): BeamAt {
+  const parent = (rank: number) => (step > 0 ? rank : null);
+  return {
+    sequence: 0,
+    name: 'banana',
+    beam: 2,
+    step,
+    steps: 12,
+    since: 0,
+    columns: Array.from({ length: step + 1 }, (_, at) => beamColumn(at)),
+    rows: [
+      { place: 1, rank: 1, text: `b${step}`, score: -0.5, parts: { lm: -0.4 }, parent: parent(1), ended: false },
+      { place: 0, rank: 2, text: `a${step}`, score: -1.5, parts: { lm: -1.1 }, parent: parent(2), ended: true }
+    ],
+    hypothesis: null,
+    place: null,
+    lost: null,
     ...change
   };
 }

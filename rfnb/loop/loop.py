@@ -158,8 +158,10 @@ class Loop:
         return frame if name is None else frame.with_name(name)
 
     @guarded
-    def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
+    def stack(self, source: Tensor, *, name: str | None = None, resolve: bool = True) -> Tensor:
         """The values of all steps, available after the block. {…} → {axis, …}
+
+        After a `choice`, those of each final hypothesis; with `resolve=False`, by the places of the beam at each step.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -169,13 +171,14 @@ class Loop:
         >>> y.dims == (time, rf.batch_dim), rf.reduce_sum(y, axis=time).raw_tensor.tolist()
         (True, [60, 40])
         """
-        return self._open_body("stack").stack(source, name)
+        return self._open_body("stack").stack(source, name, resolve)
 
     @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The value at the last step of each sequence, available after the block. {…} → {…}
 
-        If `source` lacks a dim that the lengths depend on, such as the batch dim, the result has it.
+        If `source` lacks a dim that the lengths depend on, such as the batch dim, the result has it. In a search, the
+        last step is that of each final hypothesis; one without labels has 0.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -227,7 +230,8 @@ class Loop:
 
         The first hypothesis has no labels. All states with `beam` follow their hypotheses: at the next step, each
         hypothesis has the states of the one that it extends. After the loop, stacked values are those of the final
-        hypotheses, and `loop.found` has their scores, their lengths and the tree.
+        hypotheses, and `loop.found` has their scores, their lengths and the tree. States go on after the end of a
+        hypothesis, until the loop ends; `loop.last(loop.state.h)` has those of its last step.
 
         >>> label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(2, name="beam")
         >>> table = rf.convert_to_tensor([[2.0, 3.0, 0.0], [1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dims=[before, label])
@@ -246,15 +250,44 @@ class Loop:
         value from before to the hypotheses after it.
 
         Args:
-            scores: of the labels, for each hypothesis; without `beam`, the same for all.
-            beam: the dim of the hypotheses, which the states have. axis: the dim of the labels; default: the feature
-                dim of `scores`, or the only dim that the states lack.
+            scores: of the labels, for each hypothesis; without `beam`, the same for all. For a list of several sources,
+                each candidate is a combination of a label of each: of the best `source_beam_sizes` labels of each one.
+                Or a dict of parts that are added up, `{"model": logits, "lm": (lm, 0.4), "length": 0.1}`: by name a
+                Tensor, a scorer (`rf.search.Scorer`) or a module such as a language model, alone or with its scale;
+                for "length", the reward of each label. The parts of each hypothesis are kept, for the tree and
+                `found.rerank(lm=0.6)`.
+            start: the label before the first one, for scorers. partial_candidates: how many labels of each hypothesis
+                scorers see that cost much (`rf.search.PartialScorer`); default: twice the beam.
+            beam: the dim of the hypotheses, which the states have. beam_size: how many there are after this choice, if
+                it is not the last one of the step.
+            axis: the dim of the labels; default: the feature dim of `scores`, or the only dim that the states lack.
             input_type: "prob", "log_prob" or "logits". Scores of log-probabilities add up.
             prob_scale: of the scores of labels. base_beam_score_scale: of the scores of hypotheses before the step.
+            random_sample_scale: of Gumbel noise that is added to the scores of labels.
             length_normalization: whether hypotheses of different length are compared by
-                score / length ** length_normalization_exponent. The length counts the end label.
+                score / length ** length_normalization_exponent. The length counts the end label. With
+                length_normalization_offset, by score / ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016,
+                whose offset is 5).
+            custom_score_combine: the score of a candidate, instead of a sum: a function of the scores of labels
+                {…, beam, labels} and those of the hypotheses before the step {…, beam}.
+            keep_beams: each hypothesis is extended by as many labels, its own best ones.
+            target: the right labels of this step. search=False: they are chosen, without a search;
+                scheduled_sampling: or, with this probability, a label that is drawn from `scores`;
+                add_to_beam_scores: their scores are added to those of the hypotheses.
+            cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
+            groups: the beam consists of so many groups, where a label costs a candidate `diversity` for each time that
+                an earlier group chose it in this step (https://arxiv.org/abs/1610.02424).
+            threshold: hypotheses that are worse than the best by more than this die.
+            candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
+                loop needs none: its steps are computed again.
+            blank: the number of a label that stands for no label, in a search over frames. Scores are then not
+                normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
+                "sum" of their probabilities or the "max"; None: they stay apart.
+            label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
+                and blank in the others, and two equal labels need a blank between them.
 
-        Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
+        Raises LoopError outside of a body, in a branch, or in a loop inside of another; DimError if the dims do not
+        fit; SearchError after the loop, if the score of a hypothesis is NaN.
         """
         return choose(self._open_body("choice"), scores, **options)
 

@@ -20,8 +20,10 @@ from rfnb.errors import LoopError
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
+from rfnb.loop.replay.first_nan import first_nan
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
+from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.bounded import at_the_end
 from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
@@ -36,18 +38,20 @@ from rfnb.trace.run.failure import Failure, failure
 if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.loop import Loop
+    from rfnb.trace.run.run import Run
 
 
 class Results(NamedTuple):
     """The results of all steps, as raw tensors.
 
     final: the carried values after the last step. stacked: the outputs, [steps, …]. position: for a nested loop, the
-    position of its call on the tape of the loop around it.
+    position of its call on the tape of the loop around it. run: the recorded run, if there is one.
     """
 
     final: Sequence[Any]
     stacked: Sequence[Any]
     position: int = 0
+    run: Run | None = None
 
 
 class BodyRun:
@@ -128,11 +132,12 @@ class BodyRun:
         finally:
             if record:
                 given = frames[: len(program.inputs) - len(schedule.states)]
+                searched = [] if step.hypotheses is None else step.hypotheses.steps
                 loop.run = session.store(
-                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
+                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0), searched)
                 )
         warn_of_end(step, outcome)
-        return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
+        return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 
     def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
         """The final carried values and the outputs. Ops that only outputs depend on run here, after the steps."""
@@ -281,7 +286,7 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     ]
     for place in step.last_places:
         _refuse_empty(step, step.carried[place], size)
-    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size)
+    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size, results.run)
     final = _with_final_dims(step, final, size)
     if step.outer is not None:
         final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
@@ -307,15 +312,18 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
     return tensor_of(raw, pending.sig, lengths)
 
 
-def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size) -> Any:
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
     """The result of a search."""
     place = place_of(step.carried, "ended")
-    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos, step.limit)
+    ended, first = None if place is None else final[place]._raw, None
+    if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
+        first = partial(first_nan, run.replay)
+    return hypotheses.searched(ended, size, step.include_eos, step.limit, first, run)
 
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
     """A stacked output; that of a search by its final hypotheses."""
-    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, pair[0])
+    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
 
 
 def _in_outer_body(
@@ -372,8 +380,9 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
             return size  # nothing is stacked
         place = place_of(step.carried, "lengths")
         assert place is not None
-        taken = final[place]
-        size = Size(taken.dims, step.backend.to_numpy_raw(taken._raw))
+        taken, scores = final[place], place_of(step.carried, "search")
+        values = step.backend.to_numpy_raw(taken._raw)
+        size = Size(taken.dims, values if scores is None else without_dead(step.backend, values, final[scores]._raw))
     loop.axis = step.axis
     if step.gives_size:
         step.axis.define(size, by=f"loop {step.name}", by_loop=True)
@@ -381,7 +390,8 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
 
 
 def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
-    if carried.starts_empty and size.values.size and size.values.min() == 0:
+    in_search = step.hypotheses is not None and step.hypotheses.has(carried.before)
+    if carried.starts_empty and not in_search and size.values.size and size.values.min() == 0:
         raise LoopError(
             f"{step.name}: last: a sequence without steps has no last value",
             got=f"lengths {size}",

@@ -45,7 +45,8 @@ def conv(
 
     Args:
         padding: "valid": only where the filter fits; "same": as many positions as frames (divided by the stride),
-            with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list.
+            with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list, which may have
+            pairs (zeros before, zeros after).
         groups: number of independent parts of `in_dim` and `out_dim`; the size of `in_dim` means depthwise.
         filter: if `in_dim` is `out_dim`, its input dim is `in_dim.copy(match_priority=1)`.
         use_mask: if False, padding counts as frames.

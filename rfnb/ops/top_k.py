@@ -33,8 +33,8 @@ def top_k(
     >>> labels.sparse_dim is vocab
     True
 
-    Of equal entries, the one with the lower position comes first; NaN counts as -∞. If there are fewer than `k`
-    entries, the places that are left have the value -∞, or the smallest integer, and position 0.
+    Of equal entries, the one with the lower position comes first; NaN comes after all numbers but -∞. If there are
+    fewer than `k` entries, the places that are left have the value -∞, or the smallest integer, and position 0.
 
     Args:
         axis: several dims are searched as one; for a list of dims, the positions are a list, one for each dim.

@@ -1,7 +1,8 @@
 """Search: beams of hypotheses over the steps of a loop, their scores, and the tree of all that was tried.
 
-`choice` attaches a search to the body of a loop; a `trace` keeps what it chose; `tree` reads one sequence of it, and
-`explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
+`choice` attaches a search to the body of a loop, and `score` has the scorers that it adds up; a `trace` keeps what it
+chose; `tree` reads one sequence of it, and `explain` says why. `found` is what a search returns, `stored` its files,
+`corpus` the errors of many sequences. `replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module
@@ -9,18 +10,54 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
+    from rfnb.search.blank.ctc import ctc_beam as ctc_beam
     from rfnb.search.corpus.report import report as report
+    from rfnb.search.corpus.tune import tune as tune
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
+    from rfnb.search.score.coverage import Coverage as Coverage
+    from rfnb.search.score.ctc_prefix import CTCPrefix as CTCPrefix
+    from rfnb.search.score.internal_lm import InternalLM as InternalLM
+    from rfnb.search.score.kenlm_model import KenLM as KenLM
+    from rfnb.search.score.ngram import NGram as NGram
+    from rfnb.search.score.phrases import Phrases as Phrases
+    from rfnb.search.score.scorer import PartialScorer as PartialScorer, Scorer as Scorer
     from rfnb.search.tree import Tree as Tree
+    from rfnb.search.variants.constraints import (
+        allowed as allowed,
+        forced as forced,
+        lengths as lengths,
+        no_repeat as no_repeat,
+    )
+    from rfnb.search.variants.sampling import sampled as sampled, truncated as truncated
+    from rfnb.search.variants.stochastic import stochastic as stochastic
+    from rfnb.search.variants.tries import trie as trie
 
 _NAMES = {
+    "CTCPrefix": "score.ctc_prefix",
+    "Coverage": "score.coverage",
     "Found": "found",
+    "InternalLM": "score.internal_lm",
+    "KenLM": "score.kenlm_model",
+    "NGram": "score.ngram",
+    "PartialScorer": "score.scorer",
+    "Phrases": "score.phrases",
+    "Scorer": "score.scorer",
     "Tree": "tree",
+    "allowed": "variants.constraints",
     "beam_step": "beam",
+    "ctc_beam": "blank.ctc",
     "decode": "decoding",
+    "forced": "variants.constraints",
+    "lengths": "variants.constraints",
     "load": "found",
+    "no_repeat": "variants.constraints",
     "report": "corpus.report",
+    "sampled": "variants.sampling",
+    "stochastic": "variants.stochastic",
+    "trie": "variants.tries",
+    "truncated": "variants.sampling",
+    "tune": "corpus.tune",
 }
 """The module of each name of `rf.search`, imported when the name is first asked for."""
 

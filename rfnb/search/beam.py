@@ -15,11 +15,14 @@ from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, logical_and, where
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
+from rfnb.search.checks.arguments import check_step
+from rfnb.search.variants.groups import above, best_of_groups
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 
@@ -49,10 +52,14 @@ def beam_step(
     counts: Tensor | None = None,
     step: Tensor | int = 0,
     exponent: float = 1.0,
+    offset: float = 0.0,
     combine: Combine | None = None,
     keep_beams: bool = False,
     gold: Tensor | None = None,
     gold_once: bool = False,
+    groups: int = 1,
+    diversity: float = 0.5,
+    threshold: float | None = None,
 ) -> BeamStep:
     """The best extensions of all hypotheses by one label. {…, beam, axis}, {…, beam} → {…, out_beam}
 
@@ -70,36 +77,59 @@ def beam_step(
         scores: of each label, such as log-probabilities. base: of each hypothesis so far; -∞ for a place without one.
         ended: which hypotheses have ended. {…, beam} bool
         counts: how many labels each hypothesis has, {…, beam}. If given, candidates are compared by
-            score / count ** exponent, and `step` is the number of this step.
+            score / (offset + count) ** exponent (Wu et al. 2016), and `step` is the number of this step.
         combine: the score of a candidate, instead of their sum, from scores {…, beam, axis} and base {…, beam}.
         keep_beams: each hypothesis keeps its own best labels, as many for each; in step 0, there is only one.
         gold: the right label, {…}: it takes the last place, as an extension of the last place. gold_once: it is not
             among the others then.
+        groups: each of so many groups fills its own part of the beam, one after the other, and extends its own
+            hypotheses; a label costs a candidate `diversity` for each time that an earlier group chose it in this step.
+            The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
+        threshold: hypotheses that are worse than the best by more than this lose their place.
+
+    Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
+    `keep_beams` or `gold`.
     """
+    check_step(scores, base, axis, beam, out_beam)
+    if groups != 1 and (keep_beams or gold is not None):
+        raise ParameterError(
+            "choice: `groups` does not go together with `keep_beams` and `cheating`", got=groups, expected="1"
+        )
     backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
     places, order = [*batch, beam], [*batch, beam, axis]
-    scores.axis(axis)  # raises an error if there is no such dim
     scores = scores if combine is None else _full(scores, base)
-    before, new, number = _raw(base, places), _raw(scores, order), _number(step, base)
-    if ended is not None:
-        past = _raw(_full(ended, base), places)
+    before, new = _raw(base, places), _raw(scores, order)
+    past = None if ended is None else _raw(_full(ended, base), places)
+    had_counts = None if counts is None or past is None else _raw(_full(counts, base), places)
+    compared, number = before, _number(step, 1, base)
+    if past is not None:
         new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
-    had_counts = None if counts is None or ended is None else _raw(_full(counts, base), places)
-    compared = before
     if had_counts is not None:
-        compared = backend.where_raw(past, before * _power(number / had_counts, exponent), before)
+        longer = _number(step, 1 + offset, base) / (had_counts + offset if offset else had_counts)
+        compared = backend.where_raw(past, before * _power(longer, exponent), before)
     lengths, signature = join(scores, base), align.sig(order, None, scores.feature_dim)
     if combine is None:
         total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
     else:
         given = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
         total = combine(*given).copy_transpose(order)
-    labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams, gold, gold_once)
+    if groups != 1:
+        labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
+    elif gold is not None:
+        labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
+    else:
+        labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
+    if threshold is not None:
+        best = above(best, out_beam, threshold, spared=gold is not None)
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     index = parents._raw, len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
-    kept = backend.gather_raw(before, *index) if combine is None else best._raw / _power(number / counted, exponent)
+    if combine is None:
+        kept = backend.gather_raw(before, *index)
+    else:
+        longer = _number(step, 1 + offset, base) / (counted + offset if offset else counted)
+        kept = best._raw / _power(longer, exponent)
     dead = backend.activation_raw(best._raw, "is_neg_infinite")
     had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
     total, counted = backend.where_raw(had, kept, best._raw), backend.where_raw(had, counted, number)
@@ -119,11 +149,11 @@ def _full(x: Tensor, like: Tensor) -> Tensor:
     return expand_dims(x, missing) if missing else x
 
 
-def _number(step: Tensor | int, like: Tensor) -> Any:
-    """How many labels a hypothesis has after this step, if it goes on."""
+def _number(step: Tensor | int, more: float, like: Tensor) -> Any:
+    """How many labels a hypothesis has after this step, if it goes on and `more` is 1."""
     if isinstance(step, Tensor):
-        return step._raw + 1
-    return backend_of_raw(like._raw).full_raw([], step + 1, like.dtype, like.device)
+        return step._raw + more
+    return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
 
 
 def _power(raw: Any, exponent: float) -> Any:
@@ -131,11 +161,9 @@ def _power(raw: Any, exponent: float) -> Any:
 
 
 def _chosen(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool, gold: Tensor | None, once: bool
+    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Labels, parents and scores of the candidates that get a place."""
-    if gold is not None:
-        return _with_gold(total, axis, beam, out_beam, step, gold, once)
     best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
     if not keep:
         return labels, parents, best
@@ -156,11 +184,20 @@ def _merged(x: Tensor, beam: Dim, several: Dim, out_beam: Dim) -> Tensor:
 
 
 def _with_gold(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, gold: Tensor, once: bool
+    total: Tensor,
+    axis: Dim,
+    beam: Dim,
+    out_beam: Dim,
+    step: Tensor | int,
+    gold: Tensor,
+    once: bool,
+    ended: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best candidates, of which the last is the right label after the last hypothesis."""
     last = beam.get_dim_value() - 1
     gold_parent: Any = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
+    if ended is not None:
+        gold = where(gather(ended, indices=gold_parent, axis=beam), 0, gold)
     gold_total = gather(gather(total, indices=gold_parent, axis=beam), indices=gold, axis=axis)
     if once:
         is_gold = logical_and(equal(range_over_dim(beam), gold_parent), equal(range_over_dim(axis), gold))
@@ -176,7 +213,8 @@ def _with_gold(
 
 def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:
     """0 for the first label, -∞ for the others. {axis}"""
-    numbers = np.full(axis.get_dim_value(), -np.inf, scores.dtype)
+    numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
     numbers[:1] = 0
     with untaped():
-        return tensor_of(backend_of_raw(scores._raw).from_numpy_raw(numbers, scores.device), align.sig([axis]), EMPTY)
+        raw = backend.cast_raw(backend.from_numpy_raw(numbers, scores.device), scores.dtype)
+        return tensor_of(raw, align.sig([axis]), EMPTY)

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
-from rfnb.ops.math import where
-from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, where
+from rfnb.ops.slice import slice as slice_along
+from rfnb.search.beam import BeamStep, beam_step
+from rfnb.search.blank.in_loop import Blanks, check_blank
+from rfnb.search.blank.step import FrameStep
+from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
-from rfnb.search.sources import InputType, combinations, gumbel, log_scores
-from rfnb.search.target import target_labels, target_scores
+from rfnb.search.options import ChoiceOptions, read_options
+from rfnb.search.score.add_up import Final, add_finals, add_up, keep
+from rfnb.search.score.parts import label_dim_of, read_parts
+from rfnb.search.score.target import target_labels, target_scores
+from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.variants.groups import check_groups
 from rfnb.trace.record.traced import Traced
 
 
@@ -50,97 +58,149 @@ class Chosen:
         return self._hypotheses.follow(x) if self._hypotheses is not None and isinstance(x, Traced) else x
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceOptions:
-    """The arguments of `loop.choice`, which explains them."""
-
-    beam: Dim | None = None
-    beam_size: int | None = None
-    axis: Dim | Sequence[Dim] | None = None
-    input_type: InputType = "prob"
-    target: Any = None
-    search: bool = True
-    add_to_beam_scores: bool = False
-    scheduled_sampling: bool | float = False
-    prob_scale: float = 1.0
-    base_beam_score_scale: float = 1.0
-    random_sample_scale: float = 0.0
-    length_normalization: bool = True
-    length_normalization_exponent: float = 1.0
-    custom_score_combine: Combine | None = None
-    source_beam_sizes: Sequence[int] | None = None
-    keep_beams: bool = False
-    cheating: bool | Literal["exclusive"] = False
-
-    @property
-    def exponent(self) -> float:
-        """0 if scores are not normalized by length."""
-        return self.length_normalization_exponent if self.length_normalization else 0.0
-
-
 def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chosen:
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
     body.refuse_in_branch("choice")
-    options = _options(given)
+    options = read_options(given)
+    if isinstance(scores, Mapping):
+        return _of_parts(body, scores, options)
     sources: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     for source in sources:
         if not isinstance(source, Tensor):
             raise not_a_tensor("choice: `scores`", source)
+    options.check()
     dims: list[Any] = list(options.axis) if isinstance(options.axis, list | tuple) else [options.axis] * len(sources)
+    if len(dims) != len(sources):
+        raise ParameterError("choice: `axis` has a dim for each source", got=len(dims), expected=len(sources))
     axes = [_label_dim(body, source, dim, options.beam) for source, dim in zip(sources, dims, strict=True)]
     if not options.search:
         return _of_target(body, sources, axes, options, several=isinstance(scores, list | tuple))
     if len(sources) == 1 and not isinstance(scores, list | tuple):
         return _step(body, log_scores(sources[0], axes[0], options.input_type), axes[0], options)
-    size = options.beam_size or _beam(body, options.beam).get_dim_value()
+    size = options.beam_size or _beam(body, options).get_dim_value()
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
     return replace(chosen, labels=combined.labels(chosen))
 
 
-def _options(given: dict[str, Any]) -> ChoiceOptions:
-    unknown = [name for name in given if name not in ChoiceOptions.__dataclass_fields__]
-    if unknown:
-        known = list(ChoiceOptions.__dataclass_fields__)
-        raise ParameterError(
-            "choice: there is no such option", got=unknown[0], expected=", ".join(known),
-            hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
+def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
+    """A step whose scores are a sum of parts, which are kept by name."""
+    parts = read_parts(given)
+    tensors = [part.value for part in parts if isinstance(part.value, Tensor)]
+    axis = options.axis if isinstance(options.axis, Dim) else label_dim_of(tensors)
+    if axis is None and not tensors:
+        raise DimError(
+            f"{body.loop.name}: choice: which labels do the scorers score?", got=", ".join(given),
+            hint="loop.choice({…}, axis=label_dim, …)",
         )  # fmt: skip
-    return ChoiceOptions(**given)
+    axis = axis or _label_dim(body, tensors[0], None, options.beam)
+    if not options.search:
+        return _of_target(body, tensors[:1], [axis], options, several=False)
+    for each in parts:
+        if options.exponent and getattr(each.value, "needs_plain_sums", False):
+            raise ParameterError(
+                f"choice: with {each.name!r}, hypotheses cannot be compared by score / length",
+                hint="loop.choice(…, length_normalization=False)",
+            )
+    if options.blank is not None and any(not isinstance(part.value, Tensor | None) for part in parts):
+        raise ParameterError(
+            "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
+            hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
+        )  # fmt: skip
+    beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
+    hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
+    before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
+    scored = add_up(body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size)
+    for part in scored.scales:
+        scored.scales[part] *= options.prob_scale
+    total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
+    if options.random_sample_scale:
+        noise = gumbel(total)
+        scored.parts["noise"], scored.scales["noise"] = noise, options.random_sample_scale
+        total = total + noise * options.random_sample_scale
+    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0))
+    assert chosen.parents is not None
+    if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
+        scored.parts.clear()  # they do not add up
+    keep(body, scored, chosen.labels, chosen.parents, before)
+    if scored.finals:
+        hypotheses.at_ends = add_finals
+    return chosen
 
 
-OTHER_NAMES = {
-    "length_penalty": "length_normalization_exponent=…; without normalization, length_normalization=False",
-    "num_beams": 'beam=rf.Dim(4, name="beam"), the dim of the hypotheses, which the states have',
-    "temperature": 'loop.choice(logits / temperature, input_type="logits", …)',
-    "do_sample": "random_sample_scale=1.0",
-}
-"""Options of other libraries, and ours."""
+def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor:
+    """A tensor with the dims of all scores: those of the tensors or, without any, of a state of the hypotheses."""
+    if tensors:
+        total = tensors[0]
+        for scores in tensors[1:]:
+            total = total + scores
+        return body.of_body(total, "choice").plain
+    states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Traced) and beam in leaf.dims]
+    fewest = min(states, key=lambda leaf: len(leaf.dims)).plain
+    with body.untraced():
+        return cast(fewest, "float32")
 
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
     """The hypotheses after one more label."""
-    beam = _beam(body, options.beam)
+    check_blank(options, axis)
+    beam = _beam(body, options)
+    check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
         scores = scores + gumbel(scores) * options.random_sample_scale
-    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options.exponent)
+    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice").plain, beam, axis, options)
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
+    wide = _with_candidates(body, after, options)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
+    base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
+    if carried.blanks is not None:
+        dims: Any = {"axis": axis, "beam": before, "out_beam": after}
+        frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
+        return _take(body, hypotheses, frame, before, after)
+    counts = None if carried.counts is None else hypotheses.follow(carried.counts)
+    if options.plain:
+        given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
+        hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
     found = beam_step(
-        scores, hypotheses.scores if scale == 1.0 else hypotheses.scores * scale,
-        axis=axis, beam=before, out_beam=after, ended=ended,
-        counts=None if carried.counts is None else hypotheses.follow(carried.counts),
-        step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
+        scores, base, axis=axis, beam=before, out_beam=wide, ended=ended, counts=counts,
+        step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
-        gold_once=options.cheating == "exclusive",
+        gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
+        threshold=options.threshold,
     )  # fmt: skip
-    return _take(body, hypotheses, found, before, after, ended)
+    if wide is not after:
+        count = after.get_dim_value()
+        for name, part in zip(("labels", "parents", "scores"), found, strict=False):
+            pruned = slice_along(part, axis=wide, start=count)[0]  # type: ignore[arg-type]
+            hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
+        parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
+        found = BeamStep(*parts)  # type: ignore[arg-type]
+    return _take(body, hypotheses, found, before, after)
+
+
+def _with_candidates(body: Body, after: Dim, options: ChoiceOptions) -> Dim:
+    """A dim of the hypotheses after a choice, and of the pruned candidates that are kept."""
+    if not options.candidates:
+        return after
+    if options.candidates < 0 or not options.plain:
+        raise ParameterError(
+            f"{body.loop.name}: choice: `candidates` is the number of pruned candidates to keep of each step",
+            got=options.candidates if options.candidates < 0 else "it beside an option that ranks otherwise",
+            expected="0 or more", hint="a recorded search needs none: rf.Loop(…, debug=True), tree.pruned(step, 8)",
+        )  # fmt: skip
+    return _wide(after.get_dim_value() + options.candidates)
+
+
+@lru_cache(maxsize=64)
+def _wide(size: int) -> Dim:
+    """The same each time, so that plans are found again."""
+    return Dim(size, name="candidates")
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -153,20 +213,29 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, after: Dim, ended: Tensor) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
-    target = assigned_name() or "chosen"
+    target, carried = assigned_name() or "chosen", hypotheses.search
     for value, name in ((labels, "labels"), (parents, "parents"), (total, "scores")):
         value.with_name(f"{target}.{name}")
+    kept = {"labels": labels, "scores": total, "ended": carried.ended}
+    kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
-    carried: Carried = hypotheses.search
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
-    if carried.counts_place is not None and found.counts is not None:
-        hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
-    kept = {"labels": labels, "parents": parents, "scores": total, "ended": body.of_body(ended, "choice")}
+    hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
+    if isinstance(found, FrameStep):
+        kept["joined"] = body.of_body(found.joined, "choice")
+    elif carried.counts_place is not None and found.counts is not None:
+        counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
+        hypotheses.asked["counts"] = counts
     hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
+
+
+def _from_the_first(hypotheses: Hypotheses, parents: Tensor, before: Dim) -> Tensor:
+    """Which hypothesis before the first choice of the step each one extends."""
+    return gather(hypotheses.kept["parents"], indices=parents, axis=before) if hypotheses.choices else parents
 
 
 def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
@@ -178,55 +247,48 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
     hypotheses.scores = hypotheses.carried[carried.scores_place] = hypotheses.kept["scores"] = total
 
 
-def _beam(body: Body, beam: Dim | None) -> Dim:
-    """The dim of the hypotheses. Raises DimError if no state has it."""
-    states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor)]
-    known = body.hypotheses
-    if beam is None or beam.dimension is None or not beam.dimension:
-        raise DimError(
-            f"{body.loop.name}: choice needs a beam of fixed size", got=beam, hint='beam = rf.Dim(4, name="beam")'
-        )
-    if known is None and not any(beam in leaf.dims for leaf in states):
-        raise DimError(
-            f"{body.loop.name}: choice: no state has the dim {beam.name}",
-            got=", ".join(
-                f"{name} {x.describe_dims()}" for name, x in body.loop.state._leaves() if isinstance(x, Tensor)
-            ),
-            hint=f"before the loop: loop.state.prev = rf.zeros([…, {beam.name}], …): states of each hypothesis have it",
-        )
-    if known is not None and beam is not known.beam:
-        raise DimError(
-            f"{body.loop.name}: a second choice has another beam",
-            got=beam.describe(),
-            expected=known.beam.describe(),
-            hint="the same beam, with beam_size=… for another number of hypotheses in between",
-        )
-    return beam
+def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim:
+    """The dim of the hypotheses. Raises DimError if no state has it, unless there are scorers, or blanks are told from
+    labels."""
+    check_beam(body, options.beam, needs_state=not with_scorers and options.blank is None)
+    assert options.beam is not None
+    return options.beam
 
 
 @dataclass(frozen=True)
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
-    how many labels each has; None if scores are not normalized. Their positions among all that the loop carries."""
+    how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
+    scales: of the parts of scores, as they become known. finals: what the end of a hypothesis adds."""
 
     scores_place: int
     ended: Traced
     counts: Traced | None
     counts_place: int | None
     exponent: float
+    offset: float
+    scales: dict[str, float]
+    blanks: Blanks | None = None
+    finals: list[Final] = field(default_factory=list)
 
 
-def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) -> Hypotheses:
-    """The hypotheses before the first choice: one without labels, in the first place of the beam."""
-    plain, backend = scores.plain, body.backend
+def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
+    """The hypotheses before the first choice: one without labels, in the first place of the beam, or of each group."""
+    backend, exponent, offset = body.backend, options.exponent, options.length_normalization_offset
+    size = beam.get_dim_value()
+    check_groups(options.groups, size)
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
-    numbers = np.full([*sizes, beam.get_dim_value()], -np.inf, plain.dtype)
-    numbers[..., :1] = 0
+    numbers = np.full([*sizes, size], -np.inf, plain.dtype)
+    numbers[..., :: size // options.groups] = 0
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial)
+    scales: dict[str, float] = {}
+    plan = SearchPlan(
+        backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
+        combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
+    )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -236,7 +298,9 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
         ones = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
     counts_place = body.carry("search", like, like.dtype, ones) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
-    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent)
+    blanks = Blanks(body, like, initial, options) if options.by_frame else None
+    past = _or_past_the_end(body, ended)
+    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks)
     return hypotheses
 
 
@@ -266,11 +330,11 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     newest = beam if hypotheses is None else hypotheses.newest
     given = axis if axis is not None else scores.feature_dim
     found = [given] if given is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
-    if len(found) != 1 or found[0] not in scores.dims:
+    if len(found) != 1 or found[0] not in scores.dims or not found[0].get_dim_value():
         raise DimError(
             f"{body.loop.name}: choice: which dim of `scores` has the labels?",
             got=scores.describe_dims(),
-            expected="one of its dims",
+            expected="one of its dims, with one label or more",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
     return found[0]

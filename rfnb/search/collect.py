@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.search.beam import Combine
+from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
-from rfnb.search.trace import Candidates, Trace
+from rfnb.search.replayed.steps import Steps
+from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -26,8 +29,11 @@ if TYPE_CHECKING:
 class SearchPlan:
     """What is known of a search before it runs.
 
-    vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
-    hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
+    vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent,
+    offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
+    first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
+    function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
+    added to the scores. why_not: why its steps cannot be replayed, if they cannot.
     """
 
     backend: type[Backend]
@@ -36,51 +42,128 @@ class SearchPlan:
     lengths: Lengths
     exponent: float
     initial: Any
+    blank: int | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
+    offset: float = 0.0
+    what: str = "choice"
+    axis: Dim | None = None
+    combine: Combine | None = None
+    noisy: bool = False
+    why_not: str = NOT_RECORDED
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
+    sizes = initial.shape[:-1]
+    flat = (math.prod(sizes), initial.shape[-1])
+    kept = {name: numpy(raw) for name, raw in searched.kept.items()}
+    kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
+    if "scores" in kept:
+        names = [dim.name for dim in plan.dims[:-1]]
+        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
     lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
-    scores = _final_scores(plan, searched, counts)
-    flat = (math.prod(initial.shape[:-1]), initial.shape[-1])
-    kept = {name: numpy(raw).reshape(len(raw), flat[0], -1) for name, raw in searched.kept.items()}
     none = np.zeros((0, *flat), int)
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
+    steps = (~before).any(axis=2).sum(axis=0)
+    more = _at_the_limit(plan, kept, steps, ~ended.reshape(flat))
+    if any(f"final {name}" in kept for name in plan.scales):
+        steps = np.maximum(steps, _reordered(parents, kept["scores"]))
+    scores = _final_scores(plan, searched, counts, more)
+    had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
         labels=kept.get("labels", none),
         parents=parents,
         scores=kept.get("scores", none.astype(initial.dtype)),
-        ended=np.take_along_axis(before, parents, axis=2),
+        ended=had_ended,
         final_scores=numpy(plan.backend.alias_raw(scores._raw)).reshape(flat),
         lengths=lengths.reshape(flat),
         complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
         include_eos=searched.include_eos,
-        steps=(lengths + (ended & (not searched.include_eos))).reshape(flat).max(axis=1, initial=0),
+        steps=steps,
         vocab=plan.vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
+        length_normalization_offset=plan.offset,
+        parts=_parts(plan, kept, had_ended),
+        scales=dict(plan.scales),
         pruned=_pruned(kept),
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
+        again=_again(plan, searched),
+        why_not=plan.why_not,
+        blank=plan.blank,
+        joined=kept.get("joined"),
     )
+    trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
-    count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
+    count = tensor_of(
+        plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
+    )
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
 
 
-def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> Tensor:
+def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
+    """The steps of a recorded search."""
+    if searched.run is None or plan.axis is None:
+        return None
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy)
+
+
+def _at_the_limit(
+    plan: SearchPlan, kept: dict[str, np.ndarray], steps: np.ndarray, going: np.ndarray
+) -> np.ndarray | None:
+    """Adds, in the last step of each sequence, what the end of the search is worth to hypotheses that had not ended.
+
+    Returns what it adds to the scores, [batch, beam]; None without such scores.
+    """
+    finals = [name for name in plan.scales if f"final {name}" in kept]
+    if not finals or not len(kept["scores"]):
+        return None
+    more, last, rows = np.zeros(going.shape), np.maximum(steps - 1, 0), np.arange(len(steps))
+    for name in finals:
+        added = np.where(going & (steps > 0)[:, None], kept[f"final {name}"][last, rows], 0.0)
+        more += plan.scales[name] * added
+        if f"part {name}" in kept:
+            kept[f"part {name}"] = kept[f"part {name}"].copy()
+            kept[f"part {name}"][last, rows] += added
+    kept["scores"] = kept["scores"].copy()
+    for step in range(len(kept["scores"])):
+        kept["scores"][step] += np.where((step >= last)[:, None], more, 0.0)
+    return more
+
+
+def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The number of steps up to the last one that changes the order of the hypotheses. [batch]
+
+    What the end of a hypothesis is worth counts for its place in the step after it.
+    """
+    moved = ((parents != np.arange(parents.shape[2])) & np.isfinite(scores)).any(axis=2)
+    numbers: np.ndarray = np.where(moved, np.arange(1, len(moved) + 1)[:, None], 0).max(axis=0, initial=0)
+    return numbers
+
+
+def _parts(plan: SearchPlan, kept: Mapping[str, np.ndarray], ended: np.ndarray) -> dict[str, np.ndarray]:
+    """The parts of the scores of labels that count."""
+    found = {name: kept[f"part {name}"] for name in plan.scales if f"part {name}" in kept}
+    return {name: np.where(ended | np.isneginf(kept["scores"]), 0.0, part) for name, part in found.items()}
+
+
+def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray, more: np.ndarray | None) -> Tensor:
     """The scores of the final hypotheses, normalized by length if they were compared so. {…, beam}"""
     steps = searched.kept.get("scores", ())
     scores = tensor_of(steps[-1] if len(steps) else plan.initial, align.sig(plan.dims), plan.lengths)
+    if more is not None:
+        raw = plan.backend.from_numpy_raw(more.reshape(counts.shape).astype(scores.dtype), scores.device)
+        scores = scores + scores.like(raw)
     if not plan.exponent:
         return scores
-    by = plan.backend.from_numpy_raw((counts**plan.exponent).astype(scores.dtype), scores.device)
+    by = plan.backend.from_numpy_raw(by_length(counts, plan.exponent, plan.offset).astype(scores.dtype), scores.device)
     return scores / scores.like(by)
 
 

@@ -17,12 +17,19 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.steps.beams import Searched
-from rfnb.search.beam import beam_step
+from rfnb.search.beam import BeamStep, beam_step
+from rfnb.search.checks.arguments import check_count, check_numbers
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.found import Found
 from rfnb.search.sources import InputType, log_scores
+from rfnb.search.variants.constraint import Constraint
+from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.outside import Change, Variant
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+
+NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
+"""Why no hypothesis can be kept, and no run forked, after `decode`."""
 
 
 def decode(
@@ -40,6 +47,12 @@ def decode(
     length_normalization_exponent: float = 1.0,
     include_eos: bool = False,
     candidates: int = 8,
+    constraints: Sequence[Constraint] = (),
+    change: Change | None = None,
+    groups: int = 1,
+    diversity: float = 0.5,
+    threshold: float | None = None,
+    **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch.
 
@@ -68,27 +81,49 @@ def decode(
         length_normalization_exponent: hypotheses are compared by score / length ** exponent; 0: by their scores.
         include_eos: whether the end label counts as a label of the hypothesis.
         candidates: how many of the candidates that found no place are kept of each step, for the tree.
+        constraints: such as `rf.search.no_repeat(3)`, in any order.
+        change: a function (scores, labels) → scores of the log-probabilities, Tensors {batch, beam, labels}, such as
+            `lambda scores, labels: rf.search.sampled(scores, axis=labels, top_p=0.9)`.
+        groups, diversity, threshold: as of `rf.search.beam_step`.
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
-    for name, number, least in (("beam", beam, 1), ("candidates", candidates, 0)):
-        if number < least:
-            raise ParameterError(f"decode: `{name}` is too small", got=number, expected=f"{least} or more")
+    for name in others:
+        raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
+    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
+        check_count("decode", name, count, least)
+    check_numbers("decode", length_normalization_exponent=length_normalization_exponent)
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     sequences = _batch(state, start, limit, tags) if batch is None else batch
+    if tags is not None and len(tags) != sequences:
+        raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
     search = _Search(
         sequences, beam, candidates, length_normalization_exponent, input_type, include_eos,
+        Variant(constraints, change, groups, diversity, threshold), vocab,
         end=None if end is None else int(_numbers("end", end, 1, vocab)[0]),
         limits=_numbers("limit", limit, sequences, None),
     )  # fmt: skip
     prev = np.repeat(_numbers("start", start, sequences, vocab), beam)
+    search.last = prev.reshape(sequences, beam)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(partial(_taken, np.repeat(np.arange(sequences), beam), sequences), state)
     while not search.done:
-        raw, state = step(search.backend.from_numpy_raw(prev, device), state)
+        raw, state = search.pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
         state = map_leaves(partial(_taken, rows, len(rows)), state)
     return search.found(vocab, tags)
+
+
+OTHER_NAMES = {
+    "length_penalty": "length_normalization_exponent=…; 0 compares scores that are not normalized",
+    "num_beams": "beam=4",
+    "beam_size": "beam=4",
+    "max_length": "limit=50, which does not count `start`",
+    "max_new_tokens": "limit=50",
+    "bos_token_id": "start=1",
+    "eos_token_id": "end=2",
+}
+"""Options of other libraries, and ours."""
 
 
 class _Search:
@@ -102,6 +137,8 @@ class _Search:
         exponent: float,
         input_type: InputType,
         include_eos: bool,
+        variant: Variant,
+        vocab: Vocab | None,
         *,
         end: int | None,
         limits: np.ndarray,
@@ -111,11 +148,13 @@ class _Search:
         self.end, self.limits, self.candidates, self.steps = end, limits, candidates, 0
         self.dims = Dim(batch, name="batch"), Dim(beam, name="beam")
         self.scores = np.full((batch, beam), -np.inf, "float32")
-        self.scores[:, :1] = 0
+        check_groups(variant.groups, beam)
+        self.scores[:, :: beam // variant.groups] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
         self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
         self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), Dim(None, name="beam")
+        self.variant, self.vocab, self.last = variant, vocab, np.zeros((batch, beam), "int64")
         self.kept: dict[str, list[np.ndarray]] = {}
 
     @property
@@ -144,34 +183,68 @@ class _Search:
         for name, part in zip(names[:3], wide, strict=True):
             self.kept.setdefault(f"pruned {name}", []).append(part[:, beam:])
         self.steps += 1
+        self.last = labels
+        self.variant.follow(parents, self.dims)
         return labels.reshape(-1), rows.reshape(-1)
 
     def _best(self, raw: Any, past: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """Labels, parents and scores of the best candidates, those that find no place too; and their label counts."""
         scores = self._scores(raw)
+        log_probs = log_scores(scores, self.labels, self.input_type)
+        log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
+        beam, count = self.scores.shape[1], scores.size_of(self.labels).max
         base, ended, counts = (
             tensor_of(self.backend.from_numpy_raw(each, scores.device), align.sig(self.dims), EMPTY)
             for each in (self.scores, past, self.counts)
         )
-        found = beam_step(
-            log_scores(scores, self.labels, self.input_type), base, ended=ended, axis=self.labels, beam=self.dims[1],
-            out_beam=self._places, counts=counts if self.exponent else None, step=self.steps,
-            exponent=self.exponent,
+        step = partial(
+            beam_step, log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1],
+            counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent,
         )  # fmt: skip
-        parts = [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
-        return parts[:3], parts[-1]
+        found = self._parts(step(out_beam=self._places))
+        if self.variant.places_differ:
+            variant, out_beam = self.variant, Dim(beam, name="beam")
+            chosen = step(
+                out_beam=out_beam, groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold
+            )
+            found = _first(self._parts(chosen), found, count)
+        return found[:3], found[-1]
+
+    def _parts(self, found: BeamStep) -> list[np.ndarray]:
+        return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
+
+    @staticmethod
+    def pair(made: Any) -> tuple[Any, Any]:
+        """What `step` has returned, if it is a pair."""
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SearchError(
+                "decode: `step` returns something other than two values",
+                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                expected="scores, state",
+                hint="return scores, state; a step without a state: return scores, None",
+            )
+        return made
 
     def _scores(self, raw: Any) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
         shape, hypotheses = tuple(getattr(raw, "shape", ())), self.scores.size
-        if len(shape) != 2 or shape[0] != hypotheses or shape[1] != (self.labels.dimension or shape[1]):
+        known = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        if not known or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
             raise SearchError(
                 f"decode: `step` returns scores of another shape at step {self.steps}",
-                got=shape or type(raw).__name__,
-                expected=f"({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
+                got=f"{type(raw).__name__} {shape or ''}".strip(),
+                expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
         if self.labels.dimension is None:
-            beam, self.labels = self.scores.shape[1], Dim(shape[1], name="labels")
+            if self.end is not None and self.end >= shape[1]:
+                raise SearchError(
+                    "decode: `step` returns no score of the label `end`",
+                    got=f"end={self.end}, scores of {shape[1]} labels",
+                    expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
+                )
+            vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
+            self.labels = Dim(shape[1], name="labels", vocab=vocab)
+            beam = self.scores.shape[1]
             self._places = Dim(min(beam + self.candidates, beam * shape[1]), name="beam")  # with the pruned candidates
         return tensor_of(raw.reshape(*self.scores.shape, -1), align.sig([*self.dims, self.labels]), EMPTY)
 
@@ -180,10 +253,25 @@ class _Search:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        plan = SearchPlan(self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None))
+        initial = make(self.initial, None)
+        plan = SearchPlan(
+            self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED
+        )
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
-        size, limit = Size([batch, beam], self.lengths), Size([batch], self.limits)
+        size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
+        limit = Size([batch], self.limits)
         return collect(plan, Searched(kept, make(self.ended, None), size, self.include_eos, limit))
+
+
+def _first(chosen: list[np.ndarray], best: list[np.ndarray], count: int) -> list[np.ndarray]:
+    """The chosen hypotheses, and after them the best of the others. Each has labels, parents and scores, [batch, …]."""
+    own, others = (labels + parents * count for labels, parents, *_ in (chosen, best))
+    own = np.where(np.isneginf(chosen[2]), -1, own)
+    known = (others[:, :, None] == own[:, None, :]).any(axis=2)
+    left = np.argsort(known, axis=1, kind="stable")[:, : known.shape[1] - own.shape[1]]
+    best = [part if i != 2 else np.where(known, -np.inf, part) for i, part in enumerate(best)]
+    rest = [np.take_along_axis(part, left, axis=1) for part in best]
+    return [np.concatenate(pair, axis=1) for pair in zip(chosen, rest, strict=True)]
 
 
 def _taken(rows: np.ndarray, count: int, leaf: Any) -> Any:
@@ -208,15 +296,19 @@ def _taken(rows: np.ndarray, count: int, leaf: Any) -> Any:
 
 def _numbers(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
     """A number, or a label, for each of `count` sequences. [count] int64"""
+    given = given.tolist() if hasattr(given, "tolist") else given
     several = list(given) if _is_list(given) else [given] * count
-    found = [_label(name, one, vocab) if isinstance(one, str) else int(one) for one in several]
-    if len(found) != count or min(found, default=0) < 0:
-        raise ParameterError(f"decode: `{name}`", got=given, expected=f"a number of 0 or more, or {count} of these")
+    found = [_label(name, one, vocab) if isinstance(one, str) else one for one in several]
+    if len(found) != count or not all(type(one) is int and one >= 0 for one in found):
+        raise ParameterError(
+            f"decode: `{name}`", got=repr(given), expected=f"an integer of 0 or more, or a list of {count}"
+        )
     return np.asarray(found, "int64")
 
 
 def _is_list(given: Any) -> bool:
-    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    """Whether there is a value for each sequence: a list, an array or a tensor."""
+    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
 
 
 def _label(name: str, text: str, vocab: Vocab | None) -> int:

@@ -14,6 +14,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import compare_searches, compare_trees
+from rfnb.search.explain.keep import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.stored import file
 from rfnb.search.trace import Trace
@@ -24,6 +25,7 @@ from rfnb.trace.compare.compare import OTHERS
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.core.tensor.tensor import Tensor
+    from rfnb.trace.run.run import Run
 
 SHOWN, BEST = 3, 4
 """Sequences, and hypotheses of each, that the text of a search shows."""
@@ -73,9 +75,26 @@ class Found(InWords):
         """The tree of each sequence, by position or tag: `found.tree["laugh"]`."""
         return Trees(self.trace)
 
+    @property
+    def run(self) -> Run:
+        """The recorded run of the search, for `found.run.fork(…)`. Raises SearchError if there is none."""
+        return run_of(self.trace)
+
     def __len__(self) -> int:
         """How many sequences were searched."""
         return len(self.trace.steps)
+
+    @property
+    def flags(self) -> list[str]:
+        """Short descriptions of problems: "no hypothesis left at step 3: laugh", for all sequences of which it is true.
+
+        In that step, no label was allowed for any hypothesis: all scores were −inf.
+        """
+        died: dict[int, list[str]] = {}
+        for tree in self.tree:
+            if tree.died_at is not None:
+                died.setdefault(tree.died_at, []).append(tree.name)
+        return [f"no hypothesis left at step {step}: {_names(died[step])}" for step in sorted(died)]
 
     def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
         """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.
@@ -125,7 +144,7 @@ class Found(InWords):
 
         Raises RunFileError if the file cannot be written; an existing one is then unchanged.
         """
-        return file.write(self.trace, path)
+        return file.write(self.trace.with_candidates(), path)
 
     @property
     def text(self) -> str:
@@ -135,6 +154,7 @@ class Found(InWords):
         for tree in trees:
             lines += [printable_name(tree.name), *nbest_lines(tree, BEST)]
         lines += [f"… {count_of(len(self) - SHOWN, 'more sequence')}"] if len(self) > SHOWN else []
+        lines += self.flags
         if self.doubts is None:
             lines.append("pruned candidates were not recorded: with these scales, others might have had a place")
         elif self.doubts:
@@ -143,6 +163,11 @@ class Found(InWords):
                 f"{count_of(len(self.doubts), 'pruned candidate')} would have had a place; {may_win} might win"
             )
         return "\n".join(lines)
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(map(printable_name, names[:SHOWN]))
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:

@@ -22,6 +22,8 @@ class Node:
         ended: whether it had ended before, so that this is a copy and its label does not count.
         ends: whether it ends by this label.
         survives: whether a hypothesis that was left at the end goes through it.
+        joined: the place, in the beam before, of a second hypothesis, which had the same labels after the step, so that
+            the two became one.
     """
 
     step: int
@@ -36,6 +38,7 @@ class Node:
     ended: bool = False
     ends: bool = False
     survives: bool = False
+    joined: int | None = None
 
     @property
     def pruned(self) -> bool:

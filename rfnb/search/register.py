@@ -6,8 +6,19 @@ from importlib import import_module
 from typing import Any
 
 from rfnb.loop.choice import choose
+from rfnb.trace.run.file.found import read_found, write_found
 
 
 @choose.register
 def _choose(body: Any, scores: Any, **options: Any) -> Any:
     return import_module("rfnb.search.choice").choose(body, scores, **options)
+
+
+@write_found.register
+def _write_found(found: Any) -> Any:
+    return import_module("rfnb.search.stored.file").parts_of(found.trace.with_candidates())
+
+
+@read_found.register
+def _read_found(facts: Any, arrays: Any) -> Any:
+    return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored.file").trace_of(facts, arrays))

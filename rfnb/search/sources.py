@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import FloatTensor
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.index import gather
-from rfnb.ops.math import log, neg
+from rfnb.ops.math import cast, log, neg
 from rfnb.ops.random import random_uniform
-from rfnb.ops.shape import merge_dims, replace_dim
-from rfnb.ops.softmax import log_softmax
+from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
 
 if TYPE_CHECKING:
@@ -24,14 +26,22 @@ InputType = Literal["prob", "log_prob", "logits"]
 
 
 def log_scores(scores: Tensor, axis: Dim, input_type: InputType) -> Tensor:
-    """Scores of labels that add up."""
+    """Scores of labels that add up, which takes more than half precision."""
+    if scores.dtype in ("float16", "bfloat16"):
+        scores = cast(scores, "float32")
     if input_type == "logits":
-        return log_softmax(scores, axis=axis)
+        return log_probs(scores, axis=axis)
     if input_type == "prob":
         return log(scores)
     if input_type == "log_prob":
         return scores
     raise ParameterError("choice: unknown `input_type`", got=input_type, expected='"prob", "log_prob" or "logits"')
+
+
+@op(frames="any")
+def log_probs(scores: FloatTensor, *, axis: Dim) -> Tensor:
+    """log softmax over `axis`; where all labels have the score -∞, as nothing is allowed, they keep it."""
+    return backend_of_raw(scores._raw).log_probs(scores, axis=axis)
 
 
 def gumbel(like: Tensor) -> Tensor:
@@ -58,6 +68,7 @@ class Combinations:
         for i, (labels, rank) in enumerate(zip(self.labels_of, self.ranks, strict=True)):
             later = math.prod(dim.get_dim_value() for dim in self.ranks[i + 1 :])
             number = numbers // later % rank.get_dim_value()
+            number = set_sparse_dim(number, rank)
             found.append(gather(chosen.follow(labels), indices=number, axis=rank))
         return found
 

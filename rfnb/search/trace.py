@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core.vocab.vocab import Vocab
+
+if TYPE_CHECKING:
+    from rfnb.search.replayed.steps import Steps
+
+
+DEPTH = 8
+"""Pruned candidates of each step that are computed by replay, where a search kept none."""
+
+
+NOT_RECORDED = "the loop was not recorded"
+"""Why the steps of most searches cannot be computed again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +34,19 @@ class Candidates:
     parents: np.ndarray
     scores: np.ndarray
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def at(self, steps: Any, sequences: Any) -> Candidates:
+        """The candidates of some steps and sequences."""
+        parts = {name: part[steps, sequences] for name, part in self.parts.items()}
+        at = steps, sequences
+        return Candidates(self.labels[at], self.parents[at], self.scores[at], parts)
+
+
+def joined(several: Sequence[Candidates]) -> Candidates:
+    """The candidates of consecutive steps."""
+    three = [np.concatenate([getattr(each, name) for each in several]) for name in ("labels", "parents", "scores")]
+    parts = {name: np.concatenate([each.parts[name] for each in several]) for name in several[0].parts}
+    return Candidates(three[0], three[1], three[2], parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +67,7 @@ class Trace:
         steps: how many steps each sequence took; later entries are padding. [batch] int
         vocab: the texts of the labels. tags: the names of the sequences.
         length_normalization_exponent: candidates are compared by score / length ** exponent; 0 if they are not
-            normalized. The length counts the end label.
+            normalized. The length counts the end label. length_normalization_offset: see `by_length`.
         parts: the score of each label by each scorer, not scaled, [steps, batch, beam]; scales: their scales.
         pruned: the best of the candidates that found no place, if they were kept.
         ends: whether the hypothesis ends by the label of this step. Without it, this is found from `ended` of the next
@@ -52,6 +76,10 @@ class Trace:
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
         end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
+        again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
+        blank: the label that stands for no label, of searches over frames. lengths does not count it.
+        joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
+            same labels then; -1 if there is none. [steps, batch, beam] int
     """
 
     labels: np.ndarray
@@ -66,6 +94,7 @@ class Trace:
     vocab: Vocab | None = None
     tags: Sequence[str] | None = None
     length_normalization_exponent: float = 0.0
+    length_normalization_offset: float = 0.0
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     pruned: Candidates | None = None
@@ -73,6 +102,20 @@ class Trace:
     limit: np.ndarray | None = None
     framewise: bool = False
     end_label: int | None = None
+    blank: int | None = None
+    joined: np.ndarray | None = None
+    again: Steps | None = None
+    why_not: str = NOT_RECORDED
+
+    @property
+    def replayed(self) -> Steps | None:
+        """The recorded steps, if they can be computed again as they were."""
+        return self.again if self.again is not None and self.again.why_not is None else None
+
+    def with_candidates(self) -> Trace:
+        """The trace with the best pruned candidates of each step, computed by replay if they were not kept."""
+        found = None if self.pruned is not None or self.replayed is None else self.replayed.pruned()
+        return self if found is None else replace(self, pruned=found)
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
@@ -83,6 +126,12 @@ class Trace:
             before = np.take_along_axis(self.parents[step], place, axis=1)
             place = np.where((step < self.steps)[:, None], before, place)
         return found
+
+    def label_counts(self) -> np.ndarray:
+        """How many labels other than blank each final hypothesis has in its first `lengths` steps. [batch, beam] int"""
+        places, steps = self.places(), np.arange(len(self.labels))[:, None, None]
+        labels, copies = (np.take_along_axis(array, places, axis=2) for array in (self.labels, self.ended))
+        return ((labels != self.blank) & ~copies & (steps < self.lengths)).sum(axis=0)
 
     def alone(self, sequence: int) -> Trace:
         """One sequence of the batch, as a batch of one, with the steps that it took."""
@@ -102,12 +151,17 @@ class Trace:
             parts=cut_all(self.parts),
             tags=None if self.tags is None else [self.tags[sequence]],
             limit=None if self.limit is None else self.limit[one],
-            pruned=pruned
-            and Candidates(cut(pruned.labels), cut(pruned.parents), cut(pruned.scores), cut_all(pruned.parts)),
+            pruned=None if pruned is None else pruned.at(steps, one),
         )
 
 
-BY_STEP = ("labels", "parents", "scores", "ended", "ends")
+def by_length(lengths: Any, exponent: float, offset: float) -> np.ndarray:
+    """What the scores of hypotheses are divided by, ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016)."""
+    found: np.ndarray = ((offset + np.maximum(lengths, 1)) / (offset + 1.0)) ** exponent
+    return found
+
+
+BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")
 """The arrays of a Trace over [steps, batch, beam]."""
 
 BY_SEQUENCE = ("final_scores", "lengths", "complete", "steps")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.keep import keep, run_of
 from rfnb.search.explain.where import Where, where
 from rfnb.search.explain.why import Why, why
 from rfnb.search.node import Hypothesis, Node
@@ -23,6 +24,9 @@ from rfnb.search.stored.columns import read_tree, write_tree
 from rfnb.search.trace import Trace
 from rfnb.search.tree_arrays import TreeArrays, normalized
 from rfnb.search.words import InWords, number
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +69,8 @@ class Tree(TreeArrays, InWords):
 
     def label(self, label: int) -> str:
         """The text of a label; its number if there is no vocabulary."""
+        if label == self.own.blank and not (self.own.vocab is not None and 0 <= label < len(self.own.vocab)):
+            return "<blank>"
         return str(int(label)) if self.own.vocab is None else str(self.own.vocab.decode(int(label)))
 
     def text_of(self, labels: Iterable[int]) -> str:
@@ -98,10 +104,16 @@ class Tree(TreeArrays, InWords):
 
     @cached_property
     def survives(self) -> np.ndarray:
-        """Whether a hypothesis that was left at the end goes through each place. [steps, beam] bool"""
+        """Whether a hypothesis that was left at the end goes through each place, or one that joined it. [steps, beam]
+        bool"""
         found = np.zeros_like(self.ended)
         final = self.places[:, [each.place for each in self.hypotheses]]
         np.put_along_axis(found, final, True, axis=1)
+        if self.joined is not None:
+            for step in range(self.steps - 1, 0, -1):
+                here = found[step] & self.alive[step]
+                found[step - 1, self.parents[step, here]] = True
+                found[step - 1, self.joined[step, here & (self.joined[step] >= 0)]] = True
         return found & self.alive
 
     @cached_property
@@ -118,9 +130,8 @@ class Tree(TreeArrays, InWords):
 
     def _hypothesis(self, place: int, rank: int) -> Hypothesis:
         own, at = self.own, (np.arange(self.steps), self.places[:, place])
-        counts = ~self.ended[at]
-        labels = tuple(self.labels[at][counts].tolist())
-        parts = {name: float(part[:, 0][at][counts].sum()) for name, part in own.parts.items()}
+        labels = tuple(self.labels[at][self.counts[at]].tolist())
+        parts = {name: float(part[:, 0][at][~self.ended[at]].sum()) for name, part in own.parts.items()}
         counted = labels[: int(own.lengths[0, place])]
         return Hypothesis(
             rank=rank,
@@ -138,8 +149,9 @@ class Tree(TreeArrays, InWords):
     def prefix(self, step: int, place: int) -> tuple[int, ...]:
         """The labels of a hypothesis up to a step, its end label included."""
         found: list[int] = []
+        counts = self.counts
         for at in range(step, -1, -1):
-            if not self.ended[at, place]:
+            if counts[at, place]:
                 found.append(int(self.labels[at, place]))
             place = int(self.parents[at, place])
         return tuple(reversed(found))
@@ -164,6 +176,7 @@ class Tree(TreeArrays, InWords):
             ended=bool(self.ended[step, place]),
             ends=bool(self.ends[step, place]),
             survives=bool(self.survives[step, place]),
+            joined=None if self.joined is None or self.joined[step, place] < 0 else int(self.joined[step, place]),
         )
 
     def nodes(self, step: int) -> list[Node]:
@@ -171,23 +184,31 @@ class Tree(TreeArrays, InWords):
         places = np.flatnonzero(self.alive[step])
         return [self.node(step, int(place)) for place in places[np.argsort(self.ranks[step, places])]]
 
-    def pruned(self, step: int) -> list[Node]:
-        """The recorded candidates that found no place in a step, the best first."""
-        kept = self.own.pruned
+    def pruned(self, step: int, most: int | None = None) -> list[Node]:
+        """The candidates that found no place in a step, the best first.
+
+        most: how many. By default those that the search kept (`candidates=8`), or, if it kept none and its run is
+        recorded, the 8 best. Of a recorded run there may be any number; its step is computed again for them.
+        """
+        own, replayed = self.own.pruned, self.trace.replayed
+        if most is None or replayed is None or (own is not None and most <= own.labels.shape[2]):
+            kept = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
+        else:
+            kept = replayed.ranked(step, most).at(slice(None), slice(self.sequence, self.sequence + 1))
         if kept is None:
             return []
-        arrays = kept.labels[step, 0], kept.parents[step, 0], kept.scores[step, 0]
+        arrays = kept.labels[0, 0], kept.parents[0, 0], kept.scores[0, 0]
         found: list[Node] = []
-        for i, (label, parent, score) in enumerate(zip(*(array.tolist() for array in arrays), strict=True)):
+        for i, (label, parent, score) in enumerate(zip(*(array[:most].tolist() for array in arrays), strict=True)):
             if score > -np.inf:
-                parts = {name: float(part[step, 0, i]) for name, part in kept.parts.items()}
+                parts = {name: float(part[0, 0, i]) for name, part in kept.parts.items()}
                 found.append(self._candidate(step, label, parent, score, parts, len(found)))
         return found
 
     def _candidate(self, step: int, label: int, parent: int, score: float, parts: Any, before: int) -> Node:
         done = bool(step and (self.ended | self.ends)[step - 1, parent])
         taken = (int(self.taken[step - 1, parent]) if step else 0) + (not done)
-        compared = float(normalized(np.array(score), taken, self.own.length_normalization_exponent))
+        compared = float(normalized(np.array(score), taken, self.own))
         better = int((self.alive[step] & (self.compared[step] >= compared)).sum())
         ends = not done and label in self.end_labels
         return Node(
@@ -211,7 +232,7 @@ class Tree(TreeArrays, InWords):
 
         reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
         furthest is returned. forced: the final score that the model gives to the reference and its end, which decides
-        between search error and model error; one for each reference.
+        between search error and model error; one for each reference. It is computed if the search was recorded.
 
         Raises SearchError for a reference with labels that the vocabulary does not have.
         """
@@ -223,6 +244,24 @@ class Tree(TreeArrays, InWords):
         which: its position in `hypotheses`; a Hypothesis or Node; or its labels as text, labels or numbers.
         """
         return why(self, which)
+
+    @property
+    def run(self) -> Run:
+        """The recorded run of the search. Raises SearchError if there is none."""
+        return run_of(self.trace)
+
+    def keep(self, step: int | Node, label: int | str | None = None, parent: int | None = None) -> Tree:
+        """The tree of a fork in which a pruned candidate takes the last place of the beam, and the search goes on.
+
+        step: the step, or a node of `pruned`. label: its label, as text or number. parent: the place, in the beam
+        before, of the hypothesis that it extends; by default, that with which it has the best score. `run` of the
+        result is the new run; the other sequences are searched as before.
+
+        Raises SearchError if the candidate has a place already or the score −inf, or if the steps of the search cannot
+        be computed again; LoopError if the loop changes something that it reads.
+        """
+        at = (step.step, step.label, step.parent) if isinstance(step, Node) else (step, label, parent)
+        return Tree(keep(self, *at), self.sequence)
 
     # -- as data
 
@@ -270,7 +309,7 @@ class Tree(TreeArrays, InWords):
         return "\n".join([f"{printable_name(self.name)}: {sizes}", *nbest_lines(self)])
 
 
-COLUMNS = "step rank label text place parent score compared ended ends survives".split()
+COLUMNS = "step rank label text place parent joined score compared ended ends survives".split()
 """What `table` gives of each node."""
 
 

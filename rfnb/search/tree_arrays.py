@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Candidates, Trace, by_length
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,6 +27,11 @@ class TreeArrays:
     def own(self) -> Trace:
         """The trace of this sequence alone."""
         return self.trace.alone(self.sequence)
+
+    @cached_property
+    def candidates(self) -> Candidates | None:
+        """The best pruned candidates of each step; None if they were not kept, and cannot be computed by replay."""
+        return self.trace.with_candidates().alone(self.sequence).pruned
 
     @property
     def steps(self) -> int:
@@ -59,6 +64,16 @@ class TreeArrays:
         return self.own.ended[:, 0]
 
     @property
+    def joined(self) -> np.ndarray | None:
+        """The place, in the beam before the step, of a second parent; -1 where there is none. [steps, beam] int"""
+        return None if self.own.joined is None else self.own.joined[:, 0]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Whether the label at each place counts: not that of a copy, and not blank. [steps, beam] bool"""
+        return ~self.ended if self.own.blank is None else ~self.ended & (self.labels != self.own.blank)
+
+    @property
     def alive(self) -> np.ndarray:
         """Whether each place has a hypothesis. [steps, beam] bool"""
         return self.scores > -np.inf
@@ -84,16 +99,16 @@ class TreeArrays:
     @cached_property
     def taken(self) -> np.ndarray:
         """How many labels the hypothesis at each place has, an end label included. [steps, beam] int"""
-        found = np.zeros_like(self.parents)
+        found, counts = np.zeros_like(self.parents), self.counts
         for step in range(self.steps):
             before = found[step - 1, self.parents[step]] if step else 0
-            found[step] = before + ~self.ended[step]
+            found[step] = before + counts[step]
         return found
 
     @cached_property
     def compared(self) -> np.ndarray:
         """The scores by which hypotheses are compared, perhaps normalized by length. [steps, beam]"""
-        return normalized(self.scores, self.taken, self.own.length_normalization_exponent)
+        return normalized(self.scores, self.taken, self.own)
 
     @cached_property
     def ranks(self) -> np.ndarray:
@@ -120,8 +135,8 @@ class TreeArrays:
         return found
 
 
-def normalized(scores: np.ndarray, lengths: Any, exponent: float) -> np.ndarray:
-    """Scores divided by length ** exponent; unchanged if the exponent is 0."""
-    if not exponent:
+def normalized(scores: np.ndarray, lengths: Any, trace: Trace) -> np.ndarray:
+    """Scores divided by what the trace says of lengths; unchanged if the exponent is 0."""
+    if not trace.length_normalization_exponent:
         return scores
-    return scores / np.maximum(lengths, 1) ** exponent
+    return scores / by_length(lengths, trace.length_normalization_exponent, trace.length_normalization_offset)

@@ -51,23 +51,33 @@ def gallery(*ids: str) -> list[Any]:
     return [results[cell_id] for cell_id in ids]
 
 
-def attention() -> Any:
-    """A trained model looks at the letters of a word."""
+def trained() -> Any:
+    """The trained model of `notebooks/g2p.py`."""
     sys.path.insert(0, str(ROOT / "notebooks"))
     import g2p
 
-    model, _ = g2p.load(ROOT / "notebooks" / "data" / "g2p_large.safetensors")
+    return g2p.load(ROOT / "notebooks" / "data" / "g2p_large.safetensors")[0]
+
+
+def beam() -> Any:
+    """A search for the phonemes of a word that greedy search misses."""
+    return rf.show(trained().search(["advance"], beam_size=5), reference="AH D V AE N S")
+
+
+def attention() -> Any:
+    """A trained model looks at the letters of a word."""
+    model = trained()
     with rf.capture(model) as seen:
         phones = model.pronounce(["hummingbird"])["hummingbird"]
-    steps, _, letters = (weights := seen["decoder.attention"].weights).dims
-    array = weights.copy_transpose([rf.batch_dim, steps, letters]).raw_tensor[0]
+    steps, batch, letters, beam = (weights := seen["decoder.attention"].weights).dims
+    array = weights.copy_transpose([batch, beam, steps, letters]).raw_tensor[0, 0]
     return rf.show_attention(array, rows=phones, cols="hummingbird")
 
 
 def comparison() -> Any:
     """The README's run of a loop and its fork."""
     names: Names = {}
-    _, loop, travel, *_ = blocks("README.md")
+    _, _, loop, travel, *_ = blocks("README.md")
     run(loop, names, "loop.py")
     first, _, fork, compare, _ = travel.strip().splitlines()
     return run("\n".join([first, fork, compare]), names, "travel.py")
@@ -121,6 +131,7 @@ def main() -> None:
     compared = comparison()
     graph, array, model = gallery("graph-torch", "numpy", "graph")
     views = {
+        "beam": (beam(), 440, 368),
         "graph": (graph, 440, 500),
         "attention": (attention(), 440, 600),
         "array": (array, 440, 500),

@@ -16,7 +16,7 @@ from rfnb.errors import DimError, DtypeError, ParameterError
 IN, OUT = rf.Dim(4, name="in"), rf.Dim(6, name="out")
 lengths_lists = st.lists(st.integers(0, 7), min_size=1, max_size=3)
 strides, dilations = st.integers(1, 4), st.integers(1, 3)
-paddings = st.sampled_from(["valid", "same", "SAME", 0, 1, 3])
+paddings = st.sampled_from(["valid", "same", "SAME", 0, 1, 3, [(2, 0)], [(1, 3)]])
 
 
 def batch_of(lengths, features=IN, garbage=float("nan")):
@@ -60,9 +60,8 @@ def assert_sequences(y, dims, expected):
 def positions(length, size, padding, stride, dilation):
     """For each position of the window: the frames in it, None where there is none."""
     span = (size - 1) * dilation + 1
-    before, behind = {"valid": (0, 0), "same": ((span - 1) // 2, span - 1 - (span - 1) // 2)}.get(
-        str(padding).lower(), (padding, padding)
-    )
+    by_name = {"valid": (0, 0), "same": ((span - 1) // 2, span - 1 - (span - 1) // 2)}
+    before, behind = padding[0] if isinstance(padding, list) else by_name.get(str(padding).lower(), (padding, padding))
     starts = range(-before, length + behind - span + 1, stride)
     return [[t if 0 <= t < length else None for t in range(s, s + span, dilation)] for s in starts]
 

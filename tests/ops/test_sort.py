@@ -153,7 +153,8 @@ def test_top_k_takes_the_first_of_equal_entries_and_fills_up(rows, k, in_loop):
     else:
         values, (beams, labels), _ = rf.top_k(x, axis=[beam, label], k_dim=k_dim)
     for number, row in enumerate(rows):
-        order = sorted(range(6), key=lambda i: (-np.inf if np.isnan(row[i]) else row[i], -i), reverse=True)[:k]
+        numbers = [np.finfo(float).min if np.isnan(number) else number for number in row]
+        order = sorted(range(6), key=lambda i: (numbers[i], -i), reverse=True)[:k]
         filled = [row[i] for i in order] + [-np.inf] * (k - len(order))
         np.testing.assert_array_equal(values.raw_tensor[number].numpy(), np.float32(filled))
         places = (beams.raw_tensor[number] * 3 + labels.raw_tensor[number]).tolist()

@@ -67,22 +67,23 @@ def test_is_that_of_a_loop_over_candidates_in_any_order_of_dims(batch, size, lab
 
 def test_scores_may_be_the_same_for_all_hypotheses_or_sequences():
     word, beam, label = rf.Dim(2, name="word"), rf.Dim(3, name="beam"), rf.Dim(4, name="label")
+    after = rf.Dim(3, name="after")
     scores = rf.convert_to_tensor([-1.0, -3.0, -2.0, -4.0], dims=[label])
     base = rf.convert_to_tensor([[0.0, -0.5, -9.0], [-1.0, -2.0, -1.5]], dims=[word, beam])
     ended = rf.convert_to_tensor([False, True, False], dims=[beam])
-    dims = {"axis": label, "beam": beam, "out_beam": beam, "ended": ended, "counts": rf.ones([word]), "step": 1}
+    dims = {"axis": label, "beam": beam, "out_beam": after, "ended": ended, "counts": rf.ones([word]), "step": 1}
     whole = rf.expand_dims(scores, [word, beam]), base
     for combine in (None, lambda new, old: new + old):
         found = rf.search.beam_step(scores, base, combine=combine, **dims)
         again = rf.search.beam_step(*whole, combine=combine, **dims)
-        for part, other in zip(of(found, [word, beam]), of(again, [word, beam]), strict=True):
+        for part, other in zip(of(found, [word, after]), of(again, [word, after]), strict=True):
             np.testing.assert_array_equal(part, other)
 
 
 def test_dims_that_do_not_fit_are_named():
     beam, label, other = rf.Dim(3, name="beam"), rf.Dim(4, name="label"), rf.Dim(2, name="other")
-    base = rf.zeros([beam])
+    base, dims = rf.zeros([beam]), {"axis": label, "beam": beam, "out_beam": rf.Dim(3, name="after")}
     with pytest.raises(rf.errors.DimError, match="other"):
-        rf.search.beam_step(rf.zeros([other, beam, label]), base, axis=label, beam=beam, out_beam=beam)
+        rf.search.beam_step(rf.zeros([other, beam, label]), base, **dims)
     with pytest.raises(rf.errors.DimError, match="label"):
-        rf.search.beam_step(rf.zeros([beam, other]), base, axis=label, beam=beam, out_beam=beam)
+        rf.search.beam_step(rf.zeros([beam, other]), base, **dims)

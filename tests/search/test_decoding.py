@@ -101,3 +101,11 @@ def test_wrong_arguments(wrong, error, words):
     given = {"step": step, "state": state, "start": 0, "end": 1, "limit": 3, **wrong}
     with pytest.raises(error, match=words):
         rf.search.decode(**given)
+
+
+def test_its_steps_are_not_replayed_and_it_says_why():
+    step, state = step_of(Net(5, 2))
+    found = rf.search.decode(step, state, start=0, end=1, limit=3)
+    for ask in (lambda: found.tree[0].keep(0, found.tree[0].pruned(0)[0].label), lambda: found.run.fork(1)):
+        with pytest.raises(SearchError, match=r"rf.search.decode does not record its steps.*in place"):
+            ask()

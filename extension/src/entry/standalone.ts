@@ -1,10 +1,12 @@
-import type { Message, Reply, RunView, StepView } from '../schema';
+import type { BeamStep, Message, Reply, RunView, StepView } from '../schema';
 import inline, { IWidgetModel } from './inline';
 
 /** The data of a run in a saved page: all of its steps, or some. */
 export interface Recording {
   run: RunView;
   steps: StepView[];
+  /** Of a search, the columns of the trees, by sequence; the steps have none of them. */
+  trees?: { [sequence: string]: BeamStep[] };
 }
 
 /** Answers the stepper's requests from the data of the page, in place of a kernel. */
@@ -18,7 +20,8 @@ export class Recorded implements IWidgetModel {
   get(name: 'run'): RunView;
   get(name: 'first'): StepView | null;
   get(name: 'run' | 'first'): RunView | StepView | null {
-    return name === 'run' ? this._recording.run : (this._recording.steps[0] ?? null);
+    const { run, steps } = this._recording;
+    return name === 'run' ? run : steps.length > 0 ? this._withTree(steps[0], 0) : null;
   }
 
   send(content: unknown): void {
@@ -39,13 +42,21 @@ export class Recorded implements IWidgetModel {
     const found = command === 'step' ? this._find(args.step as number, (args.sequence ?? null) as number | null) : null;
     if (found) {
       this._at = found.step;
-      return { id, status: 'ok', data: found, error: null };
+      return { id, status: 'ok', data: this._withTree(found, (args.seen ?? 0) as number), error: null };
     }
     const error =
       command === 'step'
         ? 'This page has only the steps of all sequences together.'
         : 'This page has only the recorded steps. Nothing can be computed without a kernel.';
     return { id, status: 'error', data: null, error };
+  }
+
+  /** The step with the columns of the tree that the stepper lacks. */
+  private _withTree(step: StepView, seen: number): StepView {
+    const { beam } = step;
+    const columns = beam && this._recording.trees?.[beam.sequence];
+    const since = Math.max(0, Math.min(seen, beam?.step ?? 0));
+    return columns ? { ...step, beam: { ...beam, since, columns: columns.slice(since, beam.step + 1) } } : step;
   }
 
   private _find(step: number, sequence: number | null): StepView | null {

@@ -101,5 +101,7 @@ export const STEP_KEYS: readonly StepKey[] = [
   ...stepCommands(PLAIN),
   { key: 'ArrowUp', act: actions => actions.lookOn(-1) },
   { key: 'ArrowDown', act: actions => actions.lookOn(1) },
+  { key: '[', act: actions => actions.nextHypothesis(-1) },
+  { key: ']', act: actions => actions.nextHypothesis(1) },
   { key: 'o', act: actions => actions.toggleOps() }
 ];

@@ -73,6 +73,7 @@ function stopAt(line: number, code: string): Stop {
 function isComplete(where: Where): boolean {
   switch (where.kind) {
     case 'expression':
+    case 'falls out':
       return (where.text ?? '').trim() !== '';
     case 'over':
       return where.limit !== null;

@@ -3,16 +3,21 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Latest } from '../kernel/latest';
 import { Args, Gone, IRequests } from '../kernel/requests';
-import type { OpsView, RunView, StepView } from '../schema';
+import type { BeamAt, NodeAt, OpsView, RunView, StepView } from '../schema';
 import { Asides, Question } from './asides';
+import { beside, grown } from './beam';
 import { Direction, Finder } from './finder';
 import { conditions, LoopNotes, Notes, Stop } from './notes';
 import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
 
-/** What to request: a step, of one sequence or of all (null), perhaps with its ops and the values of one of them. */
+/**
+ * What to request: a step, of one sequence or of all (null), of one hypothesis or of all (null), perhaps with its ops
+ * and the values of one of them.
+ */
 interface Wish {
   step: number;
   sequence: number | null;
+  hypothesis: NodeAt | null;
   ops: boolean;
   op: number | null;
 }
@@ -41,6 +46,7 @@ export class Stepper implements IDisposable {
     this._state = {
       run,
       step: first,
+      tree: grown(null, first?.beam),
       line: firstLine(run, first),
       target: null,
       waiting: null,
@@ -100,7 +106,27 @@ export class Stepper implements IDisposable {
 
   /** Request the same step of one sequence, or of all (null). */
   choose(sequence: number | null): void {
-    this._wish({ sequence });
+    this._wish({ sequence, hypothesis: null });
+  }
+
+  /** Request the step of a node of the tree, and choose its hypothesis; a page without a kernel only has the step. */
+  chooseHypothesis(hypothesis: NodeAt | null): void {
+    const beam = this._state.step?.beam;
+    if (beam && hypothesis && this._state.still) {
+      this.goto(hypothesis.step);
+    } else if (beam && !this._state.still) {
+      this._wish({ step: hypothesis?.step ?? this._wanted.step, ...this._sequenceOf(beam), hypothesis });
+    }
+  }
+
+  /** Choose the hypothesis with the next better (-1) or next worse (+1) score; above the best one are all of them. */
+  nextHypothesis(way: 1 | -1): void {
+    const { step } = this._state;
+    if (step?.beam && step.step === this._wanted.step) {
+      const { hypothesis } = this._wanted;
+      const from = hypothesis === null ? null : hypothesis.step === step.beam.step ? hypothesis.place : step.beam.place;
+      this._wish({ ...this._sequenceOf(step.beam), hypothesis: beside(step.beam, from, way) });
+    }
   }
 
   /** Make a line of the body the current one. */
@@ -183,9 +209,21 @@ export class Stepper implements IDisposable {
   /** Continue from this step with other states, as a new run. */
   async fork(states: { [name: string]: string }): Promise<void> {
     const { step, trail } = this._state;
-    const made = step && (await this._asides.ask('fork', { step: step.step, states, sequence: step.sequence }));
+    const chosen = step?.beam?.hypothesis ? { hypothesis: step.beam.hypothesis } : {};
+    const args = step && { step: step.step, states, sequence: step.sequence, ...chosen };
+    const made = args && (await this._asides.ask('fork', args));
     if (step && made) {
       this._context.open(made.run, { step: step.step, sequence: step.sequence, trail });
+    }
+  }
+
+  /** Continue from a step with a pruned candidate in the beam, as a new run. */
+  async keep(step: number, candidate: number): Promise<void> {
+    const { step: shown, trail } = this._state;
+    const sequence = shown?.beam?.sequence ?? null;
+    const made = await this._asides.ask('keep', { step, candidate, sequence });
+    if (made) {
+      this._context.open(made.run, { step, sequence: shown?.sequence ?? null, trail });
     }
   }
 
@@ -255,7 +293,8 @@ export class Stepper implements IDisposable {
   private get _wanted(): Wish {
     const { step } = this._state;
     const ops = step?.ops ?? null;
-    const shown = { step: step?.step ?? 0, sequence: step?.sequence ?? null, ops: ops !== null };
+    const hypothesis = step?.beam?.hypothesis ?? null;
+    const shown = { step: step?.step ?? 0, sequence: step?.sequence ?? null, hypothesis, ops: ops !== null };
     return this._questions.wanted ?? { ...shown, op: ops?.op?.number ?? null };
   }
 
@@ -274,7 +313,9 @@ export class Stepper implements IDisposable {
   private async _ask(wish: Wish): Promise<void> {
     this._update({ target: wish.step, waiting: 'asked' });
     const { run, notes } = this._state;
-    const args = { run: run.run, ...wish, watch: notes.watches };
+    const { hypothesis, ...others } = wish;
+    const search = run.is_search ? { hypothesis, seen: this._seen(wish.sequence) } : {};
+    const args = { run: run.run, ...others, ...search, watch: notes.watches };
     try {
       this._accept(await this._requests.request('step', args, waiting => this._update({ waiting })));
     } catch (error) {
@@ -292,7 +333,7 @@ export class Stepper implements IDisposable {
     if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
       const before = this._state.step;
       const line = before ? this._state.line : firstLine(this._state.run, step);
-      this._update({ step, line, error: null });
+      this._update({ step, tree: grown(this._state.tree, step.beam), line, error: null });
       if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
         this._followOp(step.ops);
       }
@@ -317,8 +358,21 @@ export class Stepper implements IDisposable {
     const { step, notes } = this._state;
     const { ops, watches } = step ?? { ops: null, watches: [] };
     const isThere = step !== null && wish.step === step.step && wish.sequence === step.sequence;
+    const isChosen = isSame(wish.hypothesis, step?.beam?.hypothesis ?? null);
     const isOp = wish.ops === (ops !== null) && (wish.op === null || wish.op === ops?.op?.number);
-    return isThere && isOp && String(watches.map(row => row.text)) === String(notes.watches);
+    return isThere && isChosen && isOp && String(watches.map(row => row.text)) === String(notes.watches);
+  }
+
+  /** The sequence that a hypothesis belongs to. */
+  private _sequenceOf(beam: BeamAt): Partial<Wish> {
+    const { lengths, tags } = this._state.run;
+    return lengths === null && tags === null ? {} : { sequence: this._wanted.sequence ?? beam.sequence };
+  }
+
+  /** How many columns of the tree of a sequence are there. */
+  private _seen(sequence: number | null): number {
+    const { tree } = this._state;
+    return tree !== null && tree.sequence === (sequence ?? 0) ? tree.columns.length : 0;
   }
 
   private _search(start: boolean): void {
@@ -357,4 +411,8 @@ export class Stepper implements IDisposable {
   private _state: StepperState;
   private _isDisposed = false;
   private _changed = new Signal<this, StepperState>(this);
+}
+
+function isSame(a: NodeAt | null, b: NodeAt | null): boolean {
+  return a === b || (a !== null && b !== null && a.step === b.step && a.place === b.place);
 }

@@ -1,6 +1,7 @@
 import type { Waiting } from '../kernel/requests';
 import type { RunView, StepView } from '../schema';
 import type { AsidesState } from './asides';
+import type { BeamTree } from './beam';
 import type { FindState } from './finder';
 import type { LoopNotes, Notes } from './notes';
 
@@ -34,6 +35,8 @@ export interface StepperState {
   run: RunView;
   /** The step that is shown: the last answer of the kernel. */
   step: StepView | null;
+  /** The tree of a search, as far as it has been stepped through. */
+  tree: BeamTree | null;
   /** The current line, 1-based in the file or cell. */
   line: number | null;
   /** The step that was requested; null once its answer is shown. */

@@ -1,6 +1,7 @@
 import * as React from 'react';
 
-const SHAPES = {
+/** The outlines of the icons, 24 by 24. */
+export const SHAPES = {
   first: 'M5 5v14h2.5V5zm4.5 7 9.5 7V5z',
   previous: 'M7 12l11 7.5v-15z',
   next: 'M17 12 6 4.5v15z',

@@ -53,6 +53,11 @@ class DataOps:
         return False
 
     @classmethod
+    def with_numbers(cls: type[Backend], tensor: Tensor, largest: float) -> Tensor:
+        """The tensor, whose numbers decide on a size; without numbers, one with `largest` for each."""
+        return tensor
+
+    @classmethod
     def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:
         """A tensor of the same shape and dtype that takes no memory. Raises BackendError if the backend has none."""
         raise BackendError("meta: this backend has no tensors without data", got=cls.name, expected="torch")

@@ -37,7 +37,8 @@ class MaskedOps:
         """
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
-        holds = align.apply(align.move(mask.dims, [*batch, *dims]), cls.to_numpy_raw(cls.fill_padding(mask, False)))
+        known = cls.to_numpy_raw(cls.fill_padding(cls.with_numbers(mask, True), False))
+        holds = align.apply(align.move(mask.dims, [*batch, *dims]), known)
         return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
 
     @classmethod

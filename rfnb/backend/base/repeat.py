@@ -66,7 +66,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]
-    raw = backend.to_numpy_raw(backend.fill_padding(repeats, 0)).astype(np.int64)
+    raw = backend.to_numpy_raw(backend.fill_padding(backend.with_numbers(repeats, 1), 0)).astype(np.int64)
     counts = align.apply(align.move(repeats.dims, [*dims, axis], trailing=False), raw)
     frames = size.frames(dims)
     counts = np.where(frames, counts, 0)

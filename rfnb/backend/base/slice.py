@@ -151,15 +151,16 @@ def _slice_by_tensors(
     count = None if isinstance(size, Tensor) else _count(source, size)
     dims = list(dict.fromkeys([*limit.dims, *(count.dims if count else ()), *(d for x in given for d in x.dims)]))
 
-    def values(bound_: Any, padding: int = 0) -> Any:
+    def values(bound_: Any, padding: int = 0, unknown: int = 0) -> Any:
         if not isinstance(bound_, Tensor):
             return bound_
-        raw = backend.to_numpy_raw(backend.fill_padding(bound_, padding)).astype(np.int64)
+        known = backend.with_numbers(bound_, unknown)
+        raw = backend.to_numpy_raw(backend.fill_padding(known, padding)).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
-    n, step = limit.over(dims), 1 if step is None else values(step, 1)
-    wanted = values(size) if count is None else count.over(dims)
-    first, length = slice_frames(n, values(start), values(end), step, wanted)
+    n, step = limit.over(dims), 1 if step is None else values(step, 1, unknown=1)
+    wanted = values(size, unknown=limit.max) if count is None else count.over(dims)
+    first, length = slice_frames(n, values(start), values(end, unknown=limit.max), step, wanted)
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
     lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape)), "slice")
     positions = _steps(np.broadcast_to(first, shape), int(length.max(initial=0)), step, limit.max)

@@ -12,7 +12,7 @@ from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.errors import DimError, ParameterError
 
 PerAxis = int | Sequence[int]
-Padding = Annotated[str, Choice("valid", "same", any_case=True)] | int | Sequence[str | int]
+Padding = Annotated[str, Choice("valid", "same", any_case=True)] | int | Sequence[str | int | tuple[int, int]]
 
 
 class Window(NamedTuple):
@@ -106,8 +106,14 @@ def windows(
             found.append(Window(size, stride, dilation, 0, 0))
         elif isinstance(how, int):
             found.append(Window(size, stride, dilation, how, how))
+        elif isinstance(how, tuple | list) and len(how) == 2 and all(isinstance(zeros, int) for zeros in how):
+            found.append(Window(size, stride, dilation, *how))
         else:
-            raise ParameterError(f"{op}: unknown `padding`", got=how, expected='"valid", "same" or a number of zeros')
+            raise ParameterError(
+                f"{op}: unknown `padding`",
+                got=how,
+                expected='"valid", "same", a number of zeros, or a pair of them',
+            )
     return tuple(found)
 
 

@@ -109,7 +109,7 @@ def _swap(dim: Any, olds: Sequence[Dim], news: Sequence[Dim]) -> Any:
 
 def fixed(option: Any) -> Any:
     """The option in a form that can be part of a key."""
-    return tuple(option) if isinstance(option, list) else option
+    return tuple(map(fixed, option)) if isinstance(option, list) else option
 
 
 def serials_of(dims: Sequence[Dim]) -> list[int | None]:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class SoftmaxOps:
-    """Raw part: `softmax_raw(raw, axis, padding, some_empty)` and `log_softmax_raw`."""
+    """Raw part: `softmax_raw(raw, axis, padding, some_empty)`, `log_softmax_raw` and `log_probs_raw(raw, axis)`."""
 
     softmax_raw: Callable[[Any, int, Any, bool], Any]
     log_softmax_raw: Callable[[Any, int, Any, bool], Any]
+    log_probs_raw: Callable[[Any, int], Any]
 
     @classmethod
     def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
@@ -45,6 +46,11 @@ class SoftmaxOps:
         padding, empty, _ = _padding(cls, tensor, axis, place) if use_mask else NOTHING
         lengths = tensor.lengths if padding is None else tensor.lengths.infinite()
         return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, lengths)
+
+    @classmethod
+    def log_probs(cls: type[Backend], tensor: Tensor, *, axis: Dim) -> Tensor:
+        """log softmax over `axis` of fixed size, but -∞ for all entries where all are -∞. {…, axis} → the same"""
+        return tensor_of(cls.log_probs_raw(tensor._raw, axis_of("choice", tensor, axis)), tensor.sig, tensor.lengths)
 
 
 Padding = tuple[Any, bool, tuple[Dim, ...]]

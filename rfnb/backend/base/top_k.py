@@ -45,12 +45,10 @@ class TopKOps:
         as -∞, so that it is only selected if nothing else is left. Places for which there is no entry get the lowest
         value, and position 0. The values of a Tensor `k` are read.
         """
-        size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
-        if size.min < 0:
-            raise DimError("top_k: `k` is negative", got=size.min, expected="0 or more")
-        count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
+        size = _count(cls, source, places, k)
+        count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         padding = cls.padding_for(source, dims)
         raw = source._raw
         if padding is not None:
@@ -75,3 +73,15 @@ class TopKOps:
             return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim
         parts = cls.split_index_raw(index, sizes)
         return found, [tensor_of(part, align.sig(out, d), lengths) for part, d in zip(parts, dims, strict=True)], k_dim
+
+
+def _count(backend: type[Backend], source: Tensor, places: Sequence[int], k: int | Tensor) -> Size:
+    """How many entries are selected, which differs between sequences for a Tensor."""
+    if isinstance(k, Tensor):
+        entries = math.prod(backend.get_shape_tuple_raw(source._raw)[place] for place in places)
+        size = Size(k.dims, backend.to_numpy_raw(backend.with_numbers(k, entries)._raw))
+    else:
+        size = Size((), k)
+    if size.min < 0:
+        raise DimError("top_k: `k` is negative", got=size.min, expected="0 or more")
+    return size

@@ -74,3 +74,9 @@ class NumpyReduce:
         high = raw - raw.max(axis, keepdims=True, initial=np.finfo(raw.dtype).min)
         result = high - np.log(np.exp(high).sum(axis, keepdims=True))
         return result if padding is None else np.where(padding, np.asarray(-np.inf, raw.dtype), result)
+
+    @classmethod
+    def log_probs_raw(cls, raw: Array, axis: int) -> Array:
+        """Log softmax over `axis`; -inf where all entries are -inf."""
+        nothing = (raw == -np.inf).all(axis, keepdims=True)
+        return np.where(nothing, np.asarray(-np.inf, raw.dtype), cls.log_softmax_raw(raw, axis, None, False))

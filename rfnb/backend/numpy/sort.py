@@ -20,8 +20,9 @@ class NumpySort:
 
     @staticmethod
     def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:
-        """The largest values, the first of equal ones first and NaN last; and their positions."""
-        order = _descending(np.where(np.isnan(raw), -np.inf, raw), axis).take(range(k), axis)
+        """The largest values, the first of equal ones first then NaN, and -∞ last; and their positions."""
+        lowest = np.finfo(raw.dtype).min if raw.dtype.kind == "f" else 0
+        order = _descending(np.where(np.isnan(raw), lowest, raw), axis).take(range(k), axis)
         return np.take_along_axis(raw, order, axis), order
 
     @staticmethod

@@ -85,6 +85,8 @@ def ctc_loss(
     if has_torch_function((log_probs, targets)):  # a single raw call for recorders of raw calls
         given = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
         return handle_torch_function(ctc_loss, (log_probs, targets), *given)
+    if log_probs.is_meta:
+        return log_probs.sum((0, 2))
     _check_labels(targets, log_probs.shape[2])
     if label_loop and not max_approx and log_probs.shape[0] and targets.shape[1]:
         # torch.nn.functional.ctc_loss calls this, and then replaces ∞ by 0
@@ -107,6 +109,8 @@ def ctc_best_path(
     if has_torch_function((log_probs, targets)):
         given = (log_probs, frames, targets, labels, blank, label_loop)
         return handle_torch_function(ctc_best_path, (log_probs, targets), *given)
+    if log_probs.is_meta:
+        return targets.new_zeros(log_probs.shape[:2])
     _check_labels(targets, log_probs.shape[2])
     states = _states(targets, blank, label_loop)
     with torch.no_grad():

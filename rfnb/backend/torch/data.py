@@ -18,6 +18,7 @@ from rfnb.errors import BackendError, DtypeError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.parameter import Parameter
+    from rfnb.core.tensor.tensor import Tensor
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
     dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
@@ -122,6 +123,12 @@ class TorchData:
         with outside():
             raw = torch.from_numpy(values)
             return raw if device in _CPU else raw.to(device_of(device))
+
+    @classmethod
+    def with_numbers(cls, tensor: Tensor, largest: float) -> Tensor:
+        """The tensor, whose numbers decide on a size; on the meta device, one with `largest` for each."""
+        raw = tensor._raw
+        return tensor.like(torch.full(raw.shape, largest, dtype=raw.dtype)) if raw.is_meta else tensor
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:

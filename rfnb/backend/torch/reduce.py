@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rfnb.backend.base.tape import current_tape
+from rfnb.backend.base.tape import current_tape, opaque
 from rfnb.errors import BackendError
 
 
@@ -163,3 +163,19 @@ class TorchReduce:
             return torch.log_softmax(raw, axis)
         low = torch.finfo(raw.dtype).min if some_empty else float("-inf")
         return torch.log_softmax(raw.masked_fill(padding, low), axis).masked_fill(padding, float("-inf"))
+
+    @staticmethod
+    def log_probs_raw(raw: torch.Tensor, axis: int) -> torch.Tensor:
+        """Log softmax over `axis`; -inf where all entries are -inf."""
+        found: torch.Tensor = opaque(_log_probs, raw, axis, effect=False)
+        return found
+
+
+def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
+    """Rows of -inf alone become NaN in `torch.log_softmax`, and are rare; on the CPU, they are looked for there."""
+    if raw.device.type == "cpu" and not torch.compiler.is_compiling():
+        found = torch.log_softmax(raw, axis)
+        if not found.narrow(axis, 0, 1).isnan().any():
+            return found
+    nothing = (raw == float("-inf")).all(axis, keepdim=True)
+    return torch.log_softmax(raw.masked_fill(nothing, 0.0), axis).masked_fill(nothing, float("-inf"))

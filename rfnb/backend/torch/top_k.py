@@ -15,7 +15,7 @@ class TorchTopK:
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """The largest values, the first of equal ones first and NaN last; and their positions."""
+        """The largest values, the first of equal ones first then NaN, and -∞ last; and their positions."""
         found: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
         return found
 
@@ -47,6 +47,7 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
 
 
 def _order(raw: torch.Tensor, axis: int) -> torch.Tensor:
-    """The positions of the values from the largest to the smallest, the first of equal ones first and NaN last."""
-    order = raw.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf) if raw.is_floating_point() else raw
-    return order.sort(dim=axis, descending=True, stable=True).indices
+    """The positions of the values from the largest to the smallest, the first of equal ones first."""
+    if raw.is_floating_point():
+        raw = raw.nan_to_num(nan=torch.finfo(raw.dtype).min, posinf=math.inf, neginf=-math.inf)
+    return raw.sort(dim=axis, descending=True, stable=True).indices

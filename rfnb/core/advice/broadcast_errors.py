@@ -50,9 +50,8 @@ def check_pair(a: Sequence[Dim], b: Sequence[Dim], out: Sequence[Dim], what: str
         check_all_in_one((a, b), out, what, ("`a`", "`b`"))
     if len(a) == len(out) or len(b) == len(out) or _allowed.get():
         return
-    pairs = list(product((dim for dim in a if dim not in b), (dim for dim in b if dim not in a)))
-    if pair := next((pair for pair in pairs if extends(*pair)), None):
-        raise _before_and_after(a, b, what, pair)
+    check_one_beam(out, what)
+    pairs = product((dim for dim in a if dim not in b), (dim for dim in b if dim not in a))
     if _refused == "alike" and (pair := next((pair for pair in pairs if look_alike(*pair)), None)):
         raise _accident((a, b), out, what, ("`a`", "`b`"), pair, likely(pair)[0])
 
@@ -61,11 +60,24 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
     """Raises DimError if no single operand has all dims of the result: usually a mistake, and an expensive one."""
     if any(len(dims) == len(out) for dims in dims_of) or _allowed.get():
         return
+    check_one_beam(out, what)
     shared = set.intersection(*(set(dims) for dims in dims_of))
     odd = [dim for dim in out if dim not in shared]
     hint, pair = likely(odd)
     odd = [dim for dim in odd if dim in pair] or odd  # the other dims that an operand lacks are harmless
     raise _accident(dims_of, out, what, names, odd, hint)
+
+
+def check_one_beam(dims: Sequence[Dim], what: str) -> None:
+    """Raises DimError if `dims`, of one result, are of the hypotheses before a choice and of those after it."""
+    if pair := next((pair for pair in combinations(dims, 2) if extends(*pair)), None):
+        raise DimError(
+            f"{what}: one operand has the hypotheses before a choice, the other those after it",
+            got=f"two different dims {pair[0].name}, in {show_dims(dims)}",
+            expected="the same hypotheses in both",
+            hint="chosen = loop.choice(…); chosen.follow(x) gives each hypothesis after the choice the x of its parent",
+            dims=pair,
+        )
 
 
 def _accident(
@@ -83,16 +95,6 @@ def _accident(
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
         hint=hint or f"if this is intended: {_explicit_call(what)}",
         dims=odd,
-    )
-
-
-def _before_and_after(a: Sequence[Dim], b: Sequence[Dim], what: str, pair: tuple[Dim, Dim]) -> DimError:
-    return DimError(
-        f"{what}: one operand has the hypotheses before a choice, the other those after it",
-        got=f"`a` {show_dims(a)} and `b` {show_dims(b)}, with two different dims {pair[0].name}",
-        expected="the same hypotheses in both",
-        hint="chosen = loop.choice(…); chosen.follow(x) gives each hypothesis after the choice the x of its parent",
-        dims=pair,
     )
 
 

@@ -64,6 +64,9 @@ class Reader:
         return tuple(made) if isinstance(node, ast.Tuple) else made
 
     def _attribute(self, node: ast.Attribute) -> Any:
+        whole = f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
+        if whole in self.names.values:
+            return self.names.values[whole]  # a value whose name has a dot, such as `chosen.labels`
         owner = self.read(node.value)
         if isinstance(owner, Members):
             return self._member(node, owner, node.attr)

@@ -169,7 +169,6 @@ INSTEAD = {
     **dict.fromkeys("breakpoint debug set_trace pdb debugger".split(), _STEP),
     **dict.fromkeys(["record", "trace_loop"], 'rf.options.record = "last", or with rf.recording("last"):'),
     **dict.fromkeys(["history", "run", "step"], 'run = rf.runs["name"], run[3].after, rf.stepper(run)'),
-    **dict.fromkeys(["Network", "network", "Net"], "a class of rf.Module; from a dict by rf.build_from_dict"),
     **{name: f'a string: dtype="{name}"' for name in "float16 float32 float64 bfloat16 int32 int64 uint8".split()},
 }
 """What to write instead of names that users of torch, numpy and Hugging Face try, whatever the name is there: an op, a

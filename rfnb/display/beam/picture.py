@@ -14,8 +14,8 @@ ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
 """Height of a row, width between columns, height of the header, distance to the pruned candidates."""
 LEAST, MOST = 26.0, 84.0
 """Least and largest width of a column."""
-INK, QUIET, FAINT, EDGE, PAPER = "#1c2733", "#808080", "#6a737d", "#9aa3ad", "#f4f5f7"
-BEST, REFERENCE = "#0072b2", "#00875f"
+INK, QUIET, FAINT, EDGE = "#1c2733", "#808080", "#6a737d", "#9aa3ad"
+BEST, REFERENCE, JOINED = "#0072b2", "#00875f", "#b05a00"
 TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 """From the worst to the best score of a step."""
 
@@ -79,24 +79,29 @@ Edge = tuple[str, str]
 
 
 def _edges(before: _Column, column: _Column, view: BeamView) -> Iterable[Edge]:
-    """The kind and the path of each line from a parent."""
+    """The kind and the path of each line from a parent, and from a hypothesis that joined it."""
     if column.skipped:
         return
     at = {node["row"]: node for node in before.nodes if node["state"] != "pruned"}
-    for node in column.nodes:
-        parent = at.get(node["parent"] if node["parent"] is not None else -1)
-        if parent is None:
-            continue
-        x, u = before.x + before.width, column.x
+
+    def line(parent: BeamNode, node: BeamNode) -> str:
         y, v = _top(parent, view) + ROW / 2 - 2, _top(node, view) + ROW / 2 - 2
-        line = svg.sideways((x, y), (u, v))
-        kind = "best" if node["best"] and parent["best"] else node["state"]
-        yield ("reference" if node["reference"] and parent["reference"] and kind != "best" else kind), line
+        return svg.sideways((before.x + before.width, y), (column.x, v))
+
+    for node in column.nodes:
+        parent, other = (at.get(-1 if place is None else place) for place in (node["parent"], node["joined"]))
+        if parent is not None:
+            kind = "best" if node["best"] and parent["best"] else node["state"]
+            marked = node["reference"] and parent["reference"] and kind != "best"
+            yield "reference" if marked else kind, line(parent, node)
+        if other is not None:
+            yield "joined", line(other, node)
 
 
 LINES = {
     "pruned": {"stroke": EDGE, "stroke_width": 0.8, "stroke_dasharray": "2 2", "opacity": 0.6},
     "copy": {"stroke": EDGE, "stroke_width": 1, "stroke_dasharray": "1 3"},
+    "joined": {"stroke": JOINED, "stroke_width": 1.2, "stroke_dasharray": "4 2"},
     "dies": {"stroke": EDGE, "stroke_width": 1},
     "lives": {"stroke": "#5d6b78", "stroke_width": 1.4},
     "reference": {"stroke": REFERENCE, "stroke_width": 1.6},
@@ -137,8 +142,8 @@ Look = tuple[str, str, float, str | None]
 
 
 def _look(column: _Column, node: BeamNode) -> Look:
-    if node["state"] in ("pruned", "copy"):
-        return PAPER, EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
+    if node["state"] in ("pruned", "copy"):  # on the background of the page, which may be dark
+        return "none", EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
     return (column.tint(node), BEST, 2.2, None) if node["best"] else (column.tint(node), EDGE, 0.8, None)
 
 
@@ -152,7 +157,7 @@ def _labels(columns: list[_Column], view: BeamView) -> list[Html]:
     nodes = [(column, node) for column in columns for node in column.nodes]
     groups: dict[str, list[Html]] = {"plain": [], "faint": [], "best": []}
     for column, node in nodes:
-        kind = "best" if node["best"] else "faint" if node["state"] in ("pruned", "copy") else "plain"
+        kind = "faint" if node["state"] in ("pruned", "copy") else "best" if node["best"] else "plain"
         text = svg.elided(_text(node), 11, column.width - 8.0, bold=node["best"])
         title = el("title", f"{node['text']}  {node['score']:.4g}") if len(nodes) <= TITLES else None
         x, y = svg.number(column.x + column.width / 2), svg.number(_top(node, view) + 14)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from rfnb.display.markup.schema import Number
+
 
 class BeamNode(TypedDict):
     """A hypothesis after a step, or a candidate that was pruned there."""
 
     row: int  # the place in the beam; of a pruned candidate, its position below the beam
     parent: int | None  # the place, in the beam before, that it extends
+    joined: int | None  # that of a second hypothesis which became this one
     text: str  # of its label
     score: float  # as it was compared
     state: Literal["lives", "dies", "pruned", "copy"]  # copy: of a hypothesis that had ended
@@ -54,6 +57,41 @@ class BeamReference(TypedDict):
     verdict: str
     because: str
     fall: BeamFall | None
+
+
+class NodeAt(TypedDict):
+    """A hypothesis, by its place in the beam after a step."""
+
+    step: int
+    place: int
+
+
+class BeamRow(TypedDict):
+    """A hypothesis after a step."""
+
+    place: int
+    rank: int  # 1: the best
+    text: str  # of its labels so far
+    score: Number  # as it was compared
+    parts: dict[str, Number]  # the sum of its scores by each scorer, not scaled
+    parent: int | None  # the rank that its parent had
+    ended: bool
+
+
+class BeamAt(TypedDict):
+    """The beam at a step of a run, for one sequence."""
+
+    sequence: int
+    name: str  # of the sequence
+    beam: int
+    step: int  # that of the last column: the search of a sequence may end before the loop
+    steps: int  # of the search of this sequence
+    since: int  # the step of the first of the columns that are sent
+    columns: list[BeamStep]  # of the tree, up to this step
+    rows: list[BeamRow]  # the best first
+    hypothesis: NodeAt | None  # the chosen one, at the step where it was chosen
+    place: int | None  # where it is after this step
+    lost: int | None  # the step at which nothing extended it any more
 
 
 class BeamView(TypedDict):

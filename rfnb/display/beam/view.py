@@ -54,7 +54,7 @@ def describe(
         "summary": _summary(search, tree, where),
         "beam": tree.beam,
         "steps": tree.steps,
-        "columns": _columns(tree, where, drawn, pruned),
+        "columns": columns(tree, where, drawn, pruned),
         "hypotheses": [_hypothesis(each, where) for each in tree.hypotheses],
         "reference": None if where is None else _reference(where, pruned),
         "note": notes.text(),
@@ -86,15 +86,17 @@ def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
     return sorted({*range(third), *near, *range(tree.steps - third, tree.steps)})
 
 
-def _columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int) -> list[BeamStep]:
+def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, before: int = -1) -> list[BeamStep]:
+    """The beams after the drawn steps; `before` is the step drawn before them."""
     best = tree.best.places if tree.best is not None else ()
     theirs = {} if where is None else {node.step: node.place for node in where.nodes}
-    columns: list[BeamStep] = []
-    for before, step in zip([-1, *drawn], drawn, strict=False):
+    found: list[BeamStep] = []
+    for last, step in zip([before, *drawn], drawn, strict=False):
         nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
-        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step)[:pruned])]
-        columns.append({"step": step, "nodes": nodes, "skipped": step - before - 1})
-    return columns
+        candidates = tree.pruned(step, pruned) if pruned else []
+        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
+        found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
+    return found
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
@@ -102,6 +104,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     return {
         "row": row,
         "parent": node.parent,
+        "joined": node.joined,
         "text": node.text,
         "score": _rounded(node.compared),
         "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
@@ -128,7 +131,7 @@ def _reference(where: Where, pruned: int) -> BeamReference:
     fall = where.fall
     row = None
     if fall is not None and fall.candidate is not None:
-        candidates = where.tree.pruned(fall.step)[:pruned]
+        candidates = where.tree.pruned(fall.step, pruned)
         same = (i for i, node in enumerate(candidates) if node == fall.candidate)
         row = next((where.tree.beam + i for i in same), None)
     return {
@@ -189,11 +192,17 @@ def _tree_lines(view: BeamView) -> list[str]:
         lines.append(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…")
         waiting += [(depth + 1, each) for each in reversed(below)]
     more = [f"  … {len(waiting)} more branches"] if waiting else []
-    return ["tree (▣ ends, * best, ‡ reference):", *lines, *more] if lines else []
+    joins = ", ⋎ two merged" if _has_joins(view) else ""
+    return [f"tree (▣ ends, * best, ‡ reference{joins}):", *lines, *more] if lines else []
+
+
+def _has_joins(view: BeamView) -> bool:
+    return any(node["joined"] is not None for column in view["columns"] for node in column["nodes"])
 
 
 def _marked(node: BeamNode) -> str:
-    return printable_name(node["text"]) + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
+    joins = "⋎" * (node["joined"] is not None)
+    return printable_name(node["text"]) + joins + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
 
 
 def to_table(view: BeamView) -> Table:
@@ -234,7 +243,7 @@ def to_html(view: BeamView) -> Html:
         _reference_html(view["reference"]),
         _nbest(view),
         None if picture is None else el("div", picture, style="overflow-x:auto;max-width:100%"),
-        None if drawn is None else el("div", quiet(LEGEND), style="font-size:12px"),
+        None if drawn is None else el("div", quiet(LEGEND + _has_joins(view) * JOINS), style="font-size:12px"),
         _others(view),
         fold("as text", el("pre", text, style=_PRE)),
         note_html(view["note"]),
@@ -243,6 +252,7 @@ def to_html(view: BeamView) -> Html:
 
 
 LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
+JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 
 

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from rfnb.display.beam.schema import NodeAt
 from rfnb.display.kit.degrade import reason
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
+from rfnb.display.run.chosen import of_sequence
 from rfnb.display.run.ops import describe_ops
 from rfnb.display.run.schema import RunItem, RunView, StepView
 from rfnb.display.tensor import view as tensor_view
 from rfnb.display.tensor.schema import TensorView
 from rfnb.display.tensor.select import index_of
-from rfnb.display.tensor.value import one_sequence
+from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -149,15 +151,20 @@ def step_of(
     watch: Sequence[str] = (),
     ops: bool = False,
     op: int | None = None,
+    hypothesis: NodeAt | None = None,
+    seen: int | None = None,
 ) -> StepView:
-    """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one."""
+    """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one.
+
+    hypothesis: of a search, to show values of this one only. seen: how many columns of its tree the front end has.
+    """
     found = dispatcher.run_of(run)
     if not 0 <= int(step) < history_view.steps_begun(found):
         raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
     chosen = _sequence(found, sequence)
-    view = step_view.describe_step(found, int(step), chosen, watch=watch)
+    view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen)
     if ops:
-        view["ops"] = describe_ops(found[int(step)], op, found.sequence_dim, chosen)
+        view["ops"] = describe_ops(found[int(step)], op, step_view.choose(found, chosen, hypothesis))
     return view
 
 
@@ -166,10 +173,10 @@ def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: i
     found = dispatcher.run_of(run)
     for known, _op, _line, value, *_ in reversed(list(found[int(step)].values())):
         if known == name:
-            data = one_sequence(value, found.sequence_dim, _sequence(found, sequence))
+            data = one_entry(value, of_sequence(found, _sequence(found, sequence)))
             return tensor_view.describe_data(data)
     if name in found.states:
-        data = one_sequence(found[int(step)].after[name], found.sequence_dim, _sequence(found, sequence))
+        data = one_entry(found[int(step)].after[name], of_sequence(found, _sequence(found, sequence)))
         return tensor_view.describe_data(data)
     raise ViewError(f"step {step} of run {run} has no value {str(name)[:40]!r}")
 

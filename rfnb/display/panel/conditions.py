@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.display.kit.data import to_numpy
 from rfnb.display.panel.schema import Where
-from rfnb.display.tensor.value import one_sequence
+from rfnb.display.run.chosen import of_sequence
+from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.run import when
 
@@ -23,6 +24,8 @@ def conditions_of(where: Where, run: Run, sequence: int | None) -> list[Test]:
     kind = where.get("kind")
     if kind == "expression":
         return [_holds(str(where["text"]), run, sequence)]
+    if kind in OF_THE_TREE and sequence is None and run.batch:
+        sequence = 0
     if kind not in READY:
         raise ViewError(f"find: no condition {str(kind)[:40]!r}", expected=", ".join(READY))
     return [READY[kind](where, name, sequence) for name in _names(where, run)]
@@ -34,7 +37,12 @@ READY: dict[str, Callable[[Where, Any, int | None], Test]] = {
     "changes": lambda where, name, sequence: when.changes(name, batch=sequence),
     "repeats": lambda where, name, sequence: when.repeats(name, batch=sequence),
     "ends": lambda where, name, sequence: when.ends(batch=sequence),
+    "best changes": lambda where, name, sequence: when.best_changes(batch=sequence),
+    "falls out": lambda where, name, sequence: when.falls_out(str(where["text"]), batch=sequence),
 }
+
+OF_THE_TREE = ("best changes", "falls out")
+"""Conditions on a search, which hold for the sequence whose tree is shown: the chosen one or the first one."""
 
 
 def _names(where: Where, run: Run) -> list[str | None]:
@@ -56,7 +64,7 @@ def _holds(text: str, run: Run, sequence: int | None) -> Test:
         value = at.eval(text)
         if not hasattr(value, "dims"):
             return bool(value)
-        data = one_sequence(value, run.sequence_dim, sequence)
+        data = one_entry(value, of_sequence(run, sequence))
         mask = data.mask()
         true = to_numpy(data.raw) != 0
         return bool((true if mask is None else true & mask).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +22,15 @@ BETWEEN = re.compile(r"[\s,;\[\]()]+")
 TRUTH = {"true": 1.0, "false": 0.0}
 
 
-def edited(state: Tensor | int, text: str, sequences: Dim | None, sequence: int | None) -> Any:
-    """`state` with the entries of `text`, or with one sequence replaced: one entry for all, or one for each.
+def edited(state: Tensor | int, text: str, at: Mapping[Dim, int]) -> Any:
+    """`state` with the entries of `text` at the chosen positions of its dims: one entry for all, or one for each.
 
     Raises ViewError if an entry is not a number or label, or if the number of entries does not fit.
     """
     if isinstance(state, int):
         return int(_number(text.strip()))
     values = to_numpy(state.raw_tensor).copy()
-    at = read(state).position(sequences) if sequences is not None and sequence is not None else None
-    part = values if at is None else values[(slice(None),) * at + (sequence, ...)]
+    part = values[(*(at.get(axis.dim, slice(None)) for axis in read(state).axes), ...)]
     entries = _entries(text, state.sparse_dim)
     if len(entries) not in (1, part.size):
         raise ViewError(

@@ -6,6 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rfnb.display.beam.schema import NodeAt
+from rfnb.display.beam.stepped import tree_of
+from rfnb.display.beam.view import PRUNED
 from rfnb.display.comparison import view as comparison_view
 from rfnb.display.comparison.schema import ComparisonView
 from rfnb.display.markup.numbers import plain
@@ -14,6 +17,7 @@ from rfnb.display.panel.edit import edited
 from rfnb.display.panel.schema import FoundView, Where
 from rfnb.display.run import gradients_view as gradients_view, list_view as runs_view, view as history_view
 from rfnb.display.run.schema import Curve, GradientsView, RunItem, RunView
+from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
 
@@ -42,17 +46,37 @@ def find(
     return {"hits": hits, "next": None}
 
 
-def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], sequence: int | None = None) -> RunView:
-    """The new run that goes on from edited states."""
+def fork(
+    dispatcher: Dispatcher,
+    run: int,
+    step: int,
+    states: dict[str, str],
+    sequence: int | None = None,
+    hypothesis: NodeAt | None = None,
+) -> RunView:
+    """The new run that goes on from edited states: those of all sequences, of one, or of one hypothesis."""
     found = dispatcher.run_of(run)
     unknown = set(states) - set(found.states)
     if unknown:
         raise ViewError(f"fork: no state {min(unknown)!r}", expected=", ".join(found.states))
     before = found[int(step)].before
-    new = {name: edited(before[name], text, found.sequence_dim, sequence) for name, text in states.items()}
+    where = choose(found, sequence, hypothesis).in_step(int(step))
+    new = {name: edited(before[name], text, where) for name, text in states.items()}
     forked = found.fork(int(step), **new)
     dispatcher.remember([forked])
     return history_view.describe_run(forked)
+
+
+def keep(dispatcher: Dispatcher, run: int, step: int, candidate: int, sequence: int | None = None) -> RunView:
+    """The new run in which a pruned candidate has a place: the one at this position among those of a step."""
+    found = dispatcher.run_of(run)
+    tree = tree_of(found, sequence)
+    pruned = [] if tree is None else tree.pruned(int(step), PRUNED)
+    if tree is None or not 0 <= candidate < len(pruned):
+        raise ViewError(f"keep: step {step} of run {run} has no pruned candidate {candidate}")
+    kept = tree.keep(pruned[candidate]).run
+    dispatcher.remember([kept])
+    return history_view.describe_run(kept)
 
 
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
@@ -91,6 +115,7 @@ def _curve(state: str, norms: Any) -> Curve:
 TRAVEL: dict[str, Any] = {
     "find": find,
     "fork": fork,
+    "keep": keep,
     "rerun": rerun,
     "loops": loops,
     "gradients": gradients,

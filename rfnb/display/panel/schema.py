@@ -11,11 +11,11 @@ PROTOCOL = 3
 class Where(TypedDict):
     """A condition to search for: on one value, on the values of a line, or on any value."""
 
-    kind: Literal["not finite", "over", "changes", "repeats", "ends", "expression"]
+    kind: Literal["not finite", "over", "changes", "repeats", "ends", "best changes", "falls out", "expression"]
     name: str | None
     line: int | None
     limit: float | None  # of "over"
-    text: str | None  # of "expression"
+    text: str | None  # of "expression"; of "falls out", the reference
 
 
 class FoundView(TypedDict):

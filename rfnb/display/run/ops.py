@@ -7,32 +7,31 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
+from rfnb.display.run.chosen import Chosen
 from rfnb.display.run.schema import OpRow, OpsView, OpView
-from rfnb.display.run.step import live_at
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 
 if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
     from rfnb.trace.run.step import RunStep
 
 
-def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
-    """The ops in their order, with the values of the chosen one; -1 is the last."""
+def describe_ops(at: RunStep, wanted: int | None, chosen: Chosen) -> OpsView:
+    """The ops in their order, with the values of the wanted one; -1 is the last."""
     try:
         ops = at.ops()
-        number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)
+        number = None if wanted is None or not ops else min(wanted % len(ops) if wanted < 0 else wanted, len(ops) - 1)
         rows = [_row(i, op) for i, op in enumerate(ops)]
-        op = None if number is None else _op(number, ops[number], at, sequences, sequence)
+        op = None if number is None else _op(number, ops[number], at.step, chosen)
     except Exception as error:
         return {"rows": [], "op": None, "error": reason(error)}
     return {"rows": rows, "op": op, "error": None}
 
 
-def _op(number: int, op: Any, at: RunStep, sequences: Dim | None, sequence: int | None) -> OpView:
+def _op(number: int, op: Any, step: int, chosen: Chosen) -> OpView:
     def described(value: Any) -> ValueView:
-        live = live_at(at.run, value, at.step)
-        return describe_value(value.name, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
+        live = chosen.live(value, step)
+        return describe_value(value.name, value, at=chosen.in_step(step), pictures=True, live=live)
 
     return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
 

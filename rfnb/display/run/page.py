@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import untaped
+from rfnb.display.beam.schema import BeamStep
+from rfnb.display.beam.stepped import columns_of, tree_of
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.page import LIMIT, asset_text, json_of, page
 from rfnb.display.kit.view import write_atomically
@@ -27,8 +29,23 @@ def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
     """Writes the page. Its steps take at most `limit` bytes."""
     with untaped():
         still = history_view.describe(run)
-        steps, note = chosen_steps(run, LIMIT if limit is None else limit)
-    return write_atomically(path, run_page(still, steps, note))
+        limit = LIMIT if limit is None else limit
+        steps, note = chosen_steps(run, limit)
+        trees = trees_of(run, steps, limit - sum(map(cost, steps)))
+    return write_atomically(path, run_page(still, steps, note, trees))
+
+
+def trees_of(run: Run, steps: Sequence[StepView], limit: int) -> dict[str, list[BeamStep]]:
+    """The trees of the sequences of a search that the steps show, as far as they fit."""
+    found: dict[str, list[BeamStep]] = {}
+    for sequence in sorted({beam["sequence"] for step in steps if (beam := step.get("beam"))}):
+        tree = tree_of(run, sequence)
+        drawn = [] if tree is None else columns_of(tree, 0, tree.steps, tree.steps)
+        limit -= len(json_of(drawn).encode())
+        if limit < 0:
+            break
+        found[str(sequence)] = drawn
+    return found
 
 
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
@@ -37,7 +54,7 @@ def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
     total = history_view.steps_begun(run)
 
     def view(step: int, sequence: int | None = None) -> StepView | None:
-        return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence), None)
+        return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence, seen=step + 1), None)
 
     samples = [made for step in spread(range(total), 3) if (made := view(step)) is not None]
     largest = max((cost(plain(sample)) for sample in samples), default=1)
@@ -61,7 +78,7 @@ def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
     for sequence in range(run.batch or 0):
         for step in range(total):
             try:
-                found.append(plain(describe_step(run, step, sequence, pictures=False)))
+                found.append(plain(describe_step(run, step, sequence, pictures=False, seen=step + 1)))
             except Exception:  # the page has the steps of all sequences together
                 return []
             left -= cost(found[-1])
@@ -86,10 +103,12 @@ def cost(step: StepView) -> int:
     return len(json_of(step).encode())
 
 
-def run_page(still: HistoryView, steps: Sequence[StepView], note: str | None) -> str:
+def run_page(
+    still: HistoryView, steps: Sequence[StepView], note: str | None, trees: Mapping[str, list[BeamStep]]
+) -> str:
     """The whole page."""
     run = still["run"]
-    stepper = _stepper({"run": run, "steps": list(steps)}) if steps else []
+    stepper = _stepper({"run": run, "steps": list(steps), "trees": trees}) if steps else []
     body = [
         el("div", id="rfnb-stepper") if stepper else None,
         el("p", note, style=style.QUIET) if note and stepper else None,

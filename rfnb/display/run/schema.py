@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
+from rfnb.display.beam.schema import BeamAt, BeamView
 from rfnb.display.kit.schema import DimView
 from rfnb.display.loop.schema import LoopExplanationView
 from rfnb.display.markup.schema import Number
@@ -66,6 +67,7 @@ class RunView(Origin):
     flags: list[str]
     bytes: int  # what the recording holds
     failure: FailureView | None
+    is_search: NotRequired[bool]  # whether steps have a beam; older kernels do not send it
 
 
 class StateRow(TypedDict):
@@ -110,6 +112,7 @@ class StepView(TypedDict):
     agrees: NotRequired[bool]  # whether the replay gave the states of the run; older kernels do not send it
     watches: list[WatchRow]
     ops: OpsView | None  # if they were asked for
+    beam: NotRequired[BeamAt | None]  # of a search, if it was asked for
 
 
 class RunStepView(TypedDict):
@@ -196,4 +199,5 @@ class HistoryView(TypedDict):
     sequences: list[SequenceEnd]
     strips: list[StateStrip]
     explanation: LoopExplanationView | None  # where the ops of the body were done
+    beam: NotRequired[BeamView | None]  # of a search, for the chosen sequence or the first one
     note: str | None

@@ -11,9 +11,10 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
 from rfnb.display.markup.png import block_for, extremes, pooled
+from rfnb.display.run.chosen import live_at, of_sequence
 from rfnb.display.run.schema import StateStrip
-from rfnb.display.run.step import live_at, spread
-from rfnb.display.tensor.value import one_sequence
+from rfnb.display.run.step import spread
+from rfnb.display.tensor.value import one_entry
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -79,7 +80,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
         value = run.replay.state(name, step + 1)
         if value is None or isinstance(value, int):
             return None
-        data = one_sequence(value, run.sequence_dim, sequence, live_at(run, value, step))
+        data = one_entry(value, of_sequence(run, sequence), live_at(run, value, step))
         if data.sparse is not None or (found and data.shape != found[0].shape):
             return None
         found.append(data)
@@ -95,7 +96,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in found])
     live = whole if thin is None else thin
     jump = 0.0
-    start = one_sequence(run.replay.state(name, 0), run.sequence_dim, sequence) if chosen[0] == 0 else None
+    start = one_entry(run.replay.state(name, 0), of_sequence(run, sequence)) if chosen[0] == 0 else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
     return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.core.dims.entries import going_on
+from rfnb.display.beam.schema import NodeAt
+from rfnb.display.beam.stepped import describe_beam, line, tree_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
 from rfnb.display.markup.schema import Number
+from rfnb.display.run.chosen import Chosen, live_at
 from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
-from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
+from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
+from rfnb.errors import ViewError
 from rfnb.trace.run.step import AGREES
 
 if TYPE_CHECKING:
@@ -27,54 +30,83 @@ if TYPE_CHECKING:
 
 
 Magnitudes = tuple[list[Number], bool]
-Describe = Callable[[str, Any, int], ValueView]
 
-_magnitudes_by_run: WeakKeyDictionary[Any, dict[tuple[str, int | None], Magnitudes]] = WeakKeyDictionary()
+_magnitudes_by_run: WeakKeyDictionary[Any, dict[tuple[Any, ...], Magnitudes]] = WeakKeyDictionary()
 
 
 def describe_step(
-    run: Run, step: int, sequence: int | None = None, *, pictures: bool = True, watch: Sequence[str] = ()
+    run: Run,
+    step: int,
+    sequence: int | None = None,
+    *,
+    pictures: bool = True,
+    watch: Sequence[str] = (),
+    hypothesis: NodeAt | None = None,
+    seen: int | None = None,
 ) -> StepView:
-    """The JSON of a step, computed again by replay; must run on the thread that owns the tensors."""
-    at = run[step]
+    """The JSON of a step, computed again by replay; must run on the thread that owns the tensors.
 
-    def described(name: str, value: Any, begun: int) -> ValueView:
-        """The JSON of a value; entries count for sequences that reach the step `begun`."""
-        live = live_at(run, value, begun)
-        return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
+    hypothesis: of a search, to show values of this one only; it may be chosen at any step. seen: how many columns of
+    the tree of the search the front end has; None if it shows no tree.
+    """
+    at, chosen = run[step], choose(run, sequence, hypothesis)
+
+    def described(name: str, value: Any) -> ValueView:
+        live = chosen.live(value, step)
+        return describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
 
     values: list[LineValue] = [
-        {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor, step)}
+        {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor)}
         for each in at.values()
     ]
+    tree = None if seen is None else tree_of(run, sequence)
     return {
         "kind": "step",
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, step, name, sequence, described) for name in run.states],
+        "states": [_state(chosen, at, step, name, pictures) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
         "agrees": at.check == AGREES,
-        "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
+        "watches": [describe_watch(at, text, chosen) for text in watch],
         "ops": None,
+        "beam": None if tree is None else describe_beam(tree, step, hypothesis, seen or 0),
     }
 
 
-def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, described: Describe) -> StateRow:
+def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
+    """What a step is shown of. Raises ViewError if there is no such hypothesis."""
+    if hypothesis is None:
+        return Chosen(run, sequence)
+    sequence = 0 if sequence is None and run.batch else sequence
+    tree = tree_of(run, sequence)
+    if tree is None:
+        raise ViewError("the run has no hypotheses to choose from")
+    places = line(tree, hypothesis)
+    copied = [place is not None and bool(tree.ended[step, place]) for step, place in enumerate(places)]
+    return Chosen(run, sequence, places, copied)
+
+
+def _state(chosen: Chosen, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
     """The JSON of a state before and after a step; a step that failed has no state after it."""
-    notes, done = Notes(), step < run.steps
+    notes, done = Notes(), step < chosen.run.steps
+
+    def described(value: Any, begun: int, where: Mapping[Dim, int]) -> ValueView:
+        """The JSON of the state; entries count for sequences that reach the step `begun`."""
+        return describe_value(name, value, at=where, pictures=pictures, live=chosen.live(value, step, begun))
+
     before = at.before[name]
     after = at.after[name] if done else None
-    told = described(name, before, step - 1)
+    told = described(before, step - 1, chosen.in_step(step))
     unknown: Magnitudes = ([], True)
-    spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(run, name, sequence), unknown)
+    spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(chosen, name), unknown)
     return {
         "name": name,
         "before": told,
-        "after": described(name, after, step) if done else _not_reached(told),
-        "change": notes.attempt("change", lambda: _change(run, step, before, after, sequence), None),
+        "after": described(after, step, chosen.after(step)) if done else _not_reached(told),
+        "change": notes.attempt("change", lambda: _change(chosen, step, before, after), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
     }
@@ -84,12 +116,11 @@ def _not_reached(before: ValueView) -> ValueView:
     return {**before, "text": "not reached", "stats": None, "picture": None, "flags": [], "alarms": []}
 
 
-def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) -> Number | None:
+def _change(chosen: Chosen, step: int, before: Any, after: Any) -> Number | None:
     if after is None:
         return None
-    first, second = (
-        one_sequence(value, run.sequence_dim, sequence, live_at(run, value, step)) for value in (before, after)
-    )
+    first = one_entry(before, chosen.in_step(step), chosen.live(before, step))
+    second = one_entry(after, chosen.after(step), chosen.live(after, step))
     if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
         return None
     if first.entries != second.entries:  # an axis that grows
@@ -107,12 +138,13 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
     return values.transpose([p for p in order if p is not None])
 
 
-def _magnitudes(run: Run, name: str, sequence: int | None) -> Magnitudes:
+def _magnitudes(chosen: Chosen, name: str) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
-    known = _magnitudes_by_run.setdefault(run, {})
-    if (name, sequence) not in known:
-        known[name, sequence] = _follow(run, name, sequence)
-    return known[name, sequence]
+    known = _magnitudes_by_run.setdefault(chosen.run, {})
+    key = name, chosen.sequence, tuple(chosen.places)
+    if key not in known:
+        known[key] = _follow(chosen, name)
+    return known[key]
 
 
 def spark_steps(run: Run) -> list[int]:
@@ -122,16 +154,17 @@ def spark_steps(run: Run) -> list[int]:
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
 
-def _follow(run: Run, name: str, sequence: int | None) -> Magnitudes:
-    steps = spark_steps(run)
+def _follow(chosen: Chosen, name: str) -> Magnitudes:
+    run = chosen.run
+    steps = [step for step in spark_steps(run) if not chosen.places or chosen.place(step) is not None]
     spark: list[Number] = []
     start, moves, labels = None, False, False
     for step in steps:
         if start is None:
-            start = one_sequence(run[0].before[name], run.sequence_dim, sequence)
+            start = one_entry(run[0].before[name], chosen.in_step(0))
         value = run[step].after[name]
-        live = live_at(run, value, step) if sequence is None else None  # alone, it stays as it was in the end
-        data = one_sequence(value, run.sequence_dim, sequence, live)
+        live = live_at(run, value, step) if chosen.sequence is None else None  # alone, it stays as it was in the end
+        data = one_entry(value, chosen.after(step), live)
         labels = data.sparse is not None
         spark.append(plain(magnitude(data)))
         moves = moves or _moved(start, data)
@@ -155,26 +188,21 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
     return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
 
 
-def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
-    """The JSON of a watched expression: its value, or one line that says why it has none."""
+def describe_watch(at: RunStep, text: str, chosen: Chosen) -> WatchRow:
+    """The JSON of a watched expression: its value, or one line that says why it has none.
+
+    Of a search, the states after the step are those of its hypotheses, all other values those of their parents.
+    """
     try:
         found = at.eval(text)
-        value = _described(text, found, sequences, sequence, live_at(at.run, found, at.step))
+        where = chosen.after(at.step) if "after." in text else chosen.in_step(at.step)
+        value = _described(text, found, where, chosen.live(found, at.step))
     except Exception as error:
         return {"text": text, "value": None, "error": reason(error)}
     return {"text": text, "value": value, "error": None}
 
 
-def _described(
-    text: str, value: Any, sequences: Dim | None, sequence: int | None, live: np.ndarray | None
-) -> ValueView:
+def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | None) -> ValueView:
     if isinstance(value, bool | float | str):
         return in_words(text, short(value), type(value).__name__)
-    return describe_value(text, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
-
-
-def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
-    """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
-    if value is None or not hasattr(value, "dims"):
-        return None
-    return going_on(value.dims, run.begun, step)
+    return describe_value(text, value, at=at, pictures=True, live=live)

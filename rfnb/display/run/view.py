@@ -7,6 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.beam import view as beam_view
+from rfnb.display.beam.schema import BeamView
+from rfnb.display.beam.stepped import tree_of
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.loop import view as explanation_view
 from rfnb.display.loop.schema import LoopExplanationView
@@ -16,6 +19,7 @@ from rfnb.display.markup.numbers import size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
+from rfnb.display.run.chosen import of_sequence
 from rfnb.display.run.list_view import describe_origin
 from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
@@ -56,6 +60,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         "sequences": describe_sequences(run, sequence),
         "strips": [describe_strip(history) for history in histories],
         "explanation": _explanation(run),
+        "beam": notes.attempt("beam", partial(_beam, run, sequence), None),
         "note": notes.text(),
     }
 
@@ -69,7 +74,7 @@ def _steps_of(run: Run, sequence: int) -> int:
 def _start(run: Run, name: str, sequence: int | None) -> ValueView:
     """The JSON of a state before the first step."""
     value = run.replay.state(name, 0)
-    return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=False)
+    return describe_value(name, value, at=of_sequence(run, sequence), pictures=False)
 
 
 def _explanation(run: Run) -> LoopExplanationView | None:
@@ -79,6 +84,12 @@ def _explanation(run: Run) -> LoopExplanationView | None:
     except Exception:  # of a run from a file
         return None
     return explanation_view.describe(found) if found.ran else None
+
+
+def _beam(run: Run, sequence: int | None) -> BeamView | None:
+    """The tree of a search, of the chosen sequence or the first one."""
+    tree = tree_of(run, sequence)
+    return None if tree is None else beam_view.describe(tree)
 
 
 def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
@@ -126,6 +137,7 @@ def describe_run(run: Run) -> RunView:
         "bytes": int(run.bytes),
         **describe_origin(run),
         "failure": _failure(run),
+        "is_search": run.replay.is_search,
     }
 
 
@@ -155,6 +167,8 @@ def to_text(view: HistoryView) -> str:
     lines += [f"  {line}" for line in told]
     if view["explanation"] is not None:
         lines.append(f"  {explanation_view.headline(view['explanation'])}")
+    if beam := view.get("beam"):
+        lines += ["", *(f"  {line}" for line in beam_view.to_text(beam).splitlines())]
     if view["steps"]:
         lines += ["", f"  {at_step(view['run'], view['steps'][-1])}", *body_text(view["run"], view["steps"][-1])]
     return "\n".join(lines + note_text(view["note"]))
@@ -175,6 +189,7 @@ def to_html(view: HistoryView) -> Html:
         [el("div", line) for line in no_steps(view)],
         steps_html(view),
         states_html(view),
+        beam_view.to_html(beam) if (beam := view.get("beam")) else None,
         _explained(view),
         _bodies(view),
         note_html(view["note"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,17 +35,17 @@ def describe_value(
     name: str,
     value: Any,
     *,
-    sequences: Dim | None,
-    sequence: int | None,
+    at: Mapping[Dim, int],
     pictures: bool,
     live: np.ndarray | None = None,
 ) -> ValueView:
-    """The JSON of a Tensor or Dim, or of one sequence if one was chosen and the value has that axis.
+    """The JSON of a Tensor or Dim, or of one sequence or hypothesis of it.
 
+    at: the positions that were chosen, of dims that the value may have.
     live: which entries belong to sequences that have not ended; the others are shown as `·` and not counted.
     """
     notes = Notes()
-    data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence, live), None)
+    data = notes.attempt("value", lambda: one_entry(value, at, live), None)
     if data is None:
         text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
         return in_words(name, text)
@@ -65,22 +66,22 @@ def describe_value(
 def one_line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
     """`att {batch, enc_time} float32  0.12 -0.31 … (3×16)  min -2  max 1.5  nan`, as `rf.watch` prints it."""
     with untaped():
-        view = describe_value(name, x, sequences=None, sequence=None, pictures=False, live=live)
+        view = describe_value(name, x, at={}, pictures=False, live=live)
     stats = view["stats"]
     span = f"  min {short(stats['min'])}  max {short(stats['max'])}" if stats and "…" in view["text"] else ""
     flags = "".join(f"  {flag}" for flag in view["flags"])
     return f"{name} {{{', '.join(dim.name for dim in x.dims)}}} {x.dtype}  {view['text']}{span}{flags}"
 
 
-def one_sequence(
-    value: Tensor | int, sequences: Dim | None, sequence: int | None, live: np.ndarray | None = None
-) -> Data:
-    """The data of a value, or of one sequence; the size of an axis that grows per step is a number."""
+def one_entry(value: Tensor | int, at: Mapping[Dim, int], live: np.ndarray | None = None) -> Data:
+    """The data of a value at the chosen positions of its dims; the size of an axis that grows per step is a number."""
     if isinstance(value, int):
         return Data("size", "int64", "cpu", np.asarray(value), ())
     data = replace(read(value), live=live)
-    at = data.position(sequences) if sequences is not None else None
-    return data if sequence is None or at is None else data.pick(at, sequence)
+    for dim, index in at.items():
+        if (axis := data.position(dim)) is not None:
+            data = data.pick(axis, index)
+    return data
 
 
 def value_text(data: Data) -> str:

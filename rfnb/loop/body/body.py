@@ -247,13 +247,13 @@ class Body:
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
 
-    def stack(self, source: Tensor, name: str | None) -> Pending:
+    def stack(self, source: Tensor, name: str | None, resolve: bool = True) -> Pending:
         """A placeholder that gets the values of all steps when the block ends."""
         self.refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
         pending._name = name or assigned_name() or traced.name
-        dims = traced.dims if self.hypotheses is None else self.hypotheses.beams.final(traced.dims)
+        dims = traced.dims if self.hypotheses is None else self.hypotheses.stacked(traced, pending, resolve)
         pending.sig = align.sig([self.axis(), *dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))

@@ -45,7 +45,7 @@ def close(body: Body) -> TracedStep:
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
         _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
-        if body.hypotheses is not None and body.outer is None:
+        if body.hypotheses is not None:
             body.hypotheses.keep()
         ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)
@@ -182,10 +182,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
-    hypotheses = body.hypotheses
-    if hypotheses is not None:
-        loop_own |= {place: hypotheses.at_the_end(value) for place, value in hypotheses.carried.items()}
-    going = active  # at the start of the step
+    hypotheses, going = body.hypotheses, active  # going: at the start of the step
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
@@ -197,9 +194,11 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             live = logical_not(ended if body.include_eos else ended_now)
             active = live if active is None else logical_and(live, active)
             lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
-        else:
+        else:  # which may change what the search carries
             ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
+    if hypotheses is not None:
+        loop_own = {place: hypotheses.at_the_end(x) for place, x in hypotheses.carried.items()} | loop_own
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.advice.alike import mark_beam, mark_extended
+from rfnb.core.advice.broadcast_errors import check_one_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
+from rfnb.loop.steps.beams import Asked, Beams, FirstNan, Searched, SearchPlan
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
+    from rfnb.trace.run.run import Run
 
 
 _after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
@@ -64,13 +66,18 @@ class Hypotheses:
         self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
         self.scores: Traced  # of the newest hypotheses
         self.search: Any = None  # what the search knows of its steps
+        self.at_ends: Callable[[Hypotheses, Traced], None] | None = None  # what the search adds where hypotheses end
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
-        self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
-        self._parents: list[np.ndarray] = []  # of each choice, after the loop
+        self.asked: dict[str, Traced] = {}  # those that replays compute of a step
+        self.plan: SearchPlan | None = None  # set when the body is closed
+        self.steps: list[Any] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
+        self._parents: list[np.ndarray] = []  # of each choice
         self._stacked: dict[str, Any] = {}
+        self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
+        self._recorder.check = check_one_beam
         mark_beam(beam)
 
     @property
@@ -117,6 +124,8 @@ class Hypotheses:
 
         before: which hypotheses had ended before this step, and their lengths. active: the sequences that take it.
         """
+        if self.at_ends is not None:
+            self.at_ends(self, self.follow(condition))
         condition = self.at_the_end(condition)
         if not condition.dims_set <= set(self.dims):
             raise DimError(
@@ -174,21 +183,40 @@ class Hypotheses:
         """Finds the Vars of what is kept of each step; called when the body is closed."""
         body = self._body()
         assert body is not None
+        if self.newest.dimension != self.beam.dimension:
+            raise DimError(
+                f"{self._recorder.name}: the last choice of a step has another number of hypotheses than the states",
+                got=f"beam_size={self.newest.dimension}",
+                expected=f"beam_size={self.beam.dimension}, the size of {self.beam.name}",
+                hint=f"leave out beam_size, or: {self.beam.name} = rf.Dim({self.newest.dimension}, …)",
+            )
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
-        self.plan = SearchPlan(self.beams, parents, kept, self.found)
+        asked = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
+        self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
-        stacked = [self._backend.stack_raw(values) for values in outputs]
+        stacked = self.steps = [self._backend.stack_raw(values) for values in outputs]
         count = len(self.choices)
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size) -> Any:
+    def searched(
+        self, ended: Any, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None, run: Run | None
+    ) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos, limit))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit, first_nan, run))
 
-    def resolved(self, raw: Any, traced: Traced) -> Any:
+    def stacked(self, traced: Traced, pending: Tensor, resolve: bool) -> list[Dim]:
+        """The dims of the values of all steps, without their axis."""
+        if resolve:
+            return self.beams.final(traced.dims)
+        self._by_place.append(pending)
+        return [self.beam if dim is self.newest else dim for dim in traced.dims]
+
+    def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
+        if any(pending is each for each in self._by_place):
+            return raw
         return self.beams.resolved(self._backend, raw, traced.plain, self._parents)

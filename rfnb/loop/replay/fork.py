@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,40 +18,98 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.execute import execute, replaying
+from rfnb.loop.steps.execute import Given, execute, replaying
 from rfnb.loop.steps.explain import note_step
-from rfnb.ops.math import cast
+from rfnb.ops.math import cast, where
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import failure
+from rfnb.trace.run.find import sequence_number
+from rfnb.trace.run.step import Only
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.tape import Var
     from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
 
 
-def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
+def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
     step = _checked(replay, run, step)
-    if replay.plan.changes is not None:
-        raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
+    where = Where.of(replay, run, *only)
     before = list(replay.states_before(step))
     for name, value in _named(replay, states):
-        before[replay.places[name]] = _edited(replay, run, step, name, value)
-    seed = replay.seed if seed is None else seed
+        place = replay.places[name]
+        before[place] = where.edited(replay, name, step, _edited(replay, run, step, name, value))
+    return _continued(replay, run, step, replay.seed if seed is None else seed, before, {})
+
+
+def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> Run:
+    """Runs the steps from `step` on as a new Run, where these values of `step` are given instead of computed."""
+    step = _checked(replay, run, step)
+    return _continued(replay, run, step, replay.seed, list(replay.states_before(step)), {step: given})
+
+
+def _continued(replay: Replay, run: Run, step: int, seed: int, before: Sequence[Any], given: Given) -> Run:
+    """The Run of the steps from `step` on, from the states `before`."""
+    if replay.plan.changes is not None:
+        raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
     schedule = replace(replay.schedule, outputs=())
     with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying():
         outcome = execute(
             replay.program, schedule, replay.backend, before, replay.frames, seed,
-            record=True, externals=replay.externals, start=step,
+            record=True, externals=replay.externals, start=step, given=given,
         )  # fmt: skip
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
-    forked = session.store(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
+    forked = session.store(replay.continued(step, outcome, seed, given).run(parent=run, forked_at=step))
     if outcome.error is not None:
         raise outcome.error
     return forked
+
+
+@dataclass(frozen=True)
+class Where:
+    """What an edit is for: the number of a sequence and of a hypothesis, each along its dim; None for all."""
+
+    along: tuple[tuple[Dim, int], ...]
+
+    @classmethod
+    def of(cls, replay: Replay, run: Run, sequence: int | str | None, hypothesis: int | None) -> Where:
+        """Raises LoopError if the run has no such sequence or hypothesis."""
+        along: list[tuple[Dim, int]] = []
+        if sequence is not None:
+            number = sequence_number(run, sequence)
+            assert run.sequence_dim is not None
+            along.append((run.sequence_dim, number))
+        if hypothesis is not None:
+            search = replay.plan.search
+            beam = None if search is None else search.beams.dims[-1]
+            size = 0 if beam is None else beam.get_dim_value()
+            if beam is None or not 0 <= operator.index(hypothesis) < size:
+                expected = f"0 … {size - 1}" if size else "a loop with loop.choice"
+                raise LoopError(f"{run.name}: there is no hypothesis {hypothesis}", expected=expected)
+            along.append((beam, operator.index(hypothesis)))
+        return cls(tuple(along))
+
+    def edited(self, replay: Replay, name: str, step: int, new: Any) -> Any:
+        """The new value of a state where it is to be edited, and the old one elsewhere."""
+        if not self.along:
+            return new
+        backend, state = replay.backend, replay.state(name, step)
+        mask = np.ones([1] * len(state.dims), bool)
+        for dim, number in self.along:
+            if dim not in state.dims:
+                raise DimError(
+                    f"fork: the state {name!r} is the same for all entries of {dim.name}",
+                    got=state.describe_dims(), expected=f"a state with {dim.name}",
+                )  # fmt: skip
+            shape = [-1 if each is dim else 1 for each in state.dims]
+            mask = mask & (np.arange(state.size_of(dim).max) == number).reshape(shape)
+        whole = np.broadcast_to(mask, backend.get_shape_tuple_raw(new)).copy()
+        chosen = state.like(backend.from_numpy_raw(whole, state.device))
+        return backend.snapshot_raw(where(chosen, state.like(new), state).copy_transpose(state.dims)._raw)
 
 
 def _checked(replay: Replay, run: Run, step: int) -> int:

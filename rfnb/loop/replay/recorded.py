@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -18,8 +18,8 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried, place_of
-from rfnb.loop.steps.beams import SearchPlan
-from rfnb.loop.steps.execute import Outcome, Schedule, compile_step, detached, held_bytes
+from rfnb.loop.steps.beams import SearchPlan, without_dead
+from rfnb.loop.steps.execute import Given, Outcome, Schedule, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.program import Program
@@ -141,7 +141,8 @@ COMPILED = 32
 class RecordedSteps:
     """A Plan with the inputs and states of a run.
 
-    origin: for a fork, the run with the steps before its own. not_copied: which of `externals` are weights that are
+    origin: for a fork, the run with the steps before its own. given: by step, values that are not computed, but chosen
+    by the user. not_copied: which of `externals` are weights that are
     read from the model, as copies would exceed the budget.
     """
 
@@ -155,6 +156,7 @@ class RecordedSteps:
         self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
         self.seed = seed
         self.origin: Self | None = None
+        self.given: dict[int, Mapping[Var, Any]] = {}
         self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
@@ -170,7 +172,8 @@ class RecordedSteps:
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
         self._compiled: dict[Any, Any] = {}
-        self.__dict__.pop("parents", None)  # of the steps before
+        for name in ("search_steps", "parents", "lineages"):  # of the steps before
+            self.__dict__.pop(name, None)
 
     def version_now(self) -> list[Any]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""
@@ -203,28 +206,33 @@ class RecordedSteps:
         states: Sequence[Any] | None = None,
         *,
         gradients: bool = False,
+        given: Mapping[Var, Any] | None = None,
     ) -> Sequence[Any]:
-        """Recomputes the values `wanted` of a step, from the states before it or from `states`."""
+        """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
+        are not computed.
+        """
         if self.origin is not None and step < self.start:
-            return self.origin.step(step, wanted, states, gradients=gradients)
-        key = tuple((type(var), var.number) for var in wanted)  # a Var equals the External of the same number
+            return self.origin.step(step, wanted, states, gradients=gradients, given=given)
+        given = {**self.given.get(step, {}), **(given or {})}
+        key = *_names(wanted), None, *_names(given)
         compiled = self._compiled.pop(key, None) or compile_step(
-            self.program, self.schedule, wanted, self.backend, self.seed, self.externals
+            self.program, self.schedule, wanted, self.backend, self.seed, self.externals, [*given]
         )
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
         states = self.states_before(step) if states is None else states
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
-            return compiled.run(step, *states, *[frames[step] for frames in self.frames])
+            return compiled.run(step, *states, *[frames[step] for frames in self.frames], *given.values())
 
-    def over_steps(self, var: Var | External, steps: int) -> Iterator[Any]:
-        """A value at each step. Each step runs only once, even if the states before it are not kept."""
+    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
+        """Values at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            [raw, *states] = self.step(step, [var, *after], states or None)
-            yield raw
+            found = self.step(step, [*wanted, *after], states or None)
+            states = found[len(wanted) :]
+            yield found[: len(wanted)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""
@@ -232,10 +240,10 @@ class RecordedSteps:
             return self.origin.keeps(step)
         return (step - self.start) % self.every == 0 or step == self.steps
 
-    def continued(self, start: int, outcome: Outcome, seed: int) -> Self:
+    def continued(self, start: int, outcome: Outcome, seed: int, given: Given) -> Self:
         """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
         other = copy(self)
-        other.origin, other.seed, other.probe = self, seed, None
+        other.origin, other.seed, other.probe, other.given = self, seed, None, dict(given)
         other._begin(start, outcome)
         return other
 
@@ -243,7 +251,11 @@ class RecordedSteps:
         """How many steps each sequence took."""
         place = place_of(self.plan.carried, "lengths")
         if place is not None:
-            return Size(self.templates[place].dims, self.backend.to_numpy_raw(self.final[place]))
+            scores = place_of(self.plan.carried, "search")
+            values = self.backend.to_numpy_raw(self.final[place])
+            if scores is not None:
+                values = without_dead(self.backend, values, self.final[scores])
+            return Size(self.templates[place].dims, values)
         if known is None or known.max == self.steps:
             return known or Size([], self.steps)
         return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)
@@ -268,6 +280,11 @@ class RecordedSteps:
             return ()
         shared = self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
         return frames[:1] if shared else frames
+
+
+def _names(wanted: Iterable[Var | External]) -> list[tuple[type, int]]:
+    """Keys of values; a Var equals the External of the same number."""
+    return [(type(var), var.number) for var in wanted]
 
 
 def _without_graph(backend: type[Backend], frames: Sequence[Any]) -> Sequence[Any]:

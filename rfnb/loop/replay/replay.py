@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,21 @@ from rfnb.errors import LoopError
 from rfnb.loop.body import rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
-from rfnb.loop.replay import ended, fork, gradients
+from rfnb.loop.replay import ended, first_nan, fork, gradients
 from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.beams import Searched
-from rfnb.loop.steps.execute import Outcome
+from rfnb.loop.steps.execute import Outcome, detached
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepValue
 
 
 class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
+    fork_with = fork.fork_with
     fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients
@@ -150,7 +152,8 @@ class Replay(RecordedSteps):
         var, (signature, lengths) = self.value(name)
         if not self.steps:
             raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
-        raws = [self.backend.alias_raw(raw) for raw in self.over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        steps = min(self.steps, max(self.size.max, 1))
+        raws = [self.backend.alias_raw(raw) for [raw] in self.over_steps([var], steps)]
         if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
             raise LoopError(
                 f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
@@ -168,26 +171,61 @@ class Replay(RecordedSteps):
         result.name = name
         return result
 
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+        return self.plan.search is not None
+
+    @cached_property
+    def search_steps(self) -> Sequence[Any]:
+        """What a search keeps of its steps, in the order of its plan, [steps, …]; nothing for other loops."""
+        search, alias = self.plan.search, self.backend.alias_raw
+        if search is None or not self.steps:
+            return []
+        steps = [[alias(raw) for raw in raws] for raws in self.over_steps(search.vars, self.steps)]
+        return [self.backend.stack_raw(list(values)) for values in zip(*steps, strict=True)]
+
     @cached_property
     def parents(self) -> list[np.ndarray]:
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
+        count = 0 if self.plan.search is None else len(self.plan.search.parents)
+        return [self.backend.to_numpy_raw(raw) for raw in self.search_steps[:count]]
+
+    @cached_property
+    def lineages(self) -> list[Lineage]:
+        """Where the final hypotheses of a search are at each step."""
+        if self.plan.search is None or not self.steps:
+            return []
+        beams = self.plan.search.beams
         return [
-            np.stack([self.backend.to_numpy_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for var in (self.plan.search.parents if self.plan.search is not None else ())
+            Lineage(beam, beams.dims[-1], beams.dims[:-1], beams.places(beam, self.parents))
+            for beam in (beams.dims[-1], *beams.after)
         ]
 
-    @property
-    def found(self) -> Any:
+    def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
-        kept = {
-            name: self.backend.stack_raw([self.backend.alias_raw(raw) for raw in self.over_steps(var, self.steps)])
-            for name, var in search.kept.items() if self.steps
-        }  # fmt: skip
+        kept = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size))
+        first = partial(first_nan.first_nan, self)
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first, run))
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.
+
+        place: its place in the beam after the step.
+        """
+        search, (owner, _) = self.plan.search, self.sequences
+        if search is None:
+            return {}
+        dims = search.beams.dims[:-1]
+        if any(dim is not owner for dim in dims) or (dims and sequence is None):
+            raise LoopError(
+                f"{self.plan.name}: a hypothesis belongs to one sequence", got=f"place {place} of sequence {sequence}"
+            )
+        return search.beams.along(self.parents, (step, *([sequence or 0] if dims else [])), place)
 
     # -- the run
 
@@ -211,8 +249,13 @@ class Replay(RecordedSteps):
     def flags(self) -> list[str]:
         """Short descriptions of problems with the run: "failed: …", "not finite", sequences that did not end."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
-        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
+        finals = [s for s, each in zip(self.final, self.plan.carried, strict=True) if each.kind != "search"]
+        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in finals):
             flags.append("not finite")
+        scores = place_of(self.plan.carried, "search")
+        if scores is not None:
+            dead = np.isneginf(self.backend.to_numpy_raw(self.final[scores])).all(axis=-1)
+            flags += [f"no hypothesis left: {int(dead.sum())} of {dead.size}"] if dead.any() else []
         has_ended = place_of(self.plan.carried, "ended")
         if has_ended is not None and self.failed is None:
             flag = not_ended(self.backend.to_numpy_raw(self.final[has_ended]), self.templates[has_ended])
@@ -246,11 +289,18 @@ def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     return known is not None and not known.dims and known.max != n
 
 
-def recorded(plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
-    """The Run of a loop that has just run. Also releases the autograd graph that the program holds."""
-    run = Replay(plan, outcome, frames, plan.program.externals, seed).run()
+def recorded(
+    plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int, search_steps: Sequence[Any]
+) -> Run:
+    """The Run of a loop that has just run. Also releases the autograd graph that the program holds.
+
+    search_steps: what a search kept of its steps, so that they need not run again for it.
+    """
+    replay = Replay(plan, outcome, frames, plan.program.externals, seed)
+    if search_steps:
+        replay.search_steps = detached(plan.backend, search_steps)
     plan.program.detach(plan.backend.alias_raw)
-    return run
+    return replay.run()
 
 
 def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.ops.index import gather
@@ -18,6 +18,7 @@ from rfnb.ops.index import gather
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.backend.base.tape import Var
+    from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,17 @@ class Beams:
                 found[step] = place
         return found
 
+    def along(self, parents: Sequence[np.ndarray], at: tuple[int, ...], place: int) -> dict[Dim, int]:
+        """The position of one hypothesis along each beam of a step; along that of the states, which of its parent.
+
+        parents: as for `places`. at: the step, and the position in the batch. place: in the beam after the step.
+        """
+        found: dict[Dim, int] = {}
+        for after, parent in zip(reversed(self.after), reversed(parents), strict=True):
+            found[after] = place
+            place = int(parent[(*at, place)])
+        return {**found, self.dims[-1]: place}
+
     def resolved(self, backend: type[Backend], raw: Any, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
         """Stacked values in the order of the final hypotheses, instead of their places at each step.
 
@@ -69,25 +81,46 @@ class Beams:
         return found.copy_transpose([frames, *self.final(like.dims)])._raw
 
 
+FirstNan = Callable[[int, Sequence[int], int], str | None]
+"""Finds the op that made the first NaN of a hypothesis: by a step, its sequence along each dim, and its place."""
+
+
 class Searched(NamedTuple):
     """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
     the final hypotheses have ended; None if nothing ends them. size: how many labels of each count. limit: the
-    most steps of each sequence, if that is known."""
+    most steps of each sequence, if that is known. first_nan: set if the steps are recorded. run: the recorded run."""
 
     kept: dict[str, Any]
     ended: Any
     size: Size
     include_eos: bool
     limit: Size | None
+    first_nan: FirstNan | None = None
+    run: Run | None = None
+
+
+class Asked(NamedTuple):
+    """A value of a step that is not kept: only replays of the step compute it. var: of the raw tensor."""
+
+    var: Var
+    sig: align.Sig
+    lengths: Lengths
+
+
+def without_dead(backend: type[Backend], lengths: np.ndarray, scores: Any) -> np.ndarray:
+    """The lengths of the final hypotheses, 0 for places of the beam that have none."""
+    return np.where(np.isneginf(backend.to_numpy_raw(scores)), 0, lengths)
 
 
 class SearchPlan(NamedTuple):
-    """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result."""
+    """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result.
+    asked: what only replays compute."""
 
     beams: Beams
     parents: tuple[Var, ...]
     kept: dict[str, Var]
     found: Callable[[Searched], Any]
+    asked: dict[str, Asked]
 
     @property
     def vars(self) -> tuple[Var, ...]:

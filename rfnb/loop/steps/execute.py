@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import External, Var, current_tape
@@ -50,6 +51,9 @@ class Outcome:
     failure: Failure | None = None
 
 
+Given = Mapping[int, Mapping[Var, Any]]
+"""By step, values that are given instead of being computed."""
+
 _replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
 
 
@@ -80,8 +84,10 @@ def execute(
     externals: Sequence[Any] | None = None,
     progress: Callable[[int], None] | None = None,
     start: int = 0,
+    given: Given | None = None,
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome."""
+    given = given or {}
     generator = generators(backend, seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
@@ -89,15 +95,18 @@ def execute(
     append = [taken.append for taken in outcome.outputs]
     compiled, pace, over = None, _Pace(), False
     try:
-        for steps, new in _phases(schedule, start):
-            compiled = program.compile_loop(
+        for steps, new in _phases(schedule, start, given):
+            values = given.get(steps.start, {})
+            own = program.with_given([*values]) if values else program
+            inputs = [*frames, *({steps.start: raw} for raw in values.values())]
+            compiled = own.compile_loop(
                 new, schedule.outputs, schedule.ended, generator, externals, effects=effects, keep=record
             )
             while steps and not over:
                 room = len(steps) if kept is None else kept.room
                 part = steps[: room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = compiled.run(
-                    part, outcome.states, frames, append, backend.all_true_raw, kept and kept.fresh.append
+                    part, outcome.states, inputs, append, backend.all_true_raw, kept and kept.fresh.append
                 )
                 if kept is not None:
                     kept.take(outcome.steps - start)
@@ -130,13 +139,20 @@ class _Pace:
         self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
-def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]]]:
-    """The steps before the first sequence ends, and those after; each part with the states that its steps give."""
+def _phases(schedule: Schedule, start: int, given: Given) -> list[tuple[range, tuple[Var, ...]]]:
+    """The steps before the first sequence ends, and those after; each part with the states that its steps give. Steps
+    with given values are parts of their own."""
     free = range(start, min(schedule.free_steps, schedule.max_steps))
     if schedule.kept == schedule.new:
         free = range(start, schedule.max_steps)
     rest = range(max(start, free.stop), schedule.max_steps)
-    return [(steps, new) for steps, new in ((free, schedule.new), (rest, schedule.kept)) if steps]
+    both = (free, schedule.new), (rest, schedule.kept)
+    return [(part, new) for steps, new in both for part in _split(steps, given) if part]
+
+
+def _split(steps: range, at: Given) -> list[range]:
+    bounds = sorted({steps.start, steps.stop, *(step + i for step in at for i in (0, 1) if step in steps)})
+    return [range(*pair) for pair in pairwise(bounds)] if steps else []
 
 
 def generators(backend: type[Backend], seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
@@ -167,8 +183,10 @@ def compile_step(
     backend: type[Backend],
     seed: int,
     externals: Sequence[Any],
+    given: Sequence[Var] = (),
 ) -> Compiled:
-    """Compiles a step that gives `wanted` and has no effects."""
+    """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
+    program = program.with_given(given) if given else program
     compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
 
     def without_effects(*given: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,16 @@ class Program:
         """A copy whose calls can be replaced without changing this Program."""
         other = copy(self)
         other.calls, other.externals, other._loops = list(self.calls), list(self.externals), {}
+        return other
+
+    def with_given(self, given: Sequence[Var]) -> Program:
+        """A copy that takes these values as further inputs of each step, instead of computing them."""
+        other, numbers = self.copy(), {var.number for var in given}
+        other.inputs = (*self.inputs, *given)
+        other.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
+        other.calls = [
+            call if numbers.isdisjoint(call.made()) else _without(call, numbers) for call in self.calls
+        ]  # at the same positions
         return other
 
     def replace(self, call: Call, others: Sequence[Call]) -> None:
@@ -219,6 +230,12 @@ class Program:
 
     def _stays(self, read: Var | External | Stream) -> bool:
         return isinstance(read, External) and read.number not in self._overwritten
+
+
+def _without(call: Call, numbers: Container[int]) -> Call:
+    """The call, but these Vars do not take its results."""
+    parts = tuple((i, var) for i, var in call.parts if var not in numbers)
+    return replace(call, result=None if call.result in numbers else call.result, parts=parts)
 
 
 def _unpacked(letter: str, count: int) -> str:

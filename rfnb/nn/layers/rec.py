@@ -107,7 +107,7 @@ def lstm_over(
 ) -> tuple[Tensor, LstmState]:
     """`rf.lstm` for modules: `in_dim` may be `out_dim`, and a source that is sparse in it is treated as one-hot."""
     source = one_hot(source) if source.sparse_dim is in_dim else source
-    weight_dim = ff_weight.dims[1]
+    weight_dim = ff_weight.dims[0 if ff_weight.dims[1] is 4 * out_dim else 1]  # of any order
     out, (h, c) = lstm(
         to_input(source, in_dim, weight_dim),
         state_h=state.h,

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from typing import Any, overload
 
 from rfnb.core.ground.text import count_of, cut
 from rfnb.printable import printable_name
 from rfnb.search.corpus.pairs import for_each, trees_of
 from rfnb.search.corpus.row import Row, row_of
+from rfnb.search.explain.forced import forced_scores
+from rfnb.search.explain.reference import references_of
 from rfnb.search.explain.where import VERDICTS
 from rfnb.search.found import Found
 from rfnb.search.words import InWords
@@ -202,7 +203,7 @@ def report(found: Any, references: Any, forced: Any = None) -> SearchReport | Se
         references: one for each sequence of all batches in order, or a dict from tags: text, labels or numbers, or
             several of them, as `tree.where` takes them. Or a Tensor {batch, labels}, or a list of them.
         forced: the final scores that the model gives to the references, in the same forms. They decide between search
-            errors and model errors; without them, some verdicts are "undecided".
+            errors and model errors. Of a recorded search they are computed; otherwise, some verdicts are "undecided".
 
     Raises SearchError if a sequence has no reference, or a reference has labels that the vocabulary does not have.
     """
@@ -214,5 +215,8 @@ def report(found: Any, references: Any, forced: Any = None) -> SearchReport | Se
 def _report(found: Any, references: Any, forced: Any) -> SearchReport:
     trees = trees_of(found)
     given = for_each(trees, references, "reference")
-    scores = repeat(None, len(trees)) if forced is None else for_each(trees, forced, "score")
+    if forced is None:
+        scores = forced_scores(trees, list(map(references_of, given, trees)))
+    else:
+        scores = for_each(trees, forced, "score")
     return SearchReport(tuple(map(row_of, trees, given, scores)))

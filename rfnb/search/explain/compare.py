@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.node import Hypothesis
@@ -111,7 +112,8 @@ class SearchComparison(InWords):
         """How many sequences differ, and the first of them."""
         differing = self.differing
         other = sum(not each.same_output for each in self.sequences)
-        lines = [f"{len(self.sequences)} sequences: the beams of {len(differing)} differ, and the outputs of {other}"]
+        count = count_of(len(self.sequences), "sequence")
+        lines = [f"{count}: the beams of {len(differing)} differ, and the outputs of {other}"]
         lines += [f"  {printable_name(each.name)}: {printable_name(each.words)}" for each in differing[:10]]
         lines += [f"  … {len(differing) - 10} more"] if len(differing) > 10 else []
         for which, only in (("first", self.only_a), ("second", self.only_b)):
@@ -168,7 +170,8 @@ def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
     before: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):
         nodes = tree.nodes(step)
-        now = {node.place: before.get(node.parent, ()) + (() if node.ended else (node.label,)) for node in nodes}
+        own = {node.place: () if node.ended or node.label == tree.own.blank else (node.label,) for node in nodes}
+        now = {node.place: before.get(node.parent, ()) + own[node.place] for node in nodes}
         found: dict[Any, Prefix] = {}
         for node in nodes[:most]:
             labels = now[node.place]

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.printable import printable_name
+from rfnb.search.explain.frames import next_label, places_of_prefixes
 from rfnb.search.node import Node
 from rfnb.search.words import number
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree
+
+
+DEEP = 256
+"""Among so many pruned candidates a sequence of labels is looked for where it fell out, if its step can be replayed."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +116,9 @@ def follow(tree: Tree, labels: Sequence[int]) -> Life:
     """The life of a sequence of labels that is to end after them."""
     nodes: list[Node] = []
     before = None
+    by_frame = None if tree.own.blank is None else places_of_prefixes(tree, labels)
     for step in range(tree.steps):
-        here = _here(tree, labels, step, before)
+        here = _here(tree, labels, step, before) if by_frame is None else next(by_frame)
         if not here.any():
             return Life(tuple(nodes), _fall(tree, labels, step, before))
         places = np.flatnonzero(here)
@@ -133,11 +139,13 @@ def _here(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
 
 def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> Fall:
     label, text = _wanted(tree, labels, step, before)
-    candidate = next((each for each in tree.pruned(step) if _fits(tree, each, label, before)), None)
-    kept = tree.nodes(step)
+    most = None if tree.trace.replayed is None else DEEP
+    pruned, kept = tree.pruned(step, most), tree.nodes(step)
+    candidate = next((each for each in pruned if _fits(tree, each, label, before)), None)
     last = kept[-1] if kept else None
-    known = candidate or _worst_recorded(tree, step)
-    reason = "pruned" if candidate else "not allowed" if _all_recorded(tree, step, kept) else "not recorded"
+    known = candidate or next(reversed(pruned), None)
+    all_known = 0 < len(kept) < tree.beam or len(pruned) < (most or _recorded(tree))
+    reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
     known = None if reason == "not allowed" else known
     return Fall(
         step=step,
@@ -156,6 +164,9 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
 
 def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> tuple[int | None, str]:
     """The label that a prefix needs at a step; None for a copy, or if the end label is not known."""
+    if tree.own.blank is not None:
+        label = next_label(tree, labels, step, before)
+        return label, "" if label is None else tree.label(label)
     if step < len(labels):
         return labels[step], tree.label(labels[step])
     done = before is not None and bool((before & (tree.ended | tree.ends)[step - 1]).any())
@@ -170,16 +181,9 @@ def _fits(tree: Tree, candidate: Node, label: int | None, before: np.ndarray | N
     return goes_on and (candidate.ended if label is None else not candidate.ended and candidate.label == label)
 
 
-def _worst_recorded(tree: Tree, step: int) -> Node | None:
-    return next(reversed(tree.pruned(step)), None)
-
-
-def _all_recorded(tree: Tree, step: int, kept: Sequence[Node]) -> bool:
-    """Whether the candidates of a step that are not recorded had the score −inf."""
-    if 0 < len(kept) < tree.beam:
-        return True
-    pruned = tree.own.pruned
-    return pruned is not None and len(tree.pruned(step)) < pruned.labels.shape[2]
+def _recorded(tree: Tree) -> int:
+    """How many pruned candidates were recorded of each step. If a step has fewer, all others had the score −inf."""
+    return 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
 
 
 def _differences(tree: Tree, candidate: Node | None, last: Node | None) -> dict[str, float]:

@@ -25,17 +25,19 @@ class Reference:
     text: str
 
 
-def references_of(given: Any, tree: Tree) -> list[Reference]:
+def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
     A list of strings is one reference if all of them are labels, and several texts otherwise. An end label at the end
-    of a reference is left out. Raises SearchError for anything else than references, or for unknown labels.
+    of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown
+    labels.
     """
     vocab = tree.own.vocab
     read = [_numbers(each, vocab) for each in _several(given, vocab)]
     if not read:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
-    return [Reference(labels, tree.text_of(labels)) for labels in (_without_end(each, tree) for each in read)]
+    read = read if ends else [_without_end(each, tree) for each in read]
+    return [Reference(labels, tree.text_of(labels)) for labels in read]
 
 
 def _several(given: Any, vocab: Vocab | None) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import SearchError
 from rfnb.search.explain.where import limit_of, only_fall, rounding
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Trace, by_length
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree, Trees
@@ -43,7 +43,8 @@ def rescaled(
     trees: Trees, scales: Mapping[str, float], exponent: float | None
 ) -> tuple[Trace, tuple[Doubt, ...] | None]:
     """The trace with other scales, and the candidates in doubt; None if pruned candidates were not recorded."""
-    trace = trees.trace
+    trace = trees.trace.with_candidates()
+    trees = type(trees)(trace)
     _check(trace, scales, exponent)
     change = {name: scale - trace.scales.get(name, 1.0) for name, scale in scales.items()}
     scores, final, pruned = trace.scores.copy(), trace.final_scores.copy(), trace.pruned
@@ -63,6 +64,8 @@ def rescaled(
         scales={**trace.scales, **scales},
         length_normalization_exponent=exponent,
         pruned=None if pruned is None or candidates is None else replace(pruned, scores=candidates),
+        again=None,
+        why_not="the search has other scales than its run",
     )
     new = type(trees)(rescaled)
     return rescaled, None if pruned is None else tuple(doubt for tree in new for doubt in _doubts(tree))
@@ -72,6 +75,10 @@ def _check(trace: Trace, scales: Mapping[str, float], exponent: float | None) ->
     for name, scale in {**scales, "length_normalization_exponent": exponent or 0.0}.items():
         if not isinstance(scale, int | float | np.number) or not np.isfinite(scale):
             raise SearchError(f"rerank: {name} is not a finite number", got=repr(scale)[:40])
+    if trace.joined is not None:
+        raise SearchError(
+            "rerank: the scores of merged hypotheses are not sums of parts", hint="search again with the other scales"
+        )
     for name in scales:
         if name not in trace.parts:
             known = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"
@@ -106,7 +113,7 @@ def _final(tree: Tree, scores: np.ndarray, exponent: float) -> np.ndarray:
     old, own = tree.compared[-1], tree.own.final_scores[0]
     known = np.isfinite(own) & np.isfinite(old)
     more = np.subtract(own, old, out=np.zeros_like(own), where=known)
-    new = scores / np.maximum(tree.taken[-1], 1) ** exponent + more
+    new = scores / by_length(tree.taken[-1], exponent, tree.own.length_normalization_offset) + more
     return np.where(own > -np.inf, new, -np.inf)
 
 
@@ -138,4 +145,5 @@ def _needed_to_win(tree: Tree) -> float:
     if tree.best is None or not only_fall(tree) or (exponent and limit is None):
         return -np.inf
     score = tree.best.score
-    return (score - rounding(score, score)) * (limit or 1) ** exponent
+    divided = by_length(limit or 1, exponent, tree.own.length_normalization_offset)
+    return float((score - rounding(score, score)) * divided)

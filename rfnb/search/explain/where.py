@@ -10,9 +10,11 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.forced import forced_scores
 from rfnb.search.explain.life import Fall, Life, follow
 from rfnb.search.explain.reference import Reference, references_of
 from rfnb.search.node import Hypothesis, Node
+from rfnb.search.trace import by_length
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
@@ -80,7 +82,10 @@ class Where(InWords):
 def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) -> Where:
     """Where the reference is, of several the one that came furthest; forced: its final score, or those of all."""
     references = references_of(reference, tree)
-    scores = [None] * len(references) if forced is None else np.asarray(forced, np.float64).reshape(-1).tolist()
+    if forced is None:
+        scores = forced_scores([tree], [references])[0]
+    else:
+        scores = [None if np.isnan(score) else score for score in np.asarray(forced, np.float64).reshape(-1).tolist()]
     if len(scores) != len(references):
         raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
     found = [_where(tree, each, score) for each, score in zip(references, scores, strict=True)]
@@ -133,7 +138,8 @@ def _verdict(
     most = most_possible(tree, life, needed)
     if most is not None and output.score - most > rounding(most, output.score):
         return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
-    return "undecided", scores
+    recorded = "" if tree.trace.replayed is not None else "rf.Loop(…, debug=True) computes it, or "
+    return "undecided", f"{scores}; {recorded}give `forced`"
 
 
 def _output(output: Hypothesis) -> str:
@@ -165,11 +171,14 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
         return -np.inf
     if not known or not only_fall(tree):
         return None
-    return min(known) / max(needed, 1) ** exponent
+    return float(min(known) / by_length(needed, exponent, tree.own.length_normalization_offset))
 
 
 def only_fall(tree: Tree) -> bool:
-    """Whether no label ever raised a score, and final scores are those of the last step."""
+    """Whether no label ever raised a score, and final scores are those of the last step. Not with a blank: there, other
+    alignments of the same labels may come."""
+    if tree.own.blank is not None:
+        return False
     if not tree.steps:
         return True
     before = np.zeros_like(tree.scores)

@@ -95,14 +95,14 @@ def why(tree: Tree, which: Any) -> Why:
 def _of_labels(tree: Tree, labels: tuple[int, ...]) -> Why:
     """The life of labels that no final hypothesis consists of; others may begin with them."""
     life = follow(tree, labels)
-    if 0 < len(labels) <= len(life.nodes):
+    if tree.own.blank is None and 0 < len(labels) <= len(life.nodes):
         return _of_node(tree, life.nodes[len(labels) - 1])
     return Why(tree, labels, life, None, _apart(tree, labels), {}, None)
 
 
 def _of_node(tree: Tree, node: Node, final: Hypothesis | None = None) -> Why:
     path = _path(tree, node)
-    labels = tuple(each.label for each in path if not each.ended)
+    labels = tuple(each.label for each in path if not each.ended and each.label != tree.own.blank)
     last = _last_step(tree, node)
     fall = None
     if final is None and (node.pruned or last == node.step):
@@ -140,8 +140,9 @@ def _last_step(tree: Tree, node: Node) -> int | None:
 
 
 def _apart(tree: Tree, labels: Sequence[int]) -> int | None:
-    """The first step at which labels differ from those of the best hypothesis."""
-    if tree.best is None or not tree.steps:
+    """The first step at which labels differ from those of the best hypothesis; None with a blank, where a label has no
+    step of its own."""
+    if tree.best is None or not tree.steps or tree.own.blank is not None:
         return None
     best = tree.prefix(tree.steps - 1, tree.best.place)
     differ = (step for step, pair in enumerate(zip(best, labels, strict=False)) if pair[0] != pair[1])

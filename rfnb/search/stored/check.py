@@ -11,6 +11,9 @@ from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import MOST
 
+FROM_FILE = "it was read from a file"
+"""Why the steps of such a search cannot be computed again."""
+
 
 def checked(trace: Trace) -> Trace:
     """The trace. Raises RunFileError if shapes or dtypes do not fit, or a number refers to a missing place."""
@@ -28,6 +31,7 @@ def checked(trace: Trace) -> Trace:
     _fits("steps", trace.steps, (batch,), "i", steps + 1)
     _fits("ends", trace.ends, by_step, "b")
     _fits("limit", trace.limit, (batch,), "i")
+    _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
         _candidates(trace.pruned, by_step)
@@ -35,7 +39,8 @@ def checked(trace: Trace) -> Trace:
         raise RunFileError(
             "the file does not have a tag for each sequence", got=len(trace.tags), expected=f"{batch} tags"
         )
-    if not np.isfinite([trace.length_normalization_exponent, *trace.scales.values()]).all():
+    offset = trace.length_normalization_offset
+    if not np.isfinite([trace.length_normalization_exponent, offset, *trace.scales.values()]).all() or offset < 0:
         raise RunFileError("a scale in the file is not a finite number")
     return trace
 

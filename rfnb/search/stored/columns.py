@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.stored.check import FROM_FILE, checked, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
@@ -36,6 +36,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
     columns: by step, for each place of the beam: label, parent, score (null without a hypothesis), and, by scorer,
     costs: the score of the label, negated, in units of 0.001. ended, ends: by step, the places for which it holds.
+    joined: by step, the place of a second parent for each place of the beam, or -1; null if hypotheses do not merge.
     pruned: by step, the candidates that were pruned: label, parent, costs, and gaps: how much lower each score is than
     the one before, in units of 0.001; the first one is compared with the lowest score of the beam.
     """
@@ -50,9 +51,11 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "beam": tree.beam,
         "include_eos": bool(own.include_eos),
         "length_normalization_exponent": float(own.length_normalization_exponent),
+        "length_normalization_offset": float(own.length_normalization_offset),
         "framewise": bool(own.framewise),
         "limit": None if own.limit is None else int(own.limit[0]),
         "end_label": None if own.end_label is None else int(own.end_label),
+        "blank": None if own.blank is None else int(own.blank),
         "scales": {name: float(scale) for name, scale in own.scales.items()},
         "labels": {
             "numbers": numbers,
@@ -71,8 +74,9 @@ def write_tree(tree: Tree) -> dict[str, Any]:
             "costs": {name: _units(-part[:, 0]) for name, part in own.parts.items()},
             "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
             "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
+            "joined": None if tree.joined is None else tree.joined.tolist(),
         },
-        "pruned": None if own.pruned is None else _pruned(tree, own.pruned, places),
+        "pruned": None if tree.candidates is None else _pruned(tree, tree.candidates, places),
     }
 
 
@@ -97,8 +101,8 @@ def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str,
 def _labels(tree: Tree) -> list[int]:
     """The numbers of the labels that are written, the most frequent ones first."""
     own, seen = tree.own, Counter(tree.labels.ravel().tolist())
-    if own.pruned is not None:
-        seen.update(own.pruned.labels[:, 0].ravel().tolist())
+    if tree.candidates is not None:
+        seen.update(tree.candidates.labels[:, 0].ravel().tolist())
     if own.vocab is not None:
         seen.update(roles_of(own.vocab).values())
         seen.update(_whole(own.vocab))
@@ -169,6 +173,7 @@ def _read(data: Any) -> Trace:
         vocab=vocab,
         tags=None if tag is None else raw_strings({"tag": [tag]}, "tag"),
         length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
+        length_normalization_offset=float(get(data, "length_normalization_offset", (int, float))),
         parts=_costs(columns, rows, shape),
         scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
         pruned=None if data.get("pruned") is None else _read_pruned(get(data, "pruned", dict), scores[:, 0], numbers),
@@ -176,6 +181,9 @@ def _read(data: Any) -> Trace:
         limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
+        why_not=FROM_FILE,
+        blank=optional(data, "blank", int),
+        joined=_joined(columns, rows, shape),
     )
 
 
@@ -212,6 +220,10 @@ def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
             raise RunFileError(f"the column {name!r} refers to a missing place")
         found[step, 0, places] = True
     return found
+
+
+def _joined(data: Any, rows: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    return None if data.get("joined") is None else np.array(rows(data, "joined"), np.int64).reshape(shape)
 
 
 def _costs(data: Any, rows: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.stored.check import FROM_FILE, checked, roles_of, vocab_with
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
 from rfnb.trace.run.file.fields import get, of_type, optional, raw_strings
 from rfnb.trace.run.file.save import versions
@@ -41,13 +41,23 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    arrays = {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+    facts, arrays = parts_of(trace)
     try:
         with replacing(path) as unfinished:
-            save_file(arrays, unfinished, {KEY: json.dumps(_facts(trace))})
+            save_file(arrays, unfinished, {KEY: json.dumps(facts)})
     except (OSError, SafetensorError) as error:
         raise unwritable(path, error, RunFileError) from error
     return path
+
+
+def parts_of(trace: Trace) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The search as JSON and arrays, from which `trace_of` makes it again."""
+    return _facts(trace), {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+
+
+def trace_of(facts: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
+    """The search of JSON and arrays. Raises RunFileError if they are not valid."""
+    return checked(_read(facts, arrays))
 
 
 def _arrays(trace: Trace) -> dict[str, np.ndarray]:
@@ -82,7 +92,9 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
         "end_label": None if trace.end_label is None else int(trace.end_label),
+        "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
+        "length_normalization_offset": float(trace.length_normalization_offset),
         "tags": None if trace.tags is None else list(trace.tags),
         "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
         "roles": {} if vocab is None else roles_of(vocab),
@@ -98,7 +110,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
     if not path.is_file():
         raise RunFileError(f"load: there is no file {path}", hint=_beside(path))
     try:
-        return checked(_read(*_content(path)))
+        return trace_of(*_content(path))
     except RunFileError as error:
         facts = " ".join(str(fact) for fact in (error.got, error.expected and f"expected {error.expected}") if fact)
         raise _unreadable(path, f"{error.what}: {facts}" if facts else error.what) from error
@@ -149,12 +161,14 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = None if data.get("labels") is None else raw_strings(data, "labels")
+    needed: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
     return Trace(
-        **{name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)},
+        **needed,
         include_eos=get(data, "include_eos", bool),
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
         tags=None if data.get("tags") is None else raw_strings(data, "tags"),
         length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
+        length_normalization_offset=float(get(data, "length_normalization_offset", (int, float))),
         parts=parts("parts", "part"),
         scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
         pruned=pruned,
@@ -162,4 +176,7 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
         end_label=optional(data, "end_label", int),
+        why_not=FROM_FILE,
+        blank=optional(data, "blank", int),
+        joined=array("joined") if "joined" in arrays else None,
     )

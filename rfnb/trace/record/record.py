@@ -11,6 +11,7 @@ from typing import Any
 
 from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.graph.facts import SideFacts
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
@@ -52,6 +53,7 @@ class Recorder(Listener):
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
+        self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
         self._generator = generator
         self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]
@@ -115,6 +117,9 @@ class Recorder(Listener):
         for value, position in outputs:
             if value.node is None and value.name == "":
                 value.node, value.output = node, position
+        if self.check is not None:
+            for value, _ in outputs:
+                self.check(value.dims, node.op)
         self._gives(node, [value for value, _ in outputs])
         self._last_op_is(node)
         if self.file is not None:
@@ -295,7 +300,7 @@ class Recorder(Listener):
         """Records the ops inside the block as a side of `node`: on the same tape and graph, with separate values."""
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
-        side.recorded = self.recorded
+        side.recorded, side.check = self.recorded, self.check
         side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
         part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
         node.body.append(part)

@@ -69,13 +69,9 @@ class Run(Shown):
         forked_at: int | None = None,
     ):
         self.serial = next(_serials)
-        self.name = name
-        self.place = place
-        self.source = source
+        self.name, self.place, self.source = name, place, source
         self.replay = replay
-        self.steps = steps
-        self.axis = axis
-        self.size = size
+        self.steps, self.axis, self.size = steps, axis, size
         self.graph = graph
         self.failed = failed
         self.parent, self.forked_at = parent, forked_at
@@ -174,14 +170,12 @@ class Run(Shown):
     def loop(self) -> str:
         """A key that all runs of one loop share: the place and name of the loop.
 
-        >>> def count(limit):
-        ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
-        ...     loop.state.n = rf.convert_to_tensor(0)
-        ...     with loop:
-        ...         loop.state.n = loop.state.n + 1
-        ...     return loop.run
-        >>> count(3).loop == count(5).loop, count(3).loop.split(":")[-1]
-        (True, 'count')
+        >>> loop = rf.Loop(max_seq_len=1, debug=True, name="count")
+        >>> loop.state.n = rf.convert_to_tensor(0)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n + 1
+        >>> loop.run.loop.split(":")[-1]
+        'count'
         """
         return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
 
@@ -215,8 +209,6 @@ class Run(Shown):
         >>> loop.state.n = rf.convert_to_tensor(1)
         >>> with loop:
         ...     loop.state.n = loop.state.n * 2
-        >>> [step.after.n.item() for step in loop.run]
-        [2, 4, 8, 16, 32]
         >>> loop.run.next("after.n > 3"), loop.run.next("after.n > 3", after=1), loop.run.next("after.n > 99")
         (1, 2, None)
         """
@@ -256,7 +248,7 @@ class Run(Shown):
         ...     loop.state.n = loop.state.n * 2
         >>> loop.run.found
         """
-        return self.replay.found
+        return self.replay.found(self)
 
     def stack(self, name: str, *, resolve: bool = True) -> Tensor:
         """Stacks a variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
@@ -273,12 +265,22 @@ class Run(Shown):
         """
         return stacked(self, name, resolve)
 
-    def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
+    def fork(
+        self,
+        step: int,
+        /,
+        *,
+        seed: int | None = None,
+        sequence: int | str | None = None,
+        hypothesis: int | None = None,
+        **states: Any,
+    ) -> Run:
         """A new run that continues from the states before `step`, with edits: `run.fork(4, h=0.0, label="AH")`.
 
         A state can be set to a Tensor (with dims in any order; missing dims, such as the batch, are broadcast), a
         number, or the text of a label, or to a list with one of these for each sequence. A nested state is set with
-        `**{"lstm.h": …}`.
+        `**{"lstm.h": …}`. sequence: only this one is edited, given by number or tag. hypothesis: in a search, only the
+        one at this place of the beam.
 
         >>> loop = rf.Loop(max_seq_len=4, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -288,14 +290,14 @@ class Run(Shown):
         >>> fork[1].before.n.item(), fork[2].before.n.item(), fork[3].after.n.item()
         (2, 10, 40)
 
-        The fork uses the parameters, frames and random numbers of this run (or those of `seed`, if given), without
-        gradients. Side effects of the steps are skipped: `rf.assert_`, prints, and writes to anything outside the loop.
-        Sequences that ended before `step` remain ended. The new run is added to `rf.runs`; this run does not change.
+        The fork uses the parameters, frames and random numbers of this run (or those of `seed`), without gradients.
+        Side effects are skipped: `rf.assert_`, prints, writes to anything outside the loop. Sequences that ended before
+        `step` remain ended. The new run is added to `rf.runs`; this run does not change.
 
         Raises LoopError for an unknown state or step, or a loop that reads what it writes; DimError for wrong dims and
         unknown labels; DtypeError for values that the state cannot hold.
         """
-        return self.replay.fork(self, step, seed, states)
+        return self.replay.fork(self, step, seed, (sequence, hypothesis), states)
 
     def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
         """Repeats the call that contained the loop, with the current code, and returns the new run of the loop.
@@ -326,10 +328,9 @@ class Run(Shown):
         """The gradient norms of a loss at each step: `.norm["h"][i]` is ‖d loss / d h‖ for the value of the state `h`
         after step i; `.per_sequence["h"][i, b]` is the norm for one sequence. The result is shown as a table.
 
-        Args:
-            loss: a Tensor that depends on results of the loop; if it has dims, its sum. Call this before its
-                `backward()`, or after one with `retain_graph=True`. Or the name of a value of the body, which means its
-                sum over all steps and entries, without padding.
+        loss: a Tensor that depends on results of the loop; if it has dims, its sum. Call this before its `backward()`,
+        or after one with `retain_graph=True`. Or the name of a value of the body: its sum over all steps and entries,
+        without padding.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.h = rf.convert_to_tensor(1.0)

@@ -3,24 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.index import gather
 from rfnb.trace.run.names import evaluate
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
+class Lineage(NamedTuple):
+    """Where the final hypotheses of a search are at each step.
+
+    beam: the dim of the hypotheses at some point of a step. final: that of the final ones. dims: of the sequences.
+    places: the place in `beam` that each final one extends, [steps, …, final].
+    """
+
+    beam: Dim
+    final: Dim
+    dims: tuple[Dim, ...]
+    places: np.ndarray
+
+
+def by_hypothesis(x: Tensor, axis: Dim, search: Sequence[Lineage]) -> Tensor:
+    """Stacked values in the order of the final hypotheses of a search. {axis, …, beam} → {axis, …, final}"""
+    found = next((each for each in search if each.beam in x.dims), None)
+    if found is None:
+        return x
+    backend, rest = backend_of_raw(x._raw), [dim for dim in x.dims if dim is not axis]
+    raw = x.copy_transpose([axis, *rest])._raw
+    frames = Dim(backend.get_shape_tuple_raw(raw)[0], name="frames")  # which has no padding that would be masked
+    at = backend.from_numpy_raw(found.places[: frames.get_dim_value()].copy(), x.device)
+    indices = tensor_of(at, align.sig([frames, *found.dims, found.final]), EMPTY)
+    taken = gather(tensor_of(raw, align.sig([frames, *rest]), EMPTY), indices=indices, axis=found.beam)
+    dims = [found.final if dim is found.beam else dim for dim in rest]
+    feature = found.final if x.feature_dim is found.beam else x.feature_dim
+    return tensor_of(
+        taken.copy_transpose([frames, *dims])._raw, align.sig([axis, *dims], x.sparse_dim, feature), x.lengths
+    )
+
+
 def stacked(run: Run, what: str, resolve: bool = True) -> Tensor:
-    """Stacks a variable of the body, or an expression, over all steps. → {axis, …}"""
+    """Stacks a variable of the body, or an expression, over all steps. → {axis, …}
+
+    Values of a search are taken along its final hypotheses, if `resolve`.
+    """
     names = {run.replay.name_of(value) for value in run.graph.values}
     if what in names or str(what).isidentifier():
         return run.replay.stack(what, resolve)
@@ -37,7 +74,8 @@ def stacked(run: Run, what: str, resolve: bool = True) -> Tensor:
                 f"{run.name}: `{what}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
                 expected=f"{first.describe_dims()} at all steps, without {run.axis.name}",
             )  # fmt: skip
-    return over_steps(values, run.axis, run.size).with_name(what)
+    result = over_steps(values, run.axis, run.size)
+    return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(what)
 
 
 def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:

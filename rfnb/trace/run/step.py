@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph.graph import Node, Value
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
 
 AGREES = "replay agrees"
 """`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
@@ -67,6 +68,10 @@ def _op_step(node: Node, tensors: dict[int, Tensor]) -> OpStep:
     return OpStep(node, name, node.op, node.line or 0, place, text, node.path, inputs, outputs)
 
 
+Only = tuple[int | str | None, int | None]
+"""The sequence and the hypothesis that an edit is for; None for all."""
+
+
 class Replayable(Protocol):
     """What a Run reads from: it returns the recorded states, and recomputes or loads all other values.
 
@@ -116,11 +121,21 @@ class Replayable(Protocol):
         """A value of the body, stacked over all steps; `resolve`: that of a search by final hypothesis."""
 
     @property
-    def found(self) -> Any:
+    def lineages(self) -> Sequence[Lineage]:
+        """Where the final hypotheses of a search are at each step; empty for other loops."""
+
+    def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
 
-    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-        """A new run that continues from edited states before `step`."""
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis, at a place after a step, along each beam of the values of that step."""
+
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+        """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
         """A new run of the same call, executed with the current code."""

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError
+from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
 from rfnb.trace.run.find import sequence_number
 
 if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import RunStep
 
-__all__ = ["Condition", "changes", "ends", "not_finite", "over", "repeats"]
+__all__ = ["Condition", "best_changes", "changes", "ends", "falls_out", "not_finite", "over", "repeats"]
 __dir__ = __all__.copy  # completion offers these names, but no imports
 
 Holds = Callable[["RunStep", "int | None"], bool]
@@ -133,6 +135,69 @@ def ends(*, batch: int | str | None = None) -> Condition:
         return bool(last.any())
 
     return Condition("a sequence ends", holds, batch)
+
+
+def best_changes(*, batch: int | str | None = None) -> Condition:
+    """Holds in a search where the best hypothesis after the step does not extend the best one before it.
+
+    >>> rf.when.best_changes(batch="laugh")
+    the best hypothesis changes in sequence 'laugh'
+    """
+
+    def steps(run: Run, which: int) -> set[int]:
+        tree = run.found.tree[which]
+        if not tree.steps:
+            return set()
+        best = np.where(tree.alive, tree.ranks, tree.beam + 1).argmin(axis=1)
+        parents = np.take_along_axis(tree.parents, best[:, None], axis=1)[1:, 0]
+        return set((np.flatnonzero((parents != best[:-1]) & tree.alive.any(axis=1)[1:]) + 1).tolist())
+
+    return Condition("the best hypothesis changes", _in_search("best_changes", steps), batch)
+
+
+def falls_out(reference: Any, *, batch: int | str | None = None) -> Condition:
+    """Holds in a search where the reference falls out of the beam.
+
+    reference: text, labels or numbers, as for `tree.where`. For several sequences: a dict with one for each name of a
+    sequence.
+
+    >>> rf.when.falls_out("L AE F", batch="laugh")
+    'L AE F' falls out of the beam in sequence 'laugh'
+    """
+
+    def steps(run: Run, which: int) -> set[int]:
+        tree = run.found.tree[which]
+        if isinstance(reference, dict) and tree.name not in reference:
+            return set()
+        if not isinstance(reference, dict) and batch is None and len(run.found) > 1:
+            raise LoopError(
+                "when.falls_out: one reference for several sequences",
+                got=f"{len(run.found)} sequences",
+                hint="rf.when.falls_out(reference, batch=…), or {name: reference, …}",
+            )
+        fall = tree.where(reference[tree.name] if isinstance(reference, dict) else reference).fall
+        return set() if fall is None else {fall.step}
+
+    words = "a reference" if isinstance(reference, dict) else f"{reference!r}"
+    return Condition(f"{words} falls out of the beam", _in_search("falls_out", steps), batch)
+
+
+def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
+    """Whether a step is among the `steps` of a sequence of a search, which are found once for each run."""
+    known: WeakKeyDictionary[Run, dict[int, set[int]]] = WeakKeyDictionary()
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        found = at.run.found
+        if found is None:
+            raise LoopError(f"when.{name}: the loop {at.run.name!r} is not a search", hint="loop.choice(…)")
+        which = range(len(found)) if sequence is None or len(found) == 1 else [sequence]
+        of_run = known.setdefault(at.run, {})
+        for each in which:
+            if each not in of_run:
+                of_run[each] = steps(at.run, each)
+        return any(at.step in of_run[each] for each in which)
+
+    return holds
 
 
 def _values(at: RunStep, name: str | None) -> list[Any]:

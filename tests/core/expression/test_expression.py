@@ -462,3 +462,10 @@ def test_steps_are_joined_in_the_order_of_the_first():
     joined = over_steps([x, x.copy_transpose([columns, rows])], axis, axis.static_size)
     assert joined.dims == (axis, rows, columns)
     assert joined.raw_tensor[0].tolist() == joined.raw_tensor[1].tolist()
+
+
+def test_names_with_a_dot():
+    names = Names({"chosen.labels": 4, "y": 1}, {})
+    assert Expression("chosen.labels * 2 + y").value(names) == 9
+    with pytest.raises(ExpressionError, match="no `chosen`"):
+        Expression("chosen.scores").value(names)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.display.beam.picture import JOINED
 from rfnb.errors import SearchError, ViewError
 from tests.search.test_choice import Net, search
 from tests.search.test_decoding import step_of
@@ -76,6 +77,23 @@ def test_nothing_to_draw():
     assert empty.text
     with pytest.raises(SearchError, match=r"did you mean|no sequence"):
         rf.show(nothing, batch="laugh")
+
+
+def test_hypotheses_that_merge_are_joined_by_a_second_line():
+    time, axis = rf.Dim(6, name="time"), rf.Dim(3, name="axis", vocab=["-", "a", "b"])
+    scores = torch.log_softmax(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), -1)
+    log_probs = rf.convert_to_tensor(scores, dims=[time, axis])
+    found = rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=0, beam=4)
+    tree, view = found.tree[0], rf.show(found)
+    joined = [node.joined for step in range(tree.steps) for node in tree.nodes(step)]
+    assert [node["joined"] for column in view.data["columns"] for node in column["nodes"]] == joined
+    joins = sum(place is not None for place in joined)
+    assert joins > 3
+    lines = next(line for line in view.svg.split("<path")[1:] if JOINED in line)
+    assert lines.count("M") == joins
+    assert "⋎" in view.text and "joined" in str(view.html)
+    apart = rf.show(rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=0, beam=4, merge=None))
+    assert JOINED not in apart.svg and "⋎" not in apart.text and "joined" not in str(apart.html)
 
 
 def test_the_search_of_a_loop():

@@ -272,7 +272,7 @@ def test_what_is_typed_becomes_the_state(sequences, size, data):
     text = data.draw(st.sampled_from(["{}", "[{}]", " {} "])).format(
         data.draw(st.sampled_from([" ", ", "])).join(map(str, typed))
     )
-    new = edited(state, text, None, None)
+    new = edited(state, text, {})
     wanted = np.broadcast_to(
         np.asarray(typed, np.float32).reshape((sequences, size) if count > 1 else ()), (sequences, size)
     )
@@ -283,10 +283,10 @@ def test_what_is_typed_becomes_the_state(sequences, size, data):
 
 def test_truth_sizes_and_minus_signs():
     flag = rf.full(dims=[Dim(2, name="rows")], fill_value=False)
-    assert edited(flag, "true False", None, None).raw_tensor.tolist() == [True, False]
-    assert edited(3, " 7 ", None, None) == 7
+    assert edited(flag, "true False", {}).raw_tensor.tolist() == [True, False]
+    assert edited(3, " 7 ", {}) == 7
     three = rf.convert_to_tensor([1.0, 2.0, 3.0], dims=[batch_dim])
-    assert edited(three, "5 · 7", None, None).raw_tensor.tolist() == [5, 2, 7]  # what has ended is left as it is
-    assert edited(rf.zeros([]), "\u22122.5", None, None).raw_tensor.item() == -2.5
+    assert edited(three, "5 · 7", {}).raw_tensor.tolist() == [5, 2, 7]  # what has ended is left as it is
+    assert edited(rf.zeros([]), "\u22122.5", {}).raw_tensor.item() == -2.5
     with pytest.raises(ViewError, match="not a number"):
-        edited(3, "x", None, None)
+        edited(3, "x", {})

@@ -278,3 +278,68 @@ def test_views_say_what_it_is_a_fork_of():
     fork = run.fork(2)
     assert f"fork of {run.serial} at" in repr(rf.runs)
     assert f"fork of {run.serial} at step 2" in rf.show(fork).text
+
+
+def tagged_search(sizes=(2, 3)):
+    """A search with a table of scores; the state `h` counts what each hypothesis has been given."""
+    batch, beam = sizes
+    tags = [f"word {i}" for i in range(batch)]
+    before, width = Dim(4, name="before"), Dim(beam, name="beam")
+    torch.manual_seed(3)
+    table = rf.convert_to_tensor(torch.randn(batch, 4, 4), dims=[batch_dim, before, phones], tags=tags)
+    loop = rf.Loop(max_seq_len=5, name="search", debug=True)
+    loop.state.prev = rf.zeros([batch_dim, width], dtype="int64", sparse_dim=phones)
+    loop.state.h = rf.zeros([batch_dim, width])
+    loop.state.n = rf.zeros([], dtype="int64")
+    with loop:
+        scores = rf.gather(table, indices=rf.set_sparse_dim(loop.state.prev, before), axis=before)
+        chosen = loop.choice(scores, beam=width, axis=phones, input_type="logits", length_normalization=False)
+        loop.state.prev, loop.state.h, loop.state.n = chosen.labels, loop.state.h + 1, loop.state.n + 1
+    return loop.run
+
+
+@pytest.mark.parametrize("sequence", [1, "word 1", -1, None])
+@pytest.mark.parametrize("hypothesis", [0, 2, None])
+def test_only_one_sequence_and_hypothesis_is_edited(sequence, hypothesis):
+    run = tagged_search()
+    fork = run.fork(2, sequence=sequence, hypothesis=hypothesis, prev="K", h=9.0)
+    before, after = (each[2].before for each in (run, fork))
+    chosen = np.zeros((2, 3), bool)
+    chosen[slice(None) if sequence is None else 1, slice(None) if hypothesis is None else hypothesis] = True
+    np.testing.assert_array_equal(after.prev.numpy(), np.where(chosen, 2, before.prev.numpy()))
+    np.testing.assert_array_equal(after.h.numpy(), np.where(chosen, 9.0, before.h.numpy()))
+    assert fork[2].check == "replay agrees" and fork.found.trace.steps.tolist() == [5, 5]
+    if sequence is not None:  # the others go on as before
+        assert fork.found.nbest(3)[0] == run.found.nbest(3)[0]
+
+
+def test_one_sequence_of_any_loop():
+    run = labels((3, 2, 3))
+    fork = run.fork(1, sequence=2, label="T", **{"pair.s": 7.0})
+    assert fork[1].before.label.tolist() == [*run[1].before.label.tolist()[:2], 3]
+    assert fork[1].before["pair.s"].numpy()[2].tolist() == [7.0, 7.0]
+    assert fork.lengths == [3, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("only", "error", "words"),
+    [
+        ({"sequence": 5, "prev": 0}, LoopError, "no sequence 5"),
+        ({"sequence": "word 7", "prev": 0}, LoopError, "word 7"),
+        ({"hypothesis": 3, "prev": 0}, LoopError, "no hypothesis 3"),
+        ({"hypothesis": -1, "prev": 0}, LoopError, "no hypothesis -1"),
+        ({"sequence": 0, "n": 0}, DimError, "'n' is the same for all entries of batch"),
+        ({"hypothesis": 0, "n": 0}, DimError, "'n' is the same for all entries of beam"),
+        ({"hypothesis": 0, "prev": "nothing"}, DimError, "nothing"),
+    ],
+)
+def test_what_cannot_be_edited_alone(only, error, words):
+    run = tagged_search()
+    with pytest.raises(error, match=words):
+        run.fork(2, **only)
+    assert list(rf.runs) == [run]
+
+
+def test_only_a_search_has_hypotheses():
+    with pytest.raises(LoopError, match="there is no hypothesis 0"):
+        labels().fork(1, hypothesis=0, label="K")

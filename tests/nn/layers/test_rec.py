@@ -120,6 +120,17 @@ def test_the_order_of_dims_does_not_matter(lstm, x, time, inp, out):
     assert torch.allclose(y.copy_transpose(order).raw_tensor[0], other.copy_transpose(order).raw_tensor[0], atol=1e-6)
 
 
+def test_the_order_of_the_dims_of_weights_does_not_matter(lstm, x, time, inp, out):
+    y, _ = run(lstm, x, time)
+    for name in ("ff_weight", "rec_weight"):
+        weight = getattr(lstm, name)
+        turned = rf.Parameter(list(reversed(weight.dims)))
+        turned.initial = weight.copy_transpose(turned.dims)
+        setattr(lstm, name, turned)
+    other, _ = run(lstm, x, time)
+    assert torch.allclose(y.raw_tensor, other.copy_transpose(y.dims).raw_tensor, atol=1e-6)
+
+
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
 def test_padding_changes_nothing(lstm, x, time, out, garbage):
     def outcome():

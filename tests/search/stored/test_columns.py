@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import rfnb as rf
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.search.tree import Tree
+from tests.search.blank.test_ctc import frames_of
 from tests.search.dict_search import random_model, traced
 
 WORDS = ["</s>", "L", "AE", "F"]
@@ -121,11 +123,11 @@ def test_labels_of_a_large_vocabulary_keep_their_numbers():
 
 
 def spoilt(data, path, value):
-    data = json.loads(json.dumps(data))
+    data = inner = json.loads(json.dumps(data))
     *path, last = path
     for key in path:
-        data = data[key]
-    data[last] = value
+        inner = inner[key]
+    inner[last] = value
     return data
 
 
@@ -169,6 +171,21 @@ def test_spoilt_data_is_refused(path, value):
     data = Tree(traced([random_model(2, 3)], 2, vocab=WORDS[:3], candidates=1), 0).to_json()
     with pytest.raises(RunFileError, match="from_json"):
         Tree.from_json(spoilt(data, path, value))
+
+
+@pytest.mark.parametrize("merge", ["sum", None])
+def test_blank_and_joins_of_a_search_over_frames(merge):
+    _, log_probs, time, axis = frames_of([6, 4], 3, 1)
+    found = rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=2, merge=merge, labels=["a", "b"])
+    for tree in found.tree:
+        other = again(tree)
+        assert [each.labels for each in other.hypotheses] == [each.labels for each in tree.hypotheses]
+        assert [each.text for each in other.hypotheses] == [each.text for each in tree.hypotheses]
+        for step in range(tree.steps):
+            mine, theirs = tree.nodes(step), other.nodes(step)
+            assert [(node.joined, node.survives) for node in mine] == [(node.joined, node.survives) for node in theirs]
+        with pytest.raises(RunFileError, match="joined in the file"):
+            Tree.from_json(spoilt(tree.to_json(), ["columns", "joined"], [[8] * 8] * tree.steps))
 
 
 @pytest.mark.parametrize("data", [None, [], {}, "x", {"format": 1}])

@@ -44,6 +44,18 @@ def test_a_search_is_the_same_again(folder, beam, limit, batch, candidates, voca
     np.testing.assert_array_equal(again.scores, found.scores)
 
 
+def test_blank_and_joins_are_kept(tmp_path):
+    time, axis = rf.Dim(None, name="time"), rf.Dim(3, name="axis", vocab=["a", "-", "b"])
+    arrays = [np.random.RandomState(n).randn(n, 3).astype("float32") for n in (7, 0, 4)]
+    log_probs = rf.log_softmax(rf.convert_to_tensor(arrays, dims=[rf.batch_dim, time, axis]), axis=axis)
+    found = rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=1, beam=4)
+    again = rf.search.load(found.save(tmp_path / "x.rfbeam"))
+    assert again.nbest() == found.nbest()
+    for mine, theirs in zip(found.tree, again.tree, strict=True):
+        assert mine.table() == theirs.table() and mine.hypotheses == theirs.hypotheses
+    assert any(row["joined"] is not None for row in again.tree[0].table())
+
+
 def test_padding_may_contain_anything(tmp_path):
     found = search(batch=2)
     found.trace.parents[:, :, :][np.arange(len(found.trace.parents))[:, None] >= found.trace.steps] = -7

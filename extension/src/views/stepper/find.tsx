@@ -11,6 +11,7 @@ import { useWords, Words } from '../words';
 type Kind = Where['kind'];
 
 const KINDS: Kind[] = ['not finite', 'over', 'changes', 'repeats', 'ends', 'expression'];
+const OF_SEARCH: Kind[] = ['best changes', 'falls out'];
 const OF_LINES: Kind[] = ['changes', 'not finite', 'over', 'repeats'];
 const NEEDS_NAME: Kind[] = ['changes', 'repeats'];
 const MAY_HAVE_NAME: Kind[] = ['not finite', 'over', ...NEEDS_NAME];
@@ -63,9 +64,17 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
   const names = namesOf(state);
   const change = (kind: Kind, more: Partial<Where> = {}) => {
     const name = MAY_HAVE_NAME.includes(kind) ? (where?.name ?? null) : null;
+    const isOther = where?.kind !== kind && [where?.kind, kind].includes('falls out'); // which has no expression
     const whose = NEEDS_NAME.includes(kind) ? (name ?? names[0] ?? null) : name;
     actions.note({
-      where: { kind, line: null, limit: where?.limit ?? null, text: where?.text ?? null, name: whose, ...more }
+      where: {
+        kind,
+        line: null,
+        limit: where?.limit ?? null,
+        text: isOther ? null : (where?.text ?? null),
+        name: whose,
+        ...more
+      }
     });
   };
   return (
@@ -84,7 +93,7 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
         }}
       >
         <option value="">{words.__('Find steps where …')}</option>
-        {KINDS.map(kind => (
+        {[...KINDS, ...(state.run.is_search ? OF_SEARCH : [])].map(kind => (
           <option key={kind} value={kind}>
             {wordsFor(kind, words)}
           </option>
@@ -106,13 +115,14 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
         </select>
       )}
       {where?.kind === 'over' && <Limit value={where.limit} onChange={limit => change('over', { limit })} />}
-      {where?.kind === 'expression' && (
+      {(where?.kind === 'expression' || where?.kind === 'falls out') && (
         <Entry
+          key={where.kind}
           className="rfnb-Find-text"
-          label={words.__('Expression')}
-          placeholder="after.h > 1"
+          label={where.kind === 'expression' ? words.__('Expression') : words.__('Reference')}
+          placeholder={where.kind === 'expression' ? 'after.h > 1' : words.__('labels of the reference')}
           value={where.text ?? ''}
-          onEnter={text => change('expression', { text })}
+          onEnter={text => change(where.kind, { text })}
         />
       )}
     </>
@@ -249,6 +259,8 @@ function wordsFor(kind: Kind, words: Words): string {
     changes: words.__('changes'),
     repeats: words.__('repeats its label'),
     ends: words.__('a sequence ends'),
+    'best changes': words.__('the best hypothesis changes'),
+    'falls out': words.__('the reference falls out of the beam'),
     expression: words.__('an expression is true')
   }[kind];
 }

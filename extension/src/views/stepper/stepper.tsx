@@ -11,6 +11,7 @@ import { States } from '../step/states';
 import { Watches } from '../step/watches';
 import { Chips } from '../value/chips';
 import { useWords } from '../words';
+import { Beam } from './beam';
 import { Comparison } from './comparison';
 import { Find } from './find';
 import { Gradients } from './gradients';
@@ -66,6 +67,7 @@ const Parts = React.memo(
     const { run, step } = state;
     return (
       <div className="rfnb-Stepper-parts">
+        {step?.beam && <Beam state={state} beam={step.beam} actions={actions} />}
         <div className="rfnb-Stepper-side">
           <Comparison state={state} actions={actions} />
           {step && <States state={state} step={step} actions={actions} />}
@@ -148,7 +150,8 @@ function Check({ step: { check, agrees } }: { step: StepView }): JSX.Element {
 export function onKey(event: React.KeyboardEvent, actions: StepperActions, line: number | null): void {
   const found = STEP_KEYS.find(({ key }) => key === event.key);
   const withShift = event.shiftKey && !/^[A-Z]$/.test(event.key);
-  const withModifier = event.ctrlKey || event.altKey || event.metaKey || withShift;
+  const isTyped = /^[[\]]$/.test(event.key) && event.altKey; // many keyboards have brackets only with AltGr or ⌥
+  const withModifier = (!isTyped && (event.ctrlKey || event.altKey)) || event.metaKey || withShift;
   if (found === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
     return;
   }

@@ -13,6 +13,7 @@ from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional
+from rfnb.trace.run.file.found import read_found
 from rfnb.trace.run.file.graph import read_graph
 from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
@@ -20,6 +21,7 @@ from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.stored import StoredReplay, StoredState
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import Lineage
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -117,6 +119,8 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         note=optional(data, "note", str),
         steps_begun=_begun(dims.size_or_none(data.get("begun")), size, len(checks)),
         why=list_of(data, "ends", str) if data.get("ends") is not None else None,
+        lineages=[_lineage(entry, dims, raws, steps) for entry in data.get("lineages") or ()],
+        searched=_found(data.get("found"), raws),
     )
     return Run(
         name=get(data, "name", str),
@@ -129,6 +133,25 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         graph=graph,
         failed=failed,
     )
+
+
+def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage:
+    """Where final hypotheses are at each step; all places must be in the beam."""
+    beam, final = dims.dim(data["beam"]), dims.dim(data["final"])
+    places = raws.array(get(data, "places", str))
+    found = Lineage(beam, final, tuple(dims.dim(number) for number in get(data, "dims", list)), places)
+    fits = places.dtype.kind == "i" and places.ndim == 2 + len(found.dims) and len(places) == steps
+    fits = fits and places.shape[-1] == final.dimension and beam.dimension is not None
+    if not fits or (places.size and not 0 <= int(places.min()) <= int(places.max()) < (beam.dimension or 0)):
+        raise RunFileError("the places of hypotheses in the file do not fit the rest")
+    return found
+
+
+def _found(data: Any, raws: RawReader) -> Any:
+    if data is None:
+        return None
+    arrays = {name: raws.array(key) for name, key in get(data, "arrays", dict).items()}
+    return read_found(get(data, "facts", dict), arrays)
 
 
 def _begun(begun: Size | None, size: Size, steps: int) -> Size:

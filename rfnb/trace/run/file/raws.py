@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.fields import count, get, list_of
 
@@ -36,6 +38,12 @@ class RawWriter:
 
         return self._keep(torch.tensor(rows, dtype=torch.float64).reshape(len(rows), -1 if rows else 0))
 
+    def array(self, array: np.ndarray) -> str:
+        """Adds a numpy array; returns its key."""
+        import torch
+
+        return self._keep(torch.from_numpy(np.ascontiguousarray(array)))
+
     def _keep(self, joined: Any) -> str:
         key = str(len(self.tensors))
         self.tensors[key] = joined.contiguous()
@@ -63,6 +71,11 @@ class RawReader:
         if not isinstance(key, str) or key not in self.tensors:
             raise RunFileError("the file refers to a missing tensor", got=repr(key)[:40])
         return self.tensors[key]
+
+    def array(self, key: Any) -> np.ndarray:
+        """The numpy array with this key."""
+        found: np.ndarray = self.tensor(key).numpy()
+        return found
 
     def numbers(self, key: Any, row: Callable[..., Any]) -> list[Any]:
         """Reads a table of numbers, and calls `row` with the entries of each row."""

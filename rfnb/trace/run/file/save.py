@@ -15,12 +15,14 @@ from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimWriter
+from rfnb.trace.run.file.found import write_found
 from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.raws import RawWriter
 from rfnb.trace.run.file.series import Series
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
 
 FORMAT = 2
 """Version of the format, increased when the meaning of an entry changes. `older.py` reads all earlier formats."""
@@ -109,7 +111,21 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
         "states": [_state(run, name, dims, raws) for name in run.states],
         "values": [series.write(dims, raws, run.steps) for series in values.series.values()],
         "graph": write_graph(run.graph, replay.name_of, dims),
+        "lineages": [_lineage(each, dims, raws) for each in replay.lineages],
+        "found": _found(run, raws),
     }
+
+
+def _lineage(lineage: Lineage, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    numbers = {name: dims.dim(getattr(lineage, name)) for name in ("beam", "final")}
+    return {**numbers, "dims": [dims.dim(dim) for dim in lineage.dims], "places": raws.array(lineage.places)}
+
+
+def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
+    if run.found is None:
+        return None
+    facts, arrays = write_found(run.found)
+    return {"facts": facts, "arrays": {name: raws.array(array) for name, array in arrays.items()}}
 
 
 def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, RunFileError
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.rerun import run_again
-from rfnb.trace.run.stacked import over_steps
+from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps
 from rfnb.trace.run.step import StepValue
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class StoredReplay:
 
     seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
     each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
+    searched: what a search found.
     """
 
     axis: Dim
@@ -72,6 +73,8 @@ class StoredReplay:
     note: str | None = None
     steps_begun: Size | None = None
     why: list[str] | None = None
+    lineages: Sequence[Lineage] = ()
+    searched: Any = None
 
     @property
     def begun(self) -> Size:
@@ -115,7 +118,22 @@ class StoredReplay:
                 found.append((value, tensor))
         return found
 
-    found = None  # the file of a search is that of `found.save`
+    def found(self, run: Run) -> Any:
+        """What a search found; None for other loops."""
+        return self.searched
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+        return self.searched is not None and bool(self.lineages)
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """The position of a hypothesis along the beams before the first and after the last choice of a step."""
+        if not self.is_search:
+            return {}
+        before, *_, after = self.lineages
+        parents = self.searched.trace.parents[step, sequence or 0 if before.dims else 0]
+        return {after.beam: place, before.beam: int(parents[place])}
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """Stacks a value of the body over all steps. → {axis, …}"""
@@ -130,7 +148,8 @@ class StoredReplay:
             raise RunFileError(
                 f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
             )
-        return over_steps(values, self.axis, self.size).with_name(name)
+        result = over_steps(values, self.axis, self.size)
+        return (by_hypothesis(result, self.axis, self.lineages) if resolve else result).with_name(name)
 
     def name_of(self, value: Value) -> str:
         """The name of a value in the user's code."""
@@ -142,7 +161,7 @@ class StoredReplay:
             raise _not_in_file(run, "which does not contain the code")
         return run_again(run, fn)
 
-    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: Any, states: Mapping[str, Any]) -> Run:
         """Raises RunFileError: the steps cannot be computed without the model."""
         raise _not_in_file(run, "so other steps cannot be computed")
 

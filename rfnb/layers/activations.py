@@ -1,0 +1,60 @@
+"""Activations by the names that net dicts use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError, NetworkError
+from rfnb.ops import activation, math
+from rfnb.ops.softmax import log_softmax, softmax
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def _over_features(function: Callable[..., Tensor]) -> Activation:
+    def activate(x: Tensor) -> Tensor:
+        if x.feature_dim is None:
+            raise DimError("softmax needs features", got=x.describe_dims(), expected="a feature axis")
+        return function(x, axis=x.feature_dim)
+
+    return activate
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    **{
+        name: getattr(activation, name)
+        for name in "tanh sigmoid log_sigmoid relu elu selu silu swish gelu softplus softsign identity".split()
+    },
+    **{
+        name: getattr(math, name)
+        for name in "exp log abs sin cos sqrt rsqrt square safe_log sign neg floor ceil round log1p expm1".split()
+    },
+    "softmax": _over_features(softmax),
+    "log_softmax": _over_features(log_softmax),
+    "1-": lambda x: 1.0 - x,
+    "negative": math.neg,
+    "sigmoid_hard": lambda x: math.clip_by_value(x * 0.2 + 0.5, 0.0, 1.0),
+    "logical_not": math.logical_not,
+}
+
+
+def activation_of(given: Any) -> Activation:
+    """The activation with this name; "2.0*tanh" multiplies its result. Raises NetworkError if there is none."""
+    if given is None:
+        return activation.identity
+    if callable(given):
+        function: Activation = given
+        return function
+    name = str(given).removeprefix("tf.").removeprefix("nn.").removeprefix("math.")
+    scaled = re.fullmatch(r"\s*([0-9.eE+-]+)\s*\*\s*(\w+)\s*", name)
+    if scaled:
+        factor, inner = float(scaled[1]), activation_of(scaled[2])
+        return lambda x: inner(x) * factor
+    if name not in ACTIVATIONS:
+        hint = did_you_mean(name, ACTIVATIONS)
+        raise NetworkError(f"there is no activation {given!r}", expected=", ".join(ACTIVATIONS), hint=hint)
+    return ACTIVATIONS[name]

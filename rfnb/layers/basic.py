@@ -1,0 +1,99 @@
+"""Linear layers, copies, dropout, activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.activations import activation_of
+from rfnb.layers.initializers import initial_values
+from rfnb.network.layer import Layer
+from rfnb.network.options import value
+from rfnb.ops.linear import linear
+from rfnb.ops.shape import replace_dim_v2, set_feature_dim, set_sparse_dim
+
+
+class Linear(Layer, layer_class=("linear", "hidden", "forward")):
+    """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
+
+    activation: Any = value(None)
+    with_bias: bool = value(True, bool)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+    use_transposed_weights: bool = value(False, bool)
+    W: Parameter
+    b: Parameter
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {in, out}, b {out}."""
+        in_dim = x.sparse_dim or x.feature_dim
+        if in_dim is None or self.out_dim is None:
+            what = "the source has no features" if in_dim is None else "the number of outputs is missing"
+            raise NetworkError(what, got=x.describe_dims(), expected='"n_out": …' if in_dim is not None else None)
+        self.in_dim: Dim = in_dim
+        dims = [in_dim, self.out_dim]
+        self.parameter(
+            "W", dims[::-1] if self.use_transposed_weights else dims, initial_values(self.forward_weights_init)
+        )
+        if self.with_bias:
+            self.parameter("b", [self.out_dim], initial_values(self.bias_init))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, in} → {…, out}"""
+        assert self.out_dim is not None
+        source, target = self.W.dims[::-1] if self.use_transposed_weights else self.W.dims
+        if x.sparse_dim is not None:
+            x = set_sparse_dim(x, source)
+        elif source is not self.in_dim:
+            x = replace_dim_v2(x, in_dim=self.in_dim, out_dim=source)
+        bias = _as(self.b, target) if self.with_bias else None
+        y = linear(x, self.W, bias, in_dim=source, out_dim=target)
+        if target is not self.out_dim:
+            y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
+        y = set_feature_dim(y, self.out_dim)
+        self.logits = y if self.loss is not None and self.activation == "softmax" else None
+        return activation_of(self.activation)(y)
+
+
+class Softmax(Linear, layer_class="softmax"):
+    """softmax(x·W + b). {…, in} → {…, n_out}"""
+
+    activation: Any = value("softmax")
+
+
+class Copy(Layer, layer_class=("copy", "dropout", "identity")):
+    """The source, or several joined in their features; dropout is a common option. {…} → the same"""
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return x
+
+
+class Activation(Layer, layer_class="activation"):
+    """A function of each entry, or softmax over the features. {…} → the same"""
+
+    activation: Any = value(None)
+    opts: Any = value(None)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return activation_of(self.activation)(x)
+
+
+class Cast(Layer, layer_class="cast"):
+    """The entries with another dtype. {…} → the same"""
+
+    dtype: str = value("float32", str)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        from rfnb.ops.math import cast
+
+        return set_sparse_dim(cast(x, self.dtype), None)
+
+
+def _as(b: Parameter, dim: Dim) -> Tensor:
+    return b if b.dims[0] is dim else replace_dim_v2(b, in_dim=b.dims[0], out_dim=dim)

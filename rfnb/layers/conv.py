@@ -1,0 +1,238 @@
+"""Convolution, its transpose, and pooling over spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.activations import activation_of
+from rfnb.layers.initializers import initial_values
+from rfnb.network.axes import Axes
+from rfnb.network.layer import Layer
+from rfnb.network.options import REQUIRED, value
+from rfnb.network.versions import holds
+from rfnb.ops.conv import conv, transposed_conv
+from rfnb.ops.pool import pool
+from rfnb.ops.shape import expand_dim, set_feature_dim, squeeze
+from rfnb.ops.slide import make_conv_out_spatial_dims
+
+
+class Sliding(Layer):
+    """What convolution and pooling share: windows that slide over spatial axes."""
+
+    padding: Any = value("same", str, int, list, tuple)
+    strides: Any = value(None, int, list, tuple)
+    dilation_rate: Any = value(1, int, list, tuple)
+    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    out_spatial_dims: Any = value(None, list, tuple)
+    use_channel_first: Any = value(None)
+    use_time_mask: Any = value(None)
+
+    def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
+        """Sets the spatial dims, the new ones, and what slides over them."""
+        nd = len(sizes)
+        described = self.in_spatial_dims
+        if described is None:
+            spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][:nd]
+        else:
+            spatial = list(self.pool.find(described, x))
+        if len(spatial) != nd:
+            what = "the window has another number of axes than the source has spatial axes"
+            raise NetworkError(what, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
+        self.spatial, self.sizes = spatial, tuple(sizes)
+        self.steps = per_axis(self.strides if self.strides is not None else self.usual_strides(), nd)
+        self.dilations = per_axis(self.dilation_rate, nd)
+        mode = self.padding.lower() if isinstance(self.padding, str) else self.padding
+        self.same = mode == "same"
+        made = make_conv_out_spatial_dims(
+            spatial, filter_size=list(sizes), padding=mode, strides=self.steps, dilation_rate=self.dilations
+        )
+        taken: list[Dim] = [dim for dim in x.dims if dim not in spatial]
+        self.new_dims: list[Dim] = []
+        for i, (dim, old) in enumerate(zip(made, spatial, strict=True)):
+            if self.out_spatial_dims is not None:
+                dim = self.out_spatial_dims[i]
+            elif dim is not old and dim.dimension is not None:
+                dim = self.pool.static(dim.dimension, [*taken, *self.new_dims])
+            self.new_dims.append(dim)
+
+    def usual_strides(self) -> Any:
+        """The strides if none are given."""
+        return 1
+
+    def zeros_around(self, x: Tensor) -> Any:
+        """The padding of each axis; "same" counts from the longest sequence of the batch."""
+        if not self.same:
+            return self.padding.lower() if isinstance(self.padding, str) else self.padding
+        found = []
+        for dim, size, step, dilation in zip(self.spatial, self.sizes, self.steps, self.dilations, strict=True):
+            n = x.size_of(dim).max
+            more = max((-(-n // step) - 1) * step + (size - 1) * dilation + 1 - n, 0)
+            found.append((more // 2, more - more // 2))
+        return found
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:conv:sI."""
+        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.new_dims)}
+
+
+class Conv(Sliding, layer_class="conv"):
+    """Filters that slide over spatial axes. {…, spatial…, in} → {…, spatial'…, n_out}"""
+
+    filter_size: Any = value(REQUIRED, int, list, tuple)
+    groups: int = value(1, int)
+    activation: Any = value(None)
+    with_bias: bool | None = value(None, bool)
+    input_expand_dims: int = value(0, int)
+    input_add_feature_dim: bool = value(False, bool)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {filter…, in / groups, out}, bias {out}."""
+        if self.input_expand_dims:
+            raise NetworkError("input_expand_dims is not supported here yet", hint="expand_dims, in_spatial_dims")
+        self.one: Dim | None = None
+        if self.input_add_feature_dim:
+            x = self._with_feature(x)
+        if x.feature_dim is None or self.out_dim is None:
+            raise NetworkError("conv needs features, and the number of filters", expected='"n_out": …')
+        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        self.slide(x, sizes)
+        self.in_dim = x.feature_dim
+        local = Axes()
+        widths: list[Dim] = []
+        for size in sizes:
+            widths.append(local.static(size, widths))
+        self.widths = widths
+        per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
+        self.parameter("W", [*widths, per_group, self.out_dim], initial_values(self.forward_weights_init))
+        bias = holds("conv has a bias", self.version) if self.with_bias is None else self.with_bias
+        if bias:
+            self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
+
+    def _with_feature(self, x: Tensor) -> Tensor:
+        self.one = self.pool.feature(1, x.dims)
+        return set_feature_dim(expand_dim(x, self.one), self.one)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…, in} → {…, spatial'…, out}"""
+        assert self.out_dim is not None
+        if self.one is not None:
+            x = set_feature_dim(expand_dim(x, self.one), self.one)
+        params = self.params
+        y, _ = conv(
+            x,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=self.spatial,
+            out_spatial_dims=self.new_dims,
+            filter=params["W"],
+            filter_size=self.widths,
+            padding=self.zeros_around(x),
+            strides=self.steps,
+            dilation_rate=self.dilations,
+            groups=self.groups,
+            bias=params.get("bias"),
+            use_mask=False,
+        )
+        return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
+
+
+class Pool(Sliding, layer_class="pool"):
+    """The maximum or the mean over windows. {…, spatial…} → {…, spatial'…}"""
+
+    mode: str = value("max", str)
+    pool_size: Any = value(REQUIRED, int, list, tuple)
+    padding: Any = value("valid", str, int, list, tuple)
+
+    def usual_strides(self) -> Any:
+        """The size of the window."""
+        return self.pool_size
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dims."""
+        self.slide(x, [self.pool_size] if isinstance(self.pool_size, int) else list(self.pool_size))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…} → {…, spatial'…}"""
+        return pool(
+            x,
+            mode=self.mode,
+            pool_size=self.sizes,
+            padding=self.zeros_around(x),
+            dilation_rate=self.dilations,
+            strides=self.steps,
+            in_spatial_dims=self.spatial,
+            out_spatial_dims=self.new_dims,
+            use_mask=False,
+        )[0]
+
+
+def per_axis(given: Any, nd: int) -> list[int]:
+    """One number for each axis."""
+    return [given] * nd if isinstance(given, int) else [*given, *([given[-1]] * (nd - len(given)))]
+
+
+class TransposedConv(Layer, layer_class="transposed_conv"):
+    """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
+
+    filter_size: Any = value(REQUIRED, int, list, tuple)
+    strides: Any = value(None, int, list, tuple)
+    padding: Any = value("same", str)
+    remove_padding: Any = value(0, int, list, tuple)
+    output_padding: Any = value(None, int, list, tuple)
+    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    activation: Any = value(None)
+    with_bias: bool = value(True, bool)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
+        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        if x.feature_dim is None or self.out_dim is None:
+            raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
+        spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
+        self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
+        self.in_dim = x.feature_dim
+        self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
+        local = Axes()
+        widths: list[Dim] = []
+        for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
+            widths.append(local.static(size, widths))
+        self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
+        dims = [*widths, self.out_dim, self.in_dim]
+        self.parameter("W_native_transposed_conv", dims, initial_values(self.forward_weights_init))
+        if self.with_bias:
+            self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…, in} → {…, spatial'…, out}"""
+        assert self.out_dim is not None
+        params = self.params
+        weight: Tensor = params["W_native_transposed_conv"]
+        for dim in self.ones:
+            weight = squeeze(weight, dim)
+        y, made = transposed_conv(
+            x,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=self.spatial,
+            filter=weight,
+            filter_size=self.widths,
+            padding=self.padding.lower(),
+            remove_padding=self.remove_padding,
+            output_padding=self.output_padding,
+            strides=self.steps,
+            bias=params.get("bias"),
+        )
+        self.new_dims = list(made)
+        return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:conv:sI."""
+        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.new_dims)}

@@ -1,0 +1,106 @@
+"""Normalization and gating."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.activations import activation_of
+from rfnb.network.batch_norm import OPTIONS, BatchNorm
+from rfnb.network.layer import Layer
+from rfnb.network.options import axes, value
+from rfnb.ops.activation import gating
+from rfnb.ops.math import rsqrt
+from rfnb.ops.norm import layer_norm, moments
+
+
+class LayerNorm(Layer, layer_class="layer_norm"):
+    """(x − mean) / √(variance + ε) over the features, scaled and shifted (Ba et al. 2016). {…, F} → the same"""
+
+    epsilon: float = value(1e-6, float)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """scale {F}, bias {F}."""
+        if x.feature_dim is None:
+            raise NetworkError("layer_norm needs features", got=x.describe_dims())
+        self.in_dim = x.feature_dim
+        self.parameter("scale", [self.in_dim], 1.0)
+        self.parameter("bias", [self.in_dim], 0.0)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → the same"""
+        params = self.params
+        return layer_norm(x, params["scale"], params["bias"], in_dim=self.in_dim, eps=self.epsilon)
+
+
+class Norm(Layer, layer_class="norm"):
+    """(x − mean) / √(variance + ε) over axes; scale and bias for the features. {…, axes…} → the same"""
+
+    axes: tuple[Dim, ...] = axes()
+    param_shape: Any = value("F")
+    scale: bool = value(True, bool)
+    bias: bool = value(True, bool)
+    epsilon: float = value(1e-6, float)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """scale and bias, with the axes that `param_shape` describes."""
+        dims = self.pool.find(self.param_shape, x)
+        self.with_scale, self.with_bias = self.scale, self.bias
+        if self.with_scale:
+            self.parameter("scale", dims, 1.0)
+        if self.with_bias:
+            self.parameter("bias", dims, 0.0)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → the same"""
+        mean, variance = moments(x, self.axes, use_mask=False)
+        y = (x - mean) * rsqrt(variance + self.epsilon)
+        params = self.params
+        y = y * params["scale"] if self.with_scale else y
+        return y + params["bias"] if self.with_bias else y
+
+
+class BatchNormLayer(Layer, layer_class="batch_norm"):
+    """Batch normalization (Ioffe & Szegedy 2015). {…, F} → the same"""
+
+    momentum: float | None = value(None, float)
+    epsilon: float = value(1e-3, float)
+    use_sample: float = value(0.0, float)
+    force_sample: bool = value(False, bool)
+    use_std: bool = value(True, bool)
+    use_shift: bool = value(True, bool)
+    gamma_init: Any = value(1.0)
+    beta_init: Any = value(0.0)
+    masked_time: bool | None = value(None, bool)
+    param_version: int | None = value(None, int)
+    update_sample_only_in_training: Any = value(None)
+    delay_sample_update: Any = value(None)
+    update_sample_masked_time: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """gamma, beta, mean and variance of the features."""
+        self.norm = BatchNorm.of(self, x, {name: getattr(self, name) for name in OPTIONS})
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → the same"""
+        return self.norm(x)
+
+
+class Gating(Layer, layer_class="gating"):
+    """One half of the features times the gate, which the other half gives. {…, F} → {…, F // 2}"""
+
+    activation: Any = value(None)
+    gate_activation: Any = value("sigmoid")
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The halves."""
+        if x.feature_dim is None or x.feature_dim.dimension is None or x.feature_dim.dimension % 2:
+            raise NetworkError("gating needs an even number of features", got=x.describe_dims())
+        self.out_dim = self.pool.feature(x.feature_dim.dimension // 2, [d for d in x.dims if d is not x.feature_dim])
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → {…, F // 2}"""
+        act, gate = activation_of(self.activation), activation_of(self.gate_activation)
+        return gating(x, gate_func=gate, act_func=act, out_dim=self.out_dim)[0]

@@ -1,0 +1,76 @@
+"""Positions along axes, and masks of the frames that count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.layer import Layer
+from rfnb.network.options import axis, value
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.mask import sequence_mask
+from rfnb.ops.math import where
+
+
+class Range(Layer, layer_class="range"):
+    """The numbers from `start` to `limit`, `delta` apart. → {n}"""
+
+    sourceless = True
+    limit: int = value(0, int)
+    start: int = value(0, int)
+    delta: int = value(1, int)
+    dtype: str | None = value(None, str)
+    sparse: bool = value(False, bool)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self) -> None:  # type: ignore[override]
+        """The dim of the numbers, which is the feature axis."""
+        size = len(range(self.start, self.limit, self.delta))
+        self.numbers = self.out_spatial_dim or self.pool.feature(size)
+
+    def compute(self) -> Tensor:
+        """→ {n}"""
+        return range_over_dim(self.numbers, dtype=self.dtype or "int32") * self.delta + self.start
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The dim of the numbers."""
+        return self.numbers
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """There is one axis."""
+        return [self.numbers]
+
+
+class RangeInAxis(Layer, layer_class="range_in_axis"):
+    """The position of each frame along an axis. {…, axis} → {axis}"""
+
+    axis: Dim = axis("T")
+    dtype: str = value("int32", str)
+    unbroadcast: bool = value(False, bool)
+    keepdims: bool = value(False, bool)
+    sparse: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {axis}"""
+        if self.unbroadcast or self.keepdims:
+            raise NetworkError("range_in_axis: unbroadcast and keepdims are not supported here yet")
+        return range_over_dim(self.axis, dtype=self.dtype, device=x.device)
+
+
+class SeqLenMask(Layer, layer_class="seq_len_mask"):
+    """The source, with `mask_value` behind the end of each sequence. {…, axis} → the same"""
+
+    mask_value: float = value(0.0, float)
+    axis: Dim = axis("T")
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → the same"""
+        return where(sequence_mask(self.axis, device=x.device), x, cast_number(self.mask_value, x))
+
+
+def cast_number(number: Any, x: Tensor) -> Any:
+    """A number of the kind that a tensor has."""
+    return number if x.dtype.startswith("float") else int(number)

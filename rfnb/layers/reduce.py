@@ -1,0 +1,145 @@
+"""Layers that reduce axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.layer import Layer
+from rfnb.network.options import axes, axis, value
+from rfnb.ops import reduce as reductions
+from rfnb.ops.math import abs as abs_, cast, pow as pow_
+from rfnb.ops.reduce import reduce_out, reduce_sum
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.shape import expand_dim, set_sparse_dim
+
+MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
+
+
+class Reduce(Layer, layer_class="reduce"):
+    """The sum, mean, maximum and so on over axes, without the padding. {…, axes…} → {…}"""
+
+    mode: str = value("sum", str)
+    axes: tuple[Dim, ...] = axes(None)
+    axis: Any = value(None)
+    keep_dims: bool = value(False, bool)
+    enforce_batch_dim_axis: Any = value(None)
+    use_time_mask: bool | None = value(None, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """Which axes, and the axes of size 1 that stay."""
+        if self.mode not in MODES:
+            hint = did_you_mean(self.mode, MODES)
+            raise NetworkError(f"there is no mode {self.mode!r}", expected=", ".join(MODES), hint=hint)
+        over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
+        self.over = over
+        self.label_dim = over[-1] if self.mode.startswith("arg") and over[-1].dimension is not None else None
+        kept: list[Dim] = []
+        for dim in over if self.keep_dims else ():
+            make = self.pool.feature if dim is x.feature_dim else self.pool.static
+            kept.append(make(1, [*(d for d in x.dims if d not in over), *kept]))
+        self.kept = kept
+        self.had_feature = x.feature_dim in over
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask}
+        function = getattr(reductions, f"reduce_{MODES[self.mode]}")
+        y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
+        if self.mode.startswith("arg"):
+            y = set_sparse_dim(cast(y, "int32"), self.label_dim)
+        for dim in self.kept:
+            y = expand_dim(y, dim)
+        return y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or the axis of size 1 in its place."""
+        if self.had_feature:
+            return self.kept[-1] if self.kept else None
+        return sources[0].feature_dim
+
+
+class ReduceOut(Layer, layer_class="reduce_out"):
+    """The maximum, or the mean, over groups of neighbouring features. {…, F} → {…, F // num_pieces}"""
+
+    mode: str = value("max", str)
+    num_pieces: int = value(2, int)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new features."""
+        if x.feature_dim is None or x.feature_dim.dimension is None:
+            raise NetworkError("reduce_out needs features", got=x.describe_dims())
+        taken = [dim for dim in x.dims if dim is not x.feature_dim]
+        self.out_dim = self.pool.feature(x.feature_dim.dimension // self.num_pieces, taken)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → {…, F // num_pieces}"""
+        return reduce_out(x, mode=MODES[self.mode], num_pieces=self.num_pieces, out_dim=self.out_dim)
+
+
+class MathNorm(Layer, layer_class="math_norm"):
+    """(Σ |x|ᵖ)^(1/p) over axes. {…, axes…} → {…}"""
+
+    p: float = value(2.0, float)
+    axes: tuple[Dim, ...] = axes()
+    keep_dims: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        return pow_(reduce_sum(pow_(abs_(x), self.p), axis=self.axes), 1.0 / self.p)
+
+
+class CumSum(Layer, layer_class="cumsum"):
+    """The sum of all entries up to each one. {…, axis} → the same"""
+
+    axis: Dim = axis("T")
+    additional_left_summand_per_element: Any = value(None)
+    reverse: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → the same"""
+        if not self.reverse:
+            return cumsum(x, spatial_dim=self.axis)
+        total = reduce_sum(x, axis=self.axis, use_mask=False)  # the frames behind the end of a sequence count
+        return total - cumsum(x, spatial_dim=self.axis) + x
+
+
+class WeightedSum(Layer, layer_class="weighted_sum"):
+    """The sum over axes, with a trained weight for each entry. {…, axes…} → {…}"""
+
+    axes: tuple[Dim, ...] = axes()
+    padding: str = value("valid", str)
+    size: Any = value(None)
+    keep_dims: bool = value(False, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {axes…}: a mean, at first."""
+        count = 1
+        for dim in self.axes:
+            if dim.dimension is None or self.size is not None or self.keep_dims:
+                raise NetworkError("weighted_sum over an axis without a fixed size is not supported here yet")
+            count *= dim.dimension
+        self.parameter("W", self.axes, 1.0 / count)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        return reduce_sum(x * self.params["W"], axis=self.axes)
+
+
+class ElemwiseProd(Layer, layer_class="elemwise_prod"):
+    """The source times a trained weight for each entry of axes. {…, axes…} → the same"""
+
+    axes: tuple[Dim, ...] = axes()
+    size: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {axes…}."""
+        self.parameter("W", self.axes, 1.0)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → the same"""
+        return x * self.params["W"]

@@ -1,0 +1,212 @@
+"""Layers that change the axes: split_dims, merge_dims, squeeze, expand_dims, reinterpret_data, length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.layer import Layer
+from rfnb.network.options import axes, axis, layer, value
+from rfnb.network.versions import holds
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast
+from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims, squeeze
+
+
+class SplitDims(Layer, layer_class="split_dims"):
+    """One axis becomes several, the first slowest; one of `dims` may be -1. {…, axis} → {…, dims…}"""
+
+    axis: Dim = axis()
+    dims: Sequence[Any] = value((), list, tuple)
+    pad_to_multiples: bool | None = value(None, bool)
+    pad_value: float = value(0.0, float)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dims."""
+        known = 1
+        for size in self.dims:
+            known *= (size.dimension or 1) if isinstance(size, Dim) else max(size, 1)
+        total, taken = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
+        self.new_dims: list[Dim] = []
+        for i, size in enumerate(self.dims):
+            last = i == len(self.dims) - 1 and self.axis is x.feature_dim
+            if size == -1 and total is None:
+                dim = self.axis.ceildiv_right(known)
+            else:
+                given = total // known if size == -1 and total is not None else size
+                dim = (self.pool.feature if last else self.pool.static)(given, [*taken, *self.new_dims])
+            self.new_dims.append(dim)
+        self.last_is_feature = self.axis is x.feature_dim
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, dims…}"""
+        return split_dims(
+            x, axis=self.axis, dims=self.new_dims, pad_to_multiples=self.pad_to_multiples, pad_value=self.pad_value
+        )
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The last of the new dims if the axis was the feature axis."""
+        return self.new_dims[-1] if self.last_is_feature else sources[0].feature_dim
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name_split_dimsI."""
+        return {dim: f"{self.name}_split_dims{i}" for i, dim in enumerate(self.new_dims)}
+
+
+class MergeDims(Layer, layer_class="merge_dims"):
+    """Several axes become one, the first slowest. {…, axes…} → {…, product}"""
+
+    ordered: tuple[Dim, ...]
+    axes: tuple[Dim, ...] = axes()
+    keep_order: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The order of the axes: as given since version 6, before as in the source."""
+        as_given = (
+            holds("merge_dims takes the order of axes", self.version) if self.keep_order is None else self.keep_order
+        )
+        self.ordered = tuple(self.axes) if as_given else tuple(dim for dim in x.dims if dim in self.axes)
+        sizes = [dim.dimension for dim in self.ordered]
+        self.product: Dim | None = None
+        if None not in sizes:
+            size = 1
+            for each in sizes:
+                size *= each or 0
+            taken = [dim for dim in x.dims if dim not in self.ordered]
+            is_feature = x.feature_dim in self.ordered
+            self.product = (self.pool.feature if is_feature else self.pool.static)(size, taken)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…, product}"""
+        if len(self.ordered) == 1:
+            return x
+        y, self.product = merge_dims(x, dims=self.ordered, out_dim=self.product)
+        return y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The product, if the feature axis is in it."""
+        if sources[0].feature_dim in self.ordered:
+            return self.product or self.ordered[0]
+        return sources[0].feature_dim
+
+
+class Squeeze(Layer, layer_class="squeeze"):
+    """Without axes of size 1. {…, axis} → {…}"""
+
+    axis: tuple[Dim, ...] = axes()
+    enforce_batch_dim_axis: Any = value(None)
+    allow_no_op: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…}"""
+        for dim in self.axis:
+            x = squeeze(x, dim)
+        return x
+
+
+class ExpandDims(Layer, layer_class="expand_dims"):
+    """With another axis: "F" is a new feature axis, "spatial" and "T" stand behind the spatial axes."""
+
+    axis: Any = value("F", str, int)
+    dim: int | Dim = value(1, int, Dim)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dim."""
+        self.as_feature = isinstance(self.axis, str) and self.axis.lower() in ("f", "feature")
+        make = self.pool.feature if self.as_feature else self.pool.static
+        self.new_dim = make(self.dim, x.dims)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → {…, dim}"""
+        return expand_dim(x, self.new_dim)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The new dim, if it is a feature axis."""
+        return self.new_dim if self.as_feature else sources[0].feature_dim
+
+
+class ReinterpretData(Layer, layer_class="reinterpret_data"):
+    """The same entries with other axes or labels. {…} → {…}"""
+
+    size_base: Any = layer()
+    batch_dim_base: Any = layer()
+    set_axes: dict[str, Any] | None = value(None, dict)
+    set_dim_tags: dict[Any, Dim] | None = value(None, dict)
+    set_sparse: bool | None = value(None, bool)
+    set_sparse_dim: int | Dim | None = value(None, int, Dim)
+    increase_sparse_dim: int | None = value(None, int)
+    enforce_batch_major: bool = value(False, bool)
+    enforce_time_major: bool = value(False, bool)
+    switch_axes: Any = value(None)
+
+    def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The dims that are replaced."""
+        self.replaced: list[tuple[Dim, Dim]] = []
+        if self.switch_axes is not None:
+            raise NetworkError("switch_axes is not supported here yet")
+        if size_base is not None:
+            own, other = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
+            self.replaced = [(a, b) for a, b in zip(own, other, strict=False) if a is not b]
+        for key, dim in (self.set_dim_tags or {}).items():
+            self.replaced.append((self.pool.one(key, x), dim))
+        sparse = x.sparse_dim
+        if self.set_sparse is False:
+            sparse = None
+        if self.set_sparse_dim is not None:
+            sparse = self.pool.feature(self.set_sparse_dim)
+        elif self.set_sparse and sparse is None:
+            raise NetworkError("set_sparse needs set_sparse_dim", expected='"set_sparse_dim": …')
+        if self.increase_sparse_dim and sparse is not None and sparse.dimension is not None:
+            sparse = self.pool.feature(sparse.dimension + self.increase_sparse_dim)
+        self.label_dim = sparse
+        self.feature_axis = x.feature_dim
+        for key, described in (self.set_axes or {}).items():
+            if key.lower() in ("f", "feature"):
+                self.feature_axis = None if described is None else self.pool.one(described, x)
+
+    def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
+        """{…} → {…}"""
+        for old, new in self.replaced:
+            x = replace_dim(x, in_dim=old, out_dim=new)[0]
+        return set_sparse_dim(x, self.label_dim)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or the one that `set_axes` names."""
+        return dict(self.replaced).get(self.feature_axis, self.feature_axis)  # type: ignore[arg-type]
+
+
+class Length(Layer, layer_class="length"):
+    """The lengths of an axis. {…} → {batch}"""
+
+    axis: Dim = axis("T")
+    dtype: str = value("int32", str)
+    sparse: bool = value(False, bool)
+    add_time_axis: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {batch}"""
+        lengths = get_size_tensor(self.axis, device=x.device)
+        return cast(lengths, self.dtype)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """There is none."""
+        return None
+
+
+class SwapAxes(Layer, layer_class="swap_axes"):
+    """Two axes change their places in the declared order. {…, axis1, axis2} → the same"""
+
+    axis1: Dim = axis()
+    axis2: Dim = axis()
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return x
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """One in the place of the other."""
+        swapped = {self.axis1: self.axis2, self.axis2: self.axis1}
+        return [swapped.get(dim, dim) for dim in order]

@@ -1,0 +1,60 @@
+"""Softmax over axes that are not the features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.axes import time_of
+from rfnb.network.layer import Layer
+from rfnb.network.options import axis, layer, value
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.math import cast, where
+from rfnb.ops.softmax import log_softmax, softmax
+
+
+class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
+    """softmax of the energies over an axis, by default the time, of each sequence. {…, axis} → the same"""
+
+    axis: Dim = axis(None)
+    energy_factor: float | None = value(None, float)
+    start: Any = layer()
+    window_start: Any = layer()
+    window_size: Any = layer()
+    use_time_mask: bool | None = value(None, bool)
+    log_space: bool = value(False, bool)
+
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The time axis, if no other is given."""
+        self.over = self.axis or time_of(x) or x.dims[-1]
+
+    def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
+        """{…, axis} → the same"""
+        given = {name: inputs.get(name, getattr(self, name)) for name in ("start", "window_start", "window_size")}
+        if self.energy_factor is not None:
+            x = x * self.energy_factor
+        keep = None
+        places = range_over_dim(self.over, device=x.device)
+        first = given["start"] if given["window_start"] is None else given["window_start"]
+        if first is not None:
+            first = cast(first, places.dtype) if isinstance(first, Tensor) else first
+            keep = places >= first  # type: ignore[operator]
+        if given["window_size"] is not None and first is not None:
+            size = given["window_size"]
+            size = cast(size, places.dtype) if isinstance(size, Tensor) else size
+            inside = places < first + size
+            keep = keep & inside if keep is not None else inside
+        if keep is not None:
+            x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
+        masked = self.use_time_mask is not False
+        return (log_softmax if self.log_space else softmax)(x, axis=self.over, use_mask=masked)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source."""
+        return sources[0].feature_dim
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The axis comes last."""
+        return [*(dim for dim in order if dim is not self.over), self.over]

@@ -1,0 +1,157 @@
+"""Layers that change the frames of an axis: window, prefix_in_time, postfix_in_time, pad, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.range import cast_number
+from rfnb.network.layer import Layer
+from rfnb.network.options import axes, axis, layer, value
+from rfnb.network.versions import holds
+from rfnb.ops.concat import concat
+from rfnb.ops.create import full
+from rfnb.ops.repeat import repeat
+from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import pad
+from rfnb.ops.window import window
+
+
+class Window(Layer, layer_class="window"):
+    """The frames around each frame, along a new axis. {…, axis} → {…, axis', window}"""
+
+    window_size: int | Dim = value(1, int, Dim)
+    window_dim: Dim | None = value(None, Dim)
+    window_left: int | None = value(None, int)
+    window_right: int | None = value(None, int)
+    axis: Dim = axis("T")
+    padding: str = value("same", str)
+    stride: int = value(1, int)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new axis."""
+        self.new_dim = self.window_dim or self.pool.static(self.window_size, x.dims)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, axis', window}"""
+        left = self.window_left
+        if left is None and self.window_right is not None:
+            left = self.new_dim.get_dim_value() - 1 - self.window_right
+        y, self.frames = window(
+            x,
+            spatial_dim=self.axis,
+            window_dim=self.new_dim,
+            window_left=left,
+            window_right=self.window_right,
+            padding=self.padding.lower(),
+            stride=self.stride,
+            use_mask=False,
+        )
+        return y
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The new axis stands behind the frames, since version 18 before them."""
+        rest = [dim for dim in order if dim is not self.new_dim]
+        first = holds("window puts its axis first", self.version)
+        rest.insert(rest.index(self.frames) + (not first), self.new_dim)
+        return rest
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:window."""
+        return {self.new_dim: f"{self.name}:window"}
+
+
+class Prefix(Layer, layer_class="prefix_in_time"):
+    """A number, or the output of a layer, before the first frame. {…, axis} → {…, axis + repeat}"""
+
+    axis: Dim = axis("T")
+    prefix: Any = layer(0.0)
+    repeat: int = value(1, int)
+    size_base: Any = value(None)
+    at_end = False
+
+    def compute(self, x: Tensor, prefix: Tensor | None = None, postfix: Tensor | None = None) -> Tensor:
+        """{…, axis} → {…, axis + repeat}"""
+        given = postfix if prefix is None else prefix
+        more = Dim(self.repeat, name="more")
+        if given is None:
+            number = getattr(self, "postfix" if self.at_end else "prefix")
+            given = full(dims=[], fill_value=cast_number(number, x), dtype=x.dtype)
+        given = set_sparse_dim(given, x.sparse_dim)
+        parts = [(expand_dim(given, more), more), (x, self.axis)]
+        out_dim = self.axis + self.repeat if self.at_end else self.repeat + self.axis
+        y, _ = concat(*(parts[::-1] if self.at_end else parts), allow_broadcast=True, out_dim=out_dim)
+        return set_feature_dim(y, x.feature_dim)
+
+
+class Postfix(Prefix, layer_class="postfix_in_time"):
+    """A number, or the output of a layer, behind the last frame of each sequence. {…, axis} → {…, axis + repeat}"""
+
+    postfix: Any = layer(0.0)
+    at_end = True
+
+
+class Pad(Layer, layer_class="pad"):
+    """More entries at both ends of axes. {…, axes…} → {…, axes'…}"""
+
+    axes: tuple[Dim, ...] = axes()
+    padding: Any = value(0, int, list, tuple)
+    mode: str = value("constant", str)
+    handle_dynamic_dims: Any = value(None)
+    value: float = value(0.0, float)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dims."""
+        given = self.padding
+        if isinstance(given, int):
+            given = (given, given)
+        if isinstance(given[0], int):
+            given = [tuple(given)] * len(self.axes)
+        self.pairs = [tuple(pair) for pair in given]
+        if len(self.pairs) != len(self.axes):
+            raise NetworkError("pad: there is another number of paddings than of axes", got=given)
+        self.new_dims: list[Dim] | None = None
+        if all(dim.dimension is not None for dim in self.axes):
+            self.new_dims = []
+            for dim, (before, after) in zip(self.axes, self.pairs, strict=True):
+                make = self.pool.feature if dim is x.feature_dim else self.pool.static
+                self.new_dims.append(make((dim.dimension or 0) + before + after, [d for d in x.dims if d is not dim]))
+        self.old_feature = x.feature_dim
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…, axes'…}"""
+        y, made = pad(
+            x,
+            axes=self.axes,
+            padding=self.pairs,
+            out_dims=self.new_dims,
+            mode=self.mode,
+            value=cast_number(self.value, x),
+        )
+        self.made = dict(zip(self.axes, made, strict=True))
+        return y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or what became of it."""
+        return self.made.get(self.old_feature, self.old_feature)  # type: ignore[arg-type]
+
+
+class Repeat(Layer, layer_class="repeat"):
+    """Each frame several times: a number, or one for each frame from a layer. {…, axis} → {…, axis'}"""
+
+    axis: Dim = axis("T")
+    repetitions: Any = layer(1)
+    out_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:  # type: ignore[override]
+        """The new axis."""
+        fixed = repetitions is None
+        self.frames = self.axis * self.repetitions if fixed else Dim(None, name=f"repeated:{self.name}", kind="spatial")
+
+    def compute(self, x: Tensor, repetitions: Tensor | None = None) -> Tensor:
+        """{…, axis} → {…, axis'}"""
+        number = self.repetitions if repetitions is None else repetitions
+        return repeat(x, in_spatial_dim=self.axis, repeats=number, out_spatial_dim=self.frames)[0]

@@ -1,0 +1,171 @@
+"""Axes of net dicts: one Dim for each size, all names of a Dim, axis descriptions, and the declared order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.axis_names import AxisOrder
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
+
+
+def SpatialDim(name: str, dimension: int | None = None) -> Dim:
+    """A new dim that counts positions; its size comes with the data if none is given.
+
+    >>> rf.SpatialDim("time"), rf.SpatialDim("heads", 8)
+    (Dim{time:?}, Dim{heads:8})
+    """
+    return Dim(dimension, name=name, kind="spatial")
+
+
+def FeatureDim(name: str, dimension: int | None = None) -> Dim:
+    """A new dim that counts features.
+
+    >>> rf.FeatureDim("key", 64).is_feature_dim()
+    True
+    """
+    return Dim(dimension, name=name, kind="feature")
+
+
+class Axes:
+    """The dims of a network: features of one size are one Dim, and a Dim has every name that layers gave it.
+
+    >>> from rfnb.network.axes import Axes
+    >>> axes = Axes()
+    >>> five = axes.feature(5)
+    >>> axes.feature(5) is five, axes.feature(5, taken=[five]) is five
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._features: dict[int, list[Dim]] = {}
+        self._static: dict[int, list[Dim]] = {}
+        self._names: dict[Dim, list[str]] = {}
+
+    def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
+        """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
+        return size if isinstance(size, Dim) else _nth(self._features, size, "feature", taken)
+
+    def static(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
+        """The dim of another axis of this size, which is none of `taken`."""
+        return size if isinstance(size, Dim) else _nth(self._static, size, "static", taken)
+
+    def name(self, dim: Dim, name: str) -> Dim:
+        """Gives a dim a further name; returns the dim."""
+        names = self._names.setdefault(dim, [])
+        if name not in names:
+            names.append(name)
+        return dim
+
+    def names_of(self, dim: Dim) -> list[str]:
+        """All names: its own, those that layers gave it, and those of the dims that it is derived from."""
+        parts = [] if dim.expr is None else [part for part in dim.expr.dims if part is not dim]
+        found = [dim.name, *self._names.get(dim, ()), *(name for part in parts for name in self.names_of(part))]
+        return list(dict.fromkeys(found))
+
+    def find(self, described: Any, template: Tensor, *, numbers: bool = True) -> tuple[Dim, ...]:
+        """The axes that a description means, in the declared order, which is the one of the template.
+
+        described: a name, a Dim, a number if `numbers`, or several of these. Raises DimError if there is no such axis.
+        """
+        if isinstance(described, list | tuple | set):
+            return tuple(dict.fromkeys(dim for each in described for dim in self.find(each, template, numbers=numbers)))
+        if isinstance(described, Dim):
+            template.axis(described)
+            return (described,)
+        if isinstance(described, int) and not isinstance(described, bool):
+            if numbers and -len(template.dims) <= described < len(template.dims):
+                return (template.dims[described],)
+            raise DimError(
+                f"{described} is not an axis" if numbers else "axes are not given by numbers since version 5",
+                got=described,
+                expected=f"a name such as T or F, for an axis of {show_dims(template.dims)}",
+            )
+        if not isinstance(described, str):
+            raise DimError("not an axis", got=repr(described), expected="a name such as T, a Dim, or a list of these")
+        order = AxisOrder(template.dims, template.feature_dim, self.names_of)
+        found = order.find(described)
+        if not found and described.lower() != "t?" and not described.lower().startswith(_GROUPS):
+            hint = order.suggestion(described)
+            raise DimError(f"there is no axis {described!r}", got=show_dims(template.dims), hint=hint)
+        return tuple(template.dims[i] for i in found)
+
+    def one(self, described: Any, template: Tensor, *, numbers: bool = True) -> Dim:
+        """The only axis that a description means. Raises DimError if there is none, or more than one."""
+        found = self.find(described, template, numbers=numbers)
+        if len(found) != 1:
+            what = "more than one axis" if found else "no axis"
+            raise DimError(f"there is {what} {described!r}", got=show_dims(template.dims), expected="one axis")
+        return found[0]
+
+
+_GROUPS = ("except_batch", "except_time", "spatial", "static", "dyn", "*")
+"""Descriptions that may mean no axis."""
+
+
+def _nth(pool: dict[int, list[Dim]], size: int, name: str, taken: Iterable[Dim]) -> Dim:
+    dims, taken = pool.setdefault(size, []), set(taken)
+    for dim in dims:
+        if dim not in taken:
+            return dim
+    dims.append(Dim(size, name=name if not dims else f"{name}{len(dims) + 1}"))
+    return dims[-1]
+
+
+def time_of(template: Tensor) -> Dim | None:
+    """The first dim of frames of a template."""
+    found = AxisOrder(template.dims, template.feature_dim).time()
+    return template.dims[found[0]] if found else None
+
+
+def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
+    """The dims of a result in the declared order: that of the first source, new axes in the place of those replaced.
+
+    The batch comes first, the feature axis last, where they are new.
+    """
+    order = list(sources[0].dims) if sources else [batch_dim]
+    old_feature = sources[0].feature_dim if sources else None
+    for source in sources[1:]:
+        more = [dim for dim in source.dims if dim not in order]
+        place = len(order) - (old_feature is not None and order[-1] is old_feature)
+        order[place:place] = more
+    gone = [dim for dim in order if dim not in out.sig.index]
+    new = [dim for dim in out.dims if dim not in order]
+    swapped: dict[Dim, Dim] = {}
+    if out.feature_dim in new and old_feature in gone:
+        swapped[old_feature] = out.feature_dim
+        gone.remove(old_feature)
+        new.remove(out.feature_dim)
+    last = new.pop() if new and new[-1] is out.feature_dim and len(new) > len(gone) else None
+    swapped.update(zip(gone, new, strict=False))
+    rest = new[len(gone) :]
+    placed = [swapped.get(dim, dim) for dim in order if dim in swapped or dim in out.sig.index]
+    at = len(placed)
+    if new and rest and gone:
+        at = placed.index(new[len(gone) - 1]) + 1
+    elif placed and placed[-1] is out.feature_dim:
+        at -= 1
+    placed[at:at] = rest
+    return placed if last is None else [*placed, last]
+
+
+def matching(source: Tensor, first: Tensor) -> tuple[tuple[Dim, Dim], ...]:
+    """Which static dims of a source become dims of the first one: those of one size that the other lacks.
+
+    Feature axes do not match here if the sources are joined in them; the caller leaves them out.
+    """
+    pairs = []
+    free = [dim for dim in first.dims if dim.dimension is not None and dim not in source.sig.index]
+    for dim in source.dims:
+        if dim.dimension is None or dim in first.sig.index:
+            continue
+        same = [other for other in free if other.dimension == dim.dimension]
+        preferred = [other for other in same if (other is first.feature_dim) == (dim is source.feature_dim)]
+        if same:
+            chosen = (preferred or same)[0]
+            free.remove(chosen)
+            pairs.append((dim, chosen))
+    return tuple(pairs)

@@ -1,0 +1,281 @@
+"""Runs the statements of a config, without running Python code."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from rfnb.errors import ConfigError
+from rfnb.network.config.builtins import Builtins
+from rfnb.network.config.expressions import Expressions
+from rfnb.network.config.limits import LimitError, Limits
+from rfnb.network.config.modules import Module, Options, missing, modules, typing_name
+from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Opaque, Raised
+
+DEPTH = 60
+"""How deep calls may be nested."""
+
+
+class Leave(BaseException):
+    """What a statement does to the statements around it: "break", "continue" or "return", with its value."""
+
+    def __init__(self, how: str, value: Any = None):
+        self.how, self.value = how, value
+
+
+class Interpreter(Expressions):
+    """Runs statements. `globals` has the names of the config; `line` is that of the statement that runs."""
+
+    def __init__(self, path: str, options: dict[str, Any]):
+        self.limits = Limits()
+        self.globals = Frame()
+        self.builtins = Builtins(self.limits, self.attribute)
+        self.options = Options(self.globals.names, options)
+        self.modules = modules(self.limits, self.builtins, self.options, path)
+        self.names = self.builtins.table() | {"config": self.options, "__file__": path, "__name__": "__config__"}
+        self.line = 0
+        self._depth = 0
+
+    def run(self, tree: ast.Module) -> None:
+        """Runs a whole config."""
+        self.block(tree.body, self.globals)
+
+    def block(self, body: list[ast.stmt], frame: Frame) -> None:
+        """Runs statements one after the other."""
+        for statement in body:
+            self.limits.step()
+            self.line = statement.lineno
+            method = getattr(self, f"_{type(statement).__name__}", None)
+            if method is None:
+                raise ConfigError(f"{type(statement).__name__} is not supported in a config")
+            method(statement, frame)
+
+    # -- functions
+
+    def call_function(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a function of the config."""
+        frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
+        self._depth += 1
+        line = self.line
+        try:
+            if self._depth > DEPTH:
+                raise LimitError("calls of functions are nested too deeply", expected=f"at most {DEPTH}")
+            if isinstance(node, ast.Lambda):
+                return self.value(node.body, frame)  # of the same line
+            if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node)):
+                frame.yielded = []
+            self.block(node.body, frame)
+        except Leave as leave:
+            if frame.yielded is None:
+                self.line = line
+                return leave.value
+        finally:
+            self._depth -= 1
+        self.line = line
+        return frame.yielded
+
+    def _arguments(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        given = function.node.args
+        names = [arg.arg for arg in (*given.posonlyargs, *given.args)]
+        found = dict(zip(names, args, strict=False))
+        rest = args[len(names) :]
+        if rest and given.vararg is None:
+            raise TypeError(f"{function.name} takes {len(names)} arguments, got {len(args)}")
+        more = {}
+        allowed = {*names, *(arg.arg for arg in given.kwonlyargs)}
+        for name, value in kwargs.items():
+            if name in found:
+                raise TypeError(f"{function.name} got {name} twice")
+            if name in allowed:
+                found[name] = value
+            elif given.kwarg is None:
+                raise TypeError(f"{function.name} has no parameter {name}")
+            else:
+                more[name] = value
+        defaults = dict(zip(reversed(names), reversed(function.defaults), strict=False)) | function.keywords
+        for name in allowed - set(found):
+            if name not in defaults:
+                raise TypeError(f"{function.name} needs the argument {name}")
+            found[name] = defaults[name]
+        if given.vararg is not None:
+            found[given.vararg.arg] = tuple(rest)
+        if given.kwarg is not None:
+            found[given.kwarg.arg] = more
+        return {name: found[name] for name in [*names, *found] if name in found}
+
+    def _FunctionDef(self, node: ast.FunctionDef, frame: Frame) -> None:
+        made: Any = self.function(node, frame)
+        for decorator in reversed(node.decorator_list):
+            made = self.call(self.value(decorator, frame), (made,), {})
+        self._owner_of(node.name, frame)[node.name] = made
+
+    def _ClassDef(self, node: ast.ClassDef, frame: Frame) -> None:
+        inside = Frame(parent=frame, is_class=True)
+        bases = [self.value(base, frame) for base in node.bases]
+        self.block(node.body, inside)
+        self._owner_of(node.name, frame)[node.name] = Class(node.name, bases, inside.names)
+
+    def _Return(self, node: ast.Return, frame: Frame) -> None:
+        raise Leave("return", None if node.value is None else self.value(node.value, frame))
+
+    def _Yield(self, node: ast.Yield, frame: Frame) -> None:
+        assert frame.yielded is not None
+        frame.yielded.append(None if node.value is None else self.value(node.value, frame))
+        self.limits.spend(1)
+
+    def _YieldFrom(self, node: ast.YieldFrom, frame: Frame) -> None:
+        assert frame.yielded is not None
+        frame.yielded += self.limits.entries_of(self.value(node.value, frame))
+
+    # -- assignments
+
+    def _Assign(self, node: ast.Assign, frame: Frame) -> None:
+        value = self.value(node.value, frame)
+        for target in node.targets:
+            self.assign(target, value, frame)
+
+    def _AnnAssign(self, node: ast.AnnAssign, frame: Frame) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.value(node.value, frame), frame)
+
+    def _AugAssign(self, node: ast.AugAssign, frame: Frame) -> None:
+        target: Any = node.target
+        old = self.value(type(target)(**{**vars(target), "ctx": ast.Load()}), frame)
+        new = self.value(node.value, frame)
+        if isinstance(old, list) and isinstance(node.op, ast.Add):
+            entries = self.limits.entries_of(new)
+            self.limits.spend(len(old) + len(entries))
+            old += entries
+        else:
+            self.assign(node.target, self.binary(node.op, old, new), frame)
+
+    def _Delete(self, node: ast.Delete, frame: Frame) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self._owner_of(target.id, frame).pop(target.id)
+            elif isinstance(target, ast.Subscript):
+                owner, index = self.value(target.value, frame), self.value(target.slice, frame)
+                if isinstance(owner, list | dict):
+                    del owner[index]
+
+    def _Global(self, node: ast.Global, frame: Frame) -> None:
+        frame.globally |= set(node.names)
+
+    def _Nonlocal(self, node: ast.Nonlocal, frame: Frame) -> None:
+        frame.outside |= set(node.names)
+
+    def _Expr(self, node: ast.Expr, frame: Frame) -> None:
+        if isinstance(node.value, ast.Yield):
+            self._Yield(node.value, frame)
+        elif isinstance(node.value, ast.YieldFrom):
+            self._YieldFrom(node.value, frame)
+        else:
+            self.value(node.value, frame)
+
+    def _Pass(self, node: ast.Pass, frame: Frame) -> None:
+        pass
+
+    # -- control
+
+    def _If(self, node: ast.If, frame: Frame) -> None:
+        self.block(node.body if self.value(node.test, frame) else node.orelse, frame)
+
+    def _For(self, node: ast.For, frame: Frame) -> None:
+        for entry in self.entries(self.value(node.iter, frame)):
+            self.assign(node.target, entry, frame)
+            if self._left(node.body, frame):
+                return
+        self.block(node.orelse, frame)
+
+    def _While(self, node: ast.While, frame: Frame) -> None:
+        while self.value(node.test, frame):
+            if self._left(node.body, frame):
+                return
+        self.block(node.orelse, frame)
+
+    def _left(self, body: list[ast.stmt], frame: Frame) -> bool:
+        """Runs the body of a loop once. Whether it leaves the loop."""
+        try:
+            self.block(body, frame)
+        except Leave as leave:
+            if leave.how == "return":
+                raise
+            return leave.how == "break"
+        return False
+
+    def _Break(self, node: ast.Break, frame: Frame) -> None:
+        raise Leave("break")
+
+    def _Continue(self, node: ast.Continue, frame: Frame) -> None:
+        raise Leave("continue")
+
+    def _Assert(self, node: ast.Assert, frame: Frame) -> None:
+        found = self.value(node.test, frame)
+        if not found and not isinstance(found, Opaque):
+            raise AssertionError("an assertion does not hold")
+
+    def _Raise(self, node: ast.Raise, frame: Frame) -> None:
+        raise self.raised(RuntimeError() if node.exc is None else self.value(node.exc, frame))
+
+    def _With(self, node: ast.With, frame: Frame) -> None:
+        for item in node.items:
+            entered = self.value(item.context_expr, frame)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, entered if isinstance(entered, Opaque) else Opaque("file"), frame)
+        self.block(node.body, frame)
+
+    def _Try(self, node: ast.Try, frame: Frame) -> None:
+        try:
+            try:
+                self.block(node.body, frame)
+            except ConfigError:
+                raise
+            except Exception as error:
+                handler = next((each for each in node.handlers if self._handles(each, error, frame)), None)
+                if handler is None:
+                    raise
+                if handler.name:
+                    frame.names[handler.name] = error.value if isinstance(error, Raised) else error
+                self.block(handler.body, frame)
+            else:
+                self.block(node.orelse, frame)
+        finally:
+            self.block(node.finalbody, frame)
+
+    def _handles(self, handler: ast.ExceptHandler, error: Exception, frame: Frame) -> bool:
+        if handler.type is None:
+            return True
+        kinds = self.value(handler.type, frame)
+        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+            if isinstance(kind, type) and isinstance(error, kind):
+                return True
+            if isinstance(error, Raised) and isinstance(error.value, Instance) and error.value.kind is kind:
+                return True
+        return False
+
+    # -- imports
+
+    def _Import(self, node: ast.Import, frame: Frame) -> None:
+        for alias in node.names:
+            name = alias.name if alias.asname else alias.name.split(".")[0]
+            found = self.modules[name] if name in self.modules else missing(name)
+            self._owner_of(alias.asname or name, frame)[alias.asname or name] = found
+
+    def _ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> None:
+        module = "." * node.level + (node.module or "")
+        found: Module | Opaque = self.modules[module] if module in self.modules else missing(module)
+        for alias in node.names:
+            if alias.name == "*":
+                if isinstance(found, Module):
+                    frame.names.update(found.names)
+                continue
+            name = f"{module}.{alias.name}"
+            value = self.modules[name] if name in self.modules else self.attribute(found, alias.name)
+            if typing_name(module):
+                value = Opaque(name)
+            self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value
+
+
+def plain(value: Any) -> bool:
+    """Whether a value is one of Python's own, and not one of the config's."""
+    return not isinstance(value, Opaque | Function | Bound | Class | Instance | Module | Options)

@@ -1,0 +1,114 @@
+"""How much a config may take: steps, entries of sequences, digits of numbers, seconds."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sized
+from itertools import islice
+from typing import Any
+
+from rfnb.errors import ConfigError
+
+ENTRIES = 1_000_000
+"""The most entries of one sequence, or characters of one text."""
+TOTAL = 20_000_000
+"""The most entries of all sequences together."""
+STEPS = 2_000_000
+SECONDS = 1.5
+"""Seconds of computing time that a config may take."""
+BITS = 10_000
+"""The most bits of an integer."""
+WIDTH = 10_000
+"""The largest width or precision in a format."""
+
+
+NESTED = (list, tuple, dict, set, frozenset)
+
+
+class LimitError(ConfigError):
+    """A config takes more than it may. The config itself cannot catch this."""
+
+
+class Limits:
+    """Counts what a config takes. Raises LimitError when it is too much."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begins to count again."""
+        self.steps, self.entries, self.end = STEPS, TOTAL, time.process_time() + SECONDS
+
+    def step(self) -> None:
+        """Counts a step."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise LimitError("the config takes too many steps", hint="is there a loop without an end?")
+        if not self.steps % 64 and time.process_time() > self.end:
+            raise LimitError(f"the config takes more than {SECONDS:g} seconds")
+
+    def spend(self, entries: int) -> None:
+        """Counts the entries of a new sequence, before it is made."""
+        self.entries -= entries
+        if entries > ENTRIES or self.entries < 0:
+            raise LimitError("the config makes a sequence that is too long", got=entries, expected=f"at most {ENTRIES}")
+        if time.process_time() > self.end:
+            raise LimitError(f"the config takes more than {SECONDS:g} seconds")
+
+    def made(self, value: Any) -> Any:
+        """The value, whose size is counted."""
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise LimitError("the config computes a number that is too large", expected=f"at most {BITS} bits")
+        if isinstance(value, str | bytes | list | tuple | dict | set | frozenset) and len(value) > 64:
+            self.spend(len(value))
+        return value
+
+    def entries_of(self, values: Iterable[Any]) -> list[Any]:
+        """The entries of an iterable as a list."""
+        if isinstance(values, Sized):
+            self.spend(len(values))
+            return list(values)
+        found = list(islice(values, ENTRIES + 1))
+        self.spend(len(found))
+        return found
+
+    def weigh(self, *values: Any) -> None:
+        """Refuses nested data that is too large to be compared or written as text: what it holds twice counts twice."""
+        waiting = [value for value in values if isinstance(value, NESTED)]
+        count = 0
+        while waiting:
+            entries: Any = waiting.pop()
+            count += len(entries)
+            if count > ENTRIES:
+                raise LimitError("the config compares or writes data that is too large", expected=f"at most {ENTRIES}")
+            if isinstance(entries, dict):
+                waiting += [key for key in entries if isinstance(key, tuple)]
+                entries = entries.values()
+            waiting += [entry for entry in entries if isinstance(entry, NESTED)]
+
+    def before(self, op: str, a: Any, b: Any) -> None:
+        """Refuses an operation whose result would be too large."""
+        if op == "Mult":
+            for sequence, count in ((a, b), (b, a)):
+                if isinstance(sequence, str | bytes | list | tuple) and isinstance(count, int):
+                    self.spend(len(sequence) * max(count, 0))
+        elif op == "Add" and isinstance(a, str | bytes | list | tuple) and isinstance(b, str | bytes | list | tuple):
+            self.spend(len(a) + len(b))
+        elif op in ("Pow", "LShift") and isinstance(a, int) and isinstance(b, int):
+            bits = a.bit_length() * b if op == "Pow" else a.bit_length() + b
+            if bits > BITS:
+                raise LimitError("the config computes a number that is too large", expected=f"at most {BITS} bits")
+        elif op == "Mod" and isinstance(a, str | bytes):
+            self.format(str(a))
+            self.weigh(b)
+
+    def format(self, text: str) -> None:
+        """Refuses widths and precisions that make a text too long."""
+        self.spend(len(text))
+        if "*" in text and "%" in text:
+            raise LimitError("a width in a format is not a number", got=text[:40])
+        if any(int(digits) > WIDTH for digits in re.findall(r"\d+", text) if len(digits) < 20) or re.search(
+            r"\d{20}", text
+        ):
+            raise LimitError("a format is too wide", got=text[:40], expected=f"at most {WIDTH}")

@@ -1,0 +1,208 @@
+"""What the imports of a config give. Modules that are not here are opaque."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import os.path
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rfnb.errors import ConfigError
+from rfnb.network.config.builtins import ITERTOOLS, Builtins
+from rfnb.network.config.limits import Limits
+from rfnb.network.config.values import EpochValue, Located, Opaque
+
+
+class Module:
+    """A module that a config may import: a table of names."""
+
+    def __init__(self, name: str, names: dict[str, Any]):
+        self.name, self.names = name, names
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}>"
+
+
+class Options:
+    """The object `config` that configs ask for their own options, and for those given when the config is read."""
+
+    def __init__(self, values: dict[str, Any], given: dict[str, Any]):
+        self.values, self.given = values, given
+        self.methods: dict[str, Any] = {
+            "bool": self._typed(_bool), "int": self._typed(int), "float": self._typed(float), "value": self._value,
+            "opt_typed_value": self._get, "typed_value": self._get, "has": self._has, "list": self._list,
+            "is_true": lambda key, default=False: bool(self._get(key, default)),
+            "bool_or_other": self._get, "typed_dict": self.values, "int_list": self._list, "float_list": self._list,
+            "is_typed": lambda key: key in self.values,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return "<config>"
+
+    def _get(self, key: str, default: Any = None, *_: Any, **__: Any) -> Any:
+        return self.given.get(key, self.values.get(key, default))
+
+    def _has(self, key: str) -> bool:
+        return key in self.given or key in self.values
+
+    def _value(self, key: str, default: Any = None, index: int | None = None, list_join_str: str = ",") -> Any:
+        value = self._get(key, default)
+        if isinstance(value, list | tuple):
+            return value[index] if index is not None else list_join_str.join(map(str, value))
+        return value if value is None or isinstance(value, str) else str(value)
+
+    def _list(self, key: str, default: Any = None) -> Any:
+        value = self._get(key, default)
+        return value if isinstance(value, list | tuple) else [] if value is None else [value]
+
+    def _typed(self, kind: Callable[[Any], Any]) -> Callable[..., Any]:
+        def read(key: str, default: Any = None, *_: Any) -> Any:
+            value = self._get(key, default)
+            value = value[0] if isinstance(value, list | tuple) and value else value
+            return value if value is None or isinstance(value, Opaque) else kind(value)
+
+        return read
+
+
+def _bool(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    return words.get(value.lower(), bool(value)) if isinstance(value, str) else bool(value)
+
+
+def _copied(limits: Limits) -> Callable[[Any], Any]:
+    def deep(value: Any) -> Any:
+        limits.spend(_count(value, limits))
+        return copy.deepcopy(value)
+
+    return deep
+
+
+def _count(value: Any, limits: Limits) -> int:
+    """The number of entries of nested data."""
+    waiting, seen, count = [value], set[int](), 0
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if count > 1_000_000:
+            limits.spend(count)
+        if isinstance(each, list | tuple | set | dict) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += each.values() if isinstance(each, dict) else each
+    return count
+
+
+def _numpy(limits: Limits) -> dict[str, Any]:
+    """Functions of numpy that give numbers, as lists."""
+
+    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> list[float]:
+        limits.spend(int(num))
+        found: list[float] = np.linspace(float(start), float(stop), int(num)).tolist()
+        return found
+
+    def arange(*args: float) -> list[float]:
+        start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        limits.spend(max(int((stop - start) / step), 0) + 1)
+        found: list[float] = np.arange(*args).tolist()
+        return found
+
+    def filled(value: float) -> Callable[..., Any]:
+        def make(shape: Any, *_: Any, **__: Any) -> Any:
+            sizes = [shape] if isinstance(shape, int) else list(shape)
+            limits.spend(math.prod(sizes))
+            return np.full(sizes, value).tolist()
+
+        return make
+
+    scalar = {
+        "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "log10": math.log10, "exp": math.exp, "ceil": math.ceil,
+        "floor": math.floor, "abs": abs, "round": round, "power": math.pow,
+    }  # fmt: skip
+    reduced: dict[str, Callable[..., Any]] = {
+        "sum": sum,
+        "prod": math.prod,
+        "max": max,
+        "min": min,
+        "mean": lambda x: sum(x) / len(x),
+    }
+    over = {name: _over(limits, function) for name, function in reduced.items()}
+    kinds: dict[str, Any] = dict.fromkeys("int32 int64 int_ int8 uint8".split(), int)
+    kinds |= dict.fromkeys("float32 float64 float_ float16".split(), float)
+    return {
+        **scalar, **over, **kinds, "linspace": linspace, "arange": arange, "zeros": filled(0.0), "ones": filled(1.0),
+        "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "array": lambda x, *_, **__: x,
+        "logspace": lambda a, b, num=50, base=10.0, **_: [base**x for x in linspace(a, b, num)],
+    }  # fmt: skip
+
+
+def _over(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *_, **__: function(limits.entries_of(x))
+
+
+def _math(limits: Limits) -> dict[str, Any]:
+    names = (
+        "ceil floor sqrt log log2 log10 exp pow pi e inf nan sin cos tan tanh atan fabs gcd isnan isinf fsum trunc "
+        "degrees radians hypot prod"
+    ).split()
+    return {name: getattr(math, name) for name in names}
+
+
+def modules(limits: Limits, builtins: Builtins, options: Options, path: str) -> dict[str, Module]:
+    """The modules by name."""
+    nowhere = {
+        name: (lambda *_: False) for name in ("exists", "isfile", "isdir", "islink", "lexists", "samefile", "ismount")
+    }
+    paths = {
+        name: getattr(os.path, name)
+        for name in ("basename", "dirname", "join", "split", "splitext", "normpath", "isabs", "commonprefix")
+    }
+    paths |= {name: lambda text: text for name in ("abspath", "realpath", "expanduser", "expandvars")}
+    path_module = Module("os.path", {**nowhere, **paths, "sep": "/"})
+    environ = Module("os", {
+        "path": path_module, "environ": {}, "getenv": lambda name, default=None: default, "sep": "/", "linesep": "\n",
+        "getcwd": lambda: ".", "listdir": lambda *_: [], "getpid": lambda: 1, "name": "posix", "curdir": ".",
+    })  # fmt: skip
+    bounded = {
+        name: (lambda f: lambda *several: limits.entries_of(f(*map(limits.entries_of, several))))(function)
+        for name, function in ITERTOOLS.items()
+    }
+    getter = {"get_global_config": lambda *_, **__: options, "config": options}
+    return {
+        "math": Module("math", _math(limits)),
+        "copy": Module("copy", {"deepcopy": _copied(limits), "copy": copy.copy}),
+        "numpy": Module("numpy", _numpy(limits)),
+        "os": environ, "os.path": path_module,
+        "sys": Module("sys", {"argv": [path], "version_info": (3, 11, 0), "path": [], "platform": "linux",
+                              "maxsize": 2**63 - 1, "maxint": 2**63 - 1, "modules": {}, "version": "3.11",
+                              "exit": lambda *_: None}),
+        "functools": Module("functools", {"partial": functools.partial, "reduce": builtins.table()["reduce"],
+                                          "wraps": lambda f: lambda g: g}),
+        "itertools": Module("itertools", bounded),
+        "collections": Module("collections", {"OrderedDict": _ordered(limits)}),
+        "Config": Module("Config", getter), "returnn.config": Module("returnn.config", getter),
+        "Pretrain": Module("Pretrain", {"WrapEpochValue": EpochValue}),
+        "returnn.pretrain": Module("returnn.pretrain", {"WrapEpochValue": EpochValue}),
+        "__future__": Module("__future__", {}), "typing": Module("typing", {}),
+    }  # fmt: skip
+
+
+def _ordered(limits: Limits) -> Callable[..., Any]:
+    def make(entries: Any = (), **more: Any) -> Any:
+        return Located(dict(entries if isinstance(entries, dict) else limits.entries_of(entries), **more))
+
+    return make
+
+
+def typing_name(module: str) -> bool:
+    """Whether the names of a module are only for annotations."""
+    return module in ("typing", "typing_extensions")
+
+
+def missing(name: str) -> Any:
+    """A module that is not in the tables."""
+    if name.split(".")[0] in ("builtins", "__builtin__"):
+        raise ConfigError(f"import of {name}: a config is read, not run")
+    return Opaque(name)

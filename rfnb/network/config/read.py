@@ -1,0 +1,225 @@
+"""`rf.read_config`: the values of a config file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import ConfigError
+from rfnb.network.config.interpreter import Interpreter, Leave
+from rfnb.network.config.limits import Limits
+from rfnb.network.config.modules import Module, Options
+from rfnb.network.config.values import EpochValue, Function, Located, Opaque
+
+LARGEST = 10_000_000
+"""The most bytes of a config."""
+DEEPEST = 60
+"""How deep the dicts and lists of a network may be nested."""
+
+
+class Config:
+    """The values of a config, by name: `config["network"]`, `config.get("beam_size", 12)`.
+
+    Attributes: path: the file. values: all names that it defines.
+
+    >>> config = rf.Config("net.config", {"network": {"output": {"class": "copy"}}, "batch_size": 20})
+    >>> config["batch_size"], config.get("beam_size", 12), "network" in config
+    (20, 12, True)
+    """
+
+    def __init__(self, path: str, values: dict[str, Any], interpreter: Interpreter | None = None):
+        self.path, self.values = path, values
+        self._interpreter = interpreter
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.values:
+            raise ConfigError(
+                f"{Path(self.path).name}: there is no {name}", hint=did_you_mean(name, list(self.values)) or None
+            )
+        return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or the default."""
+        return self.values.get(name, default)
+
+    def network(self, epoch: int | None = None) -> Mapping[str, Any]:
+        """The net dict: `network`, or what `get_network(epoch)` gives. Layers whose name begins with # are not in it.
+
+        epoch: of the training, from 1; default: the last one. Raises ConfigError if the config has no network.
+        """
+        last = self.values.get("num_epochs")
+        epoch = epoch if epoch is not None else last if isinstance(last, int) else 10_000
+        found = self.values.get("network")
+        function = self.values.get("get_network")
+        if found is None and callable(function) and not isinstance(function, Opaque):
+            found = self._called(function, epoch=epoch)
+        if not isinstance(found, dict):
+            raise ConfigError(
+                f"{Path(self.path).name}: the config has no network",
+                got=found,
+                expected="network = {…}",
+            )
+        checked(self._interpreter, self.path, lambda: Limits().weigh(found))
+        return self._of_epoch(found, epoch, 0)
+
+    def extern_data(self) -> dict[str, Any]:
+        """The data descriptions: `extern_data`, or those of `num_inputs` and `num_outputs`."""
+        given = self.values.get("extern_data")
+        if isinstance(given, dict):
+            return dict(given)
+        found: dict[str, Any] = {}
+        outputs = self.values.get("num_outputs")
+        inputs = self.values.get("num_inputs")
+        if isinstance(outputs, int):
+            outputs = {"classes": [outputs, 1]}
+        if isinstance(outputs, dict):
+            found = {key: data_of(value) for key, value in outputs.items()}
+        if isinstance(inputs, int) and "data" not in found:
+            window = self.values.get("window", 1)
+            found = {"data": {"dim": inputs * (window if isinstance(window, int) else 1)}, **found}
+        for key, description in found.items():
+            description.setdefault("available_for_inference", key == "data")
+        return found
+
+    def _called(self, function: Any, **kwargs: Any) -> Any:
+        if self._interpreter is None:
+            return function(**kwargs)
+        self._interpreter.limits.renew()
+        with_those = {name: value for name, value in kwargs.items() if _takes(function, name)}
+        return checked(self._interpreter, self.path, lambda: function(**with_those))
+
+    def _of_epoch(self, value: Any, epoch: int, depth: int) -> Any:
+        """The value, with what depends on the epoch computed, and without comments."""
+        if depth > DEEPEST:
+            raise ConfigError(f"{Path(self.path).name}: the network is nested too deeply")
+        if isinstance(value, EpochValue):
+            return self._called(value.function, epoch=epoch)
+        if isinstance(value, dict):
+            kept = {
+                key: self._of_epoch(entry, epoch, depth + 1)
+                for key, entry in value.items()
+                if not (isinstance(key, str) and key.startswith("#"))
+            }
+            return Located(kept, getattr(value, "line", None))
+        if isinstance(value, list | tuple):
+            return type(value)([self._of_epoch(entry, epoch, depth + 1) for entry in value])
+        return value
+
+    def __repr__(self) -> str:
+        network = self.values.get("network")
+        layers = f", network of {len(network)} layers" if isinstance(network, dict) else ""
+        return f"Config {Path(self.path).name}: {len(self.values)} values{layers}"
+
+
+def _takes(function: Any, name: str) -> bool:
+    return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
+
+
+def data_of(value: Any) -> dict[str, Any]:
+    """A data description of `num_outputs`: a dict, or the size and the number of axes."""
+    if isinstance(value, dict):
+        return dict(value)
+    size, axes = (value, 1) if isinstance(value, int) else (value[0], value[1] if len(value) > 1 else 1)
+    if axes == 1:
+        return {"dim": size, "sparse": True}
+    return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
+
+
+def read_config(path: str | Path, *, options: dict[str, Any] | None = None, execute: bool = False) -> Config:
+    """Reads a config file, written in Python or JSON, without running it.
+
+    An interpreter of the syntax tree computes the values: with branches, loops, functions and plain classes; `math`,
+    `copy` and some of numpy; `os` as if the machine were empty. What other modules give is opaque: it has a name, and
+    nothing else. A config cannot open files, start processes, or take more than a few seconds.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
+    >>> _ = path.write_text("n = 3\\nnetwork = {f'l{i}': {'class': 'linear', 'n_out': 2**i} for i in range(n)}")
+    >>> config = rf.read_config(path)
+    >>> list(config.network()), config["network"]["l2"]["n_out"]
+    (['l0', 'l1', 'l2'], 4)
+
+    Args:
+        path: the file. options: values that the config gets when it asks `config.int("…")` and the like.
+        execute: run the file as Python instead. Only for files that you would run as a program: it can do anything.
+
+    Raises ConfigError, with the line, if the file cannot be read.
+    """
+    file = Path(path)
+    try:
+        if file.stat().st_size > LARGEST:
+            raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
+    if text.lstrip().startswith("{"):
+        return Config(str(file), _json(file, text))
+    if execute:
+        return Config(str(file), _executed(file, text, options or {}))
+    interpreter = Interpreter(str(file), options or {})
+    checked(interpreter, str(file), lambda: interpreter.run(_tree(file, text)))
+    names = interpreter.globals.names.items()
+    values = {name: value for name, value in names if not isinstance(value, Module | Options)}
+    return Config(str(file), values, interpreter)
+
+
+def checked(interpreter: Interpreter | None, path: str, run: Any) -> Any:
+    """What `run` gives. Errors in it become a ConfigError with the line."""
+    name = Path(path).name
+    if interpreter is None:
+        return run()
+    try:
+        return run()
+    except ConfigError as error:
+        if not error.what.startswith(f"{name}:"):
+            error.what = f"{name}:{interpreter.line}: {error.what}"
+        raise
+    except Leave as leave:
+        raise ConfigError(f"{name}:{interpreter.line}: {leave.how} outside of a loop or function") from None
+    except RecursionError:
+        raise ConfigError(f"{name}:{interpreter.line}: the config is nested too deeply") from None
+    except MemoryError:
+        raise ConfigError(f"{name}:{interpreter.line}: the config needs too much memory") from None
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{name}:{interpreter.line}: the config fails", got=words[:200]) from None
+
+
+def _tree(file: Path, text: str) -> ast.Module:
+    """The syntax tree; print statements of Python 2 are left out."""
+    for source in (text, re.sub(r"^(\s*)print\b(?!\s*\().*$", r"\1pass", text, flags=re.M)):
+        try:
+            return ast.parse(source, str(file))
+        except SyntaxError as error:
+            failed = error
+        except (RecursionError, MemoryError, ValueError):
+            raise ConfigError(f"{file.name}: the config is nested too deeply, or is not text") from None
+    line = (failed.text or "").strip()[:80]
+    raise ConfigError(f"{file.name}:{failed.lineno}: this is not Python", got=line) from None
+
+
+def _json(file: Path, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(re.sub(r"^\s*(#|//).*$", "", text, flags=re.M))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise ConfigError(f"{file.name}:{line}: this is not JSON", got=str(error)[:100]) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file.name}: a config is a table of names", got=type(found).__name__)
+    return found
+
+
+def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
+    values["config"] = SimpleNamespace(**Options(values, options).methods)
+    exec(compile(text, str(file), "exec"), values)
+    return {name: value for name, value in values.items() if not name.startswith("__")}

@@ -1,0 +1,172 @@
+"""What a config may hold beside Python's own data."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Located(dict[Any, Any]):
+    """A dict that a config writes, with the number of the line where it begins."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, entries: Mapping[Any, Any], line: int | None = None):
+        super().__init__(entries)
+        self.line = line
+
+    def __copy__(self) -> Located:
+        return Located(self, self.line)
+
+    copy = __copy__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Located:
+        from copy import deepcopy
+
+        memo[id(self)] = found = Located({}, self.line)
+        found.update({deepcopy(key, memo): deepcopy(value, memo) for key, value in self.items()})
+        return found
+
+
+class Opaque:
+    """A value that is only known by name, such as what a config imports. All that is done with it is opaque too."""
+
+    def __init__(self, name: str):
+        self.name = name if len(name) < 80 else f"{name[:60]}…"
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Opaque:
+        return self
+
+
+@dataclass(repr=False)
+class Frame:
+    """The names of a function or of the whole config. parent: where names are looked up that are not here."""
+
+    names: dict[str, Any] = field(default_factory=dict)
+    parent: Frame | None = None
+    outside: set[str] = field(default_factory=set)  # declared `nonlocal`
+    globally: set[str] = field(default_factory=set)  # declared `global`
+    is_class: bool = False
+    is_inner: bool = False  # of a comprehension
+    yielded: list[Any] | None = None
+
+
+class Function:
+    """A function of a config. A call interprets its body."""
+
+    def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
+                 run: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]):  # fmt: skip
+        self.node, self.frame, self.defaults, self.keywords, self._run = node, frame, defaults, keywords, run
+        self.name = getattr(node, "name", "<lambda>")
+        self.line = node.lineno
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives."""
+        return self._run(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self.name}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        given = self.node.args
+        return [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+class Bound:
+    """A method of an object of a config."""
+
+    def __init__(self, function: Function, owner: Any):
+        self.function, self.owner = function, owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the method gives."""
+        return self.function(self.owner, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<method {self.function.name}>"
+
+
+class Class:
+    """A plain class of a config."""
+
+    def __init__(self, name: str, bases: list[Any], names: dict[str, Any]):
+        self.name, self.bases, self.names = name, bases, names
+
+    def find(self, name: str) -> tuple[bool, Any]:
+        """Whether the class or one of its bases has this name, and its value."""
+        if name in self.names:
+            return True, self.names[name]
+        for base in self.bases:
+            if isinstance(base, Class):
+                there, value = base.find(name)
+                if there:
+                    return True, value
+        return False, None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Instance:
+        """A new object."""
+        made = Instance(self)
+        there, init = self.find("__init__")
+        if there:
+            init(made, *args, **kwargs)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<class {self.name}>"
+
+
+class Instance:
+    """An object of a class of a config."""
+
+    def __init__(self, kind: Class):
+        self.kind, self.names = kind, dict[str, Any]()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.name} object>"
+
+
+class Super:
+    """What `super()` gives: the methods of the bases."""
+
+    def __init__(self, owner: Instance, bases: list[Any]):
+        self.owner, self.bases = owner, bases
+
+
+class Raised(Exception):
+    """An exception that a config raises itself: an object of one of its classes."""
+
+    def __init__(self, value: Any):
+        super().__init__(str(value))
+        self.value = value
+
+
+class EpochValue:
+    """A value that depends on the epoch of a training, made by `WrapEpochValue`."""
+
+    def __init__(self, function: Any):
+        self.function = function
+
+    def __repr__(self) -> str:
+        return "<value of the epoch>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EpochValue:
+        return self

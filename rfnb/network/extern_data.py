@@ -1,0 +1,235 @@
+"""The data of a network: for each key its dims and dtype, and how a batch becomes Tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.errors import DataNotFound, NetworkError
+from rfnb.network.axes import Axes
+from rfnb.ops.convert import convert_to_tensor
+
+KNOWN = (
+    "dim sparse shape dtype dim_tags time_dim_axis batch_dim_axis feature_dim_axis available_for_inference "
+    "same_dim_tags_as sparse_dim vocab name feature_dim batch undefined"
+).split()
+"""Options of a data key."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a data key holds: its axes in the declared order, and of what type its entries are."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str
+    sparse_dim: Dim | None
+    feature_dim: Dim | None
+    available_for_inference: bool
+
+    @property
+    def dim(self) -> int | None:
+        """The number of labels, or of features."""
+        counted = self.sparse_dim or self.feature_dim
+        return None if counted is None else counted.dimension
+
+    def tensor(self, value: Any) -> Tensor:
+        """A Tensor of given data: an array, or a pair of an array and lengths, which are one list, or {axis: list}."""
+        array, lengths = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+        if isinstance(array, Tensor):
+            return array
+        dynamic = [i for i, dim in enumerate(self.dims) if dim.is_dynamic() and not dim.is_batch_dim()]
+        if lengths is not None and not isinstance(lengths, Mapping):
+            lengths = dict.fromkeys(dynamic[:1], lengths)
+        shape = tuple(np.shape(array)) if not hasattr(array, "shape") else tuple(array.shape)
+        given: dict[Dim, Any] = {}
+        for axis in dynamic if len(shape) == len(self.dims) else ():
+            full = np.full(shape[0], shape[axis], "int32") if batch_dim in self.dims else [shape[axis]]
+            given[self.dims[axis]] = _numbers((lengths or {}).get(axis, full))
+        return convert_to_tensor(
+            array,
+            dims=self.dims,
+            dtype=self.dtype,
+            sparse_dim=self.sparse_dim,
+            feature_dim=self.feature_dim,
+            lengths=given or None,
+            name=self.name,
+        )
+
+
+class ExternData:
+    """The data keys of a network: `ExternData({"data": {"dim": 40}, "classes": {"dim": 100, "sparse": True}})`.
+
+    Args:
+        data: by key, a dict of `dim`, `sparse`, `shape` (without batch), `dtype`, `dim_tags` and the like; or the pair
+            (dim, number of axes). Without `shape` it is {batch, time, dim}, or {batch, time} if sparse.
+        default_input, default_target: the keys that layers use if they name none.
+
+    >>> extern = rf.ExternData({"data": {"dim": 40}, "classes": {"dim": 100, "sparse": True}})
+    >>> [dim.name for dim in extern.get_data("data").dims], extern.get_data("classes").dtype
+    (['batch', 'data', 'feature'], 'int32')
+
+    Raises NetworkError for an unknown option.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        default_input: str = "data",
+        default_target: str = "classes",
+    ):
+        self.default_input, self.default_target = default_input, default_target
+        self.axes = Axes()
+        self.data: dict[str, Data] = {}
+        self.register_data_from_dict(data or {})
+
+    def register_data_from_dict(self, data: Mapping[str, Any]) -> None:
+        """Adds data keys."""
+        for key, described in data.items():
+            self.data[key] = self._described(key, _as_dict(key, described))
+
+    def has_data(self, name: str) -> bool:
+        """Whether there is a key."""
+        return name in self.data
+
+    def get_data(self, name: str) -> Data:
+        """The description of a key. Raises DataNotFound."""
+        if name not in self.data:
+            hint = did_you_mean(name, self.data)
+            raise DataNotFound(f"there is no data key {name!r}", expected=", ".join(self.data) or "none", hint=hint)
+        return self.data[name]
+
+    def get_default_input_data(self) -> Data:
+        """The description of the default input."""
+        return self.get_data(self.default_input)
+
+    def get_default_target_data(self) -> Data:
+        """The description of the default target."""
+        return self.get_data(self.default_target)
+
+    def get_sorted_data_items(self) -> list[tuple[str, Data]]:
+        """All keys, sorted, with their descriptions."""
+        return sorted(self.data.items())
+
+    def get_data_description(self) -> str:
+        """The keys with their dims in one line."""
+        return ", ".join(f"{key} {show_dims(data.dims)}" for key, data in self.data.items())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def tensors(self, batch: Mapping[str, Any] | TensorDict) -> dict[str, Tensor]:
+        """The Tensors of a batch, by key. Raises DataNotFound for a key that is not described."""
+        given = batch.data if isinstance(batch, TensorDict) else batch
+        return {key: self.get_data(key).tensor(value) for key, value in given.items()}
+
+    def example(self, batch: int = 3, frames: int = 7, seed: int = 0) -> TensorDict:
+        """Random data that fits: the first sequence has `frames` frames, the others fewer.
+
+        >>> rf.ExternData({"data": {"dim": 2}}).example(batch=3, frames=4)["data"].describe_dims()
+        '{batch:3, data:2–4, feature:2}'
+        """
+        draw = np.random.default_rng(seed)
+        sizes: dict[Dim, list[int]] = {}
+        made = {}
+        for key, data in self.data.items():
+            shape = []
+            for dim in data.dims:
+                if dim.is_batch_dim():
+                    shape.append(batch)
+                elif dim.dimension is None:
+                    shape.append(frames)
+                    sizes.setdefault(dim, [max(1, frames - i) for i in range(batch)])
+                else:
+                    shape.append(dim.dimension)
+            lengths = {i: sizes[dim] for i, dim in enumerate(data.dims) if dim in sizes}
+            array = (
+                draw.integers(0, data.dim or 2, shape)
+                if data.dtype.startswith(("int", "uint"))
+                else draw.normal(size=shape)
+            )
+            made[key] = data.tensor((array.astype(data.dtype), lengths))
+        return TensorDict(made)
+
+    def _described(self, key: str, given: dict[str, Any]) -> Data:
+        unknown = [name for name in given if name not in KNOWN]
+        if unknown:
+            hint = did_you_mean(unknown[0], KNOWN)
+            raise NetworkError(
+                f"extern_data {key!r}: unknown option {unknown[0]!r}", expected=", ".join(KNOWN), hint=hint
+            )
+        size, sparse = given.get("dim"), bool(given.get("sparse") or given.get("sparse_dim"))
+        dtype = given.get("dtype") or ("int32" if sparse else "float32")
+        available = given.get("available_for_inference", key == self.default_input)
+        tags = given.get("dim_tags")
+        dims = list(tags) if tags is not None else [batch_dim, *self._shape(key, given, sparse, size)]
+        feature = given.get("feature_dim")
+        if "feature_dim_axis" in given:
+            at = given["feature_dim_axis"]
+            feature = None if at is None else dims[at]
+        elif feature is None and not sparse:
+            kinds = [dim for dim in dims if dim.is_feature_dim()] or [
+                dim
+                for dim in dims[-1:]
+                if dim.dimension is not None and not (tags is not None and dim.is_spatial_dim())
+            ]
+            feature = kinds[-1] if kinds else None
+        label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
+        return Data(key, tuple(dims), dtype, label, feature, bool(available))
+
+    def _shape(self, key: str, given: Mapping[str, Any], sparse: bool, size: int | None) -> list[Dim]:
+        shape: Sequence[Any] = given.get("shape", (None,) if sparse else (None, size))
+        same = (
+            self.data.get(given.get("same_dim_tags_as") or "")
+            if isinstance(given.get("same_dim_tags_as"), str)
+            else None
+        )
+        dims: list[Dim] = []
+        dynamic = 0
+        for i, entry in enumerate(shape):
+            if isinstance(entry, Dim):
+                dims.append(entry)
+            elif entry is None:
+                known = [dim for dim in same.dims if dim.dimension is None and not dim.is_batch_dim()] if same else []
+                dim = (
+                    known[dynamic]
+                    if dynamic < len(known)
+                    else Dim(None, name=key if not dynamic else f"{key}{dynamic}")
+                )
+                dim.kind = "spatial"
+                dims.append(self.axes.name(dim, f"time:var:extern_data:{key}"))
+                dynamic += 1
+            elif i == len(shape) - 1 and not sparse:
+                dims.append(self.axes.feature(entry, dims))
+            else:
+                dims.append(self.axes.static(entry, dims))
+        return dims
+
+
+def _as_dict(key: str, described: Any) -> dict[str, Any]:
+    """The description as a dict; the pair of the dim and the number of axes is the older form."""
+    if isinstance(described, Mapping):
+        return dict(described)
+    if isinstance(described, list | tuple) and len(described) == 2:
+        size, axes = described
+        if axes == 1:
+            return {"dim": size, "sparse": True}
+        return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
+    raise NetworkError(f"extern_data {key!r} is not described", got=repr(described)[:60], expected='{"dim": …}')
+
+
+def _numbers(lengths: Any) -> Any:
+    if isinstance(lengths, Tensor):
+        return lengths
+    if hasattr(lengths, "detach"):
+        return backend_of_raw(lengths).to_numpy_raw(lengths)
+    return np.asarray(lengths)

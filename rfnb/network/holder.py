@@ -1,0 +1,116 @@
+"""A loss of a network, after a call: its sums over the batch, and what enters the objective."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from rfnb.core.dims.dim import batch_dim
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.axes import time_of
+from rfnb.network.layer import Layer
+from rfnb.network.losses import Ctc, LayerLoss, on_frames_of
+from rfnb.ops.math import cast
+from rfnb.ops.reduce import reduce_mean, reduce_sum
+
+
+class LossHolder:
+    """The loss of a layer in one batch. All values are sums over the frames that count, or over the sequences.
+
+    >>> extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True}})
+    >>> net = rf.Network(extern_data=extern, eval_flag=True)
+    >>> _ = net.construct_from_dict({"output": {"class": "softmax", "loss": "ce", "target": "classes", "from": "data"}})
+    >>> batch = {"data": (np.zeros((1, 4, 2)), [4]), "classes": (np.zeros((1, 4)), [4])}
+    >>> _ = net.forward(batch)
+    >>> holder = net.get_losses_initialized()[0]["output"]
+    >>> round(holder.get_loss_value().item() / float(np.log(3)), 3), holder.get_norm_factor().item()  # of 4 frames
+    (4.0, 0.25)
+
+    Attributes: name, layer, loss, output, target.
+    """
+
+    def __init__(self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, **more: Any):
+        self.name, self.layer, self.loss, self.output = name, layer, loss, output
+        aligned = target is not None and not isinstance(loss, Ctc)
+        self.target = on_frames_of(target, output) if aligned and target is not None else target
+        self.scale: float = loss.opts["scale"] * layer.loss_scale
+        self.train: bool = more.get("train", get_run_ctx().train_flag)
+        self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
+        self.logits = layer.logits
+
+    def get_layer(self) -> Layer:
+        """The layer whose output this is a loss of."""
+        return self.layer
+
+    def get_only_on_eval(self) -> bool:
+        """Whether the loss counts only where the network is not trained."""
+        return self.layer.only_on_eval
+
+    @cached_property
+    def _value(self) -> Tensor | None:
+        if self.layer.only_on_eval and self.train:
+            return reduced(self.output) * 0.0
+        return self.loss.value(self.output, self.logits, self.target, train=self.train)
+
+    @cached_property
+    def _error(self) -> Tensor | None:
+        return self.loss.error(self.output, self.logits, self.target, train=self.train)
+
+    def get_loss_value(self) -> Tensor | None:
+        """The sum of the loss, without `scale`. → {}"""
+        return None if self._value is None else reduced(self._value)
+
+    def get_error_value(self) -> Tensor | None:
+        """The sum of the error; None if the loss has none. → {}"""
+        return None if self._error is None else reduced(self._error)
+
+    def get_loss_value_per_pos(self) -> Tensor | None:
+        """The loss of each frame or sequence."""
+        return self._value
+
+    def get_error_value_per_pos(self) -> Tensor | None:
+        """The error of each frame or sequence."""
+        return self._error
+
+    def get_norm_factor(self) -> Tensor:
+        """What makes a mean of the sums: 1 / the number of frames of the target, or else of the output. → {}"""
+        if self.loss.opts["custom_norm_factor"] is not None:
+            return reduced(self.output) * 0.0 + self.loss.opts["custom_norm_factor"]
+        if self.custom_inv_norm_factor is not None:
+            return 1.0 / cast(reduced(self.custom_inv_norm_factor), "float32")
+        counted = self.target if self.target is not None else self.output
+        frames = time_of(counted) or time_of(self.output)
+        dims = [
+            dim for dim in (batch_dim, frames) if dim is not None and (dim in counted.dims or dim in self.output.dims)
+        ]
+        where = counted if all(dim in counted.dims for dim in dims) else self.output
+        count = 1
+        if frames is not None:
+            count = int(where.size_of(frames).values.sum())
+        elif batch_dim in where.dims:
+            count = where.size_of(batch_dim).max
+        return reduced(self.output) * 0.0 + 1.0 / max(count, 1)
+
+    def get_normalized_loss_value_per_seq(self) -> Tensor | None:
+        """The loss of each sequence, divided by its number of frames. → {batch}"""
+        if self._value is None:
+            return None
+        frames = [dim for dim in self._value.dims if dim is not batch_dim]
+        return reduce_mean(self._value, axis=frames) if frames else self._value
+
+    def get_loss_value_for_objective(self) -> Tensor | None:
+        """What enters the objective: the sum, or the mean if `use_normalized_loss`, times `scale`; None for 0. → {}"""
+        value = self.get_loss_value()
+        if value is None or not self.scale:
+            return None
+        value = value * self.scale
+        return value * self.get_norm_factor() if self.loss.opts["use_normalized_loss"] else value
+
+    def __repr__(self) -> str:
+        return f"LossHolder({self.name!r}, {type(self.loss).__name__})"
+
+
+def reduced(x: Tensor) -> Tensor:
+    """The sum over all entries that count."""
+    return reduce_sum(x, axis=list(x.dims)) if x.dims else x

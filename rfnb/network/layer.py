@@ -1,0 +1,192 @@
+"""The base of layers: their options as fields, parameters, and one `compute`. A layer knows no network."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.axes import Axes
+from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.options import REQUIRED, Option, value
+from rfnb.network.resolve import MODULES
+from rfnb.nn.module.module import Module
+from rfnb.ops.concat import concat
+from rfnb.ops.index import one_hot
+from rfnb.ops.random import dropout
+from rfnb.ops.shape import replace_dim, set_feature_dim
+
+LAYERS: dict[str, type[Layer]] = {}
+"""The classes that were imported, by their names in net dicts."""
+
+NewParameter = Callable[[str, Sequence[Dim], Any], Parameter]
+
+IGNORED = frozenset(
+    "collocate_with param_device control_dependencies_on_output debug_print_layer_output updater_opts "
+    "custom_param_importer encapsulate out_shape state in_dim extra_deps".split()
+)
+"""Options without effect here."""
+
+
+class Layer(Module):
+    """Base of the layers of net dicts. A subclass names its class, declares its options, and computes its output.
+
+    >>> from rfnb.network import layer, options
+    >>> class Double(layer.Layer, layer_class="double"):
+    ...     factor: float = options.value(2.0, float)
+    ...
+    ...     def compute(self, x):
+    ...         return x * self.factor
+    >>> sorted(name for name in Double.options if name == "factor")
+    ['factor']
+    >>> _ = layer.LAYERS.pop("double")
+
+    Attributes:
+        joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
+        sourceless: whether the layer has no sources unless `from` is given.
+        parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
+    """
+
+    layer_class: ClassVar[str | None] = None
+    options: ClassVar[dict[str, Option]] = {}
+    joins: ClassVar[bool] = True
+    sourceless: ClassVar[bool] = False
+
+    n_out: int | None = value(None, int)
+    out_dim: Dim | None = value(None, Dim)
+    out_type: Any = value(None)
+    target: Any = value(None)
+    size_target: Any = value(None)
+    loss: str | None = value(None, str)
+    loss_opts: dict[str, Any] | None = value(None, dict)
+    loss_scale: float = value(1.0, float)
+    loss_only_on_non_search: bool = value(False, bool)
+    is_output_layer: bool = value(False, bool)
+    only_on_eval: bool = value(False, bool)
+    only_on_search: bool = value(False, bool)
+    need_last: bool = value(False, bool)
+    initial_output: Any = value(None)
+    reuse_params: Any = value(None, str, dict)
+    name_scope: str | None = value(None, str)
+    trainable: bool = value(True, bool)
+    L2: float | None = value(None, float)
+    dropout: float = value(0.0, float)
+    dropout_axis: Any = value(None)
+    dropout_noise_shape: Any = value(None)
+    dropout_on_forward: bool = value(False, bool)
+    allow_broadcast_all_sources: bool = value(True, bool)
+    batch_norm: bool | dict[str, Any] | None = value(None, bool, dict)
+    register_as_extern_data: str | None = value(None, str)
+
+    def __init_subclass__(cls, *, layer_class: str | Sequence[str] = (), **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
+        cls.options = {**cls.options, **own}
+        names = [layer_class] if isinstance(layer_class, str) else list(layer_class)
+        if names:
+            cls.layer_class = names[0]
+            LAYERS.update(dict.fromkeys(names, cls))
+
+    def __init__(self, name: str, version: int):
+        self.name, self.version = name, version
+        for option, declared in self.options.items():
+            setattr(self, option, None if declared.default is REQUIRED else declared.default)
+        self.joined_dim: Dim | None = None
+        self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
+        self.feature_dim: Dim | None = None
+        self.logits: Tensor | None = None
+        self.dropped_dims: tuple[Dim, ...] = ()
+        self.parts: dict[str, Tensor] = {}
+        self.normalized: BatchNorm | None = None
+
+    def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """The output for these sources, and for further inputs by the names of their options."""
+        out = self.compute(*self.prepared(*sources), **inputs)
+        if out.feature_dim is not self.feature_dim and (self.feature_dim is None or self.feature_dim in out.sig.index):
+            out = set_feature_dim(out, self.feature_dim)
+        return out if self.normalized is None else set_feature_dim(self.normalized(out), self.feature_dim)
+
+    def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
+        """The sources as `compute` gets them: with equal dims, joined, with dropout."""
+        given = [_renamed(x, pairs) for x, pairs in zip(sources, self.renamed, strict=True)]
+        if self.joins and len(given) > 1:
+            given = [joined(given, self.joined_dim)]
+        if self.dropout and given:
+            given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
+        return tuple(given)
+
+    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+        """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
+
+    def compute(self, *sources: Any, **inputs: Any) -> Tensor:
+        """The output."""
+        raise NotImplementedError(f"{type(self).__name__} has no compute")
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""
+        candidates = [out.feature_dim, self.out_dim, *(x.feature_dim for x in sources)]
+        return next((dim for dim in candidates if isinstance(dim, Dim) and dim in out.sig.index), None)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The declared order of the result, by default the usual one."""
+        return order
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
+        return {}
+
+    @property
+    def params(self) -> dict[str, Parameter]:
+        """The parameters by their names, "W" and "b" for example."""
+        return {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
+
+    pool: Axes
+    _new_parameter: NewParameter | None = None
+
+    def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
+        """A parameter with this name, new or shared with another layer."""
+        assert self._new_parameter is not None
+        made = self._new_parameter(name, dims, initial)
+        setattr(self, name, made)
+        return made
+
+    def extra_repr(self) -> str:
+        """The class in the net dict and the name."""
+        return f"{self.layer_class} {self.name}"
+
+
+Layer.options = {name: option for name, option in vars(Layer).items() if isinstance(option, Option)}
+
+
+def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim]]) -> Tensor:
+    feature = dict(pairs).get(x.feature_dim, x.feature_dim)  # type: ignore[arg-type]
+    for old, new in pairs:
+        x = replace_dim(x, in_dim=old, out_dim=new)[0]
+    return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
+
+
+def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:
+    """The sources one behind the other in their features."""
+    dense = [one_hot(x) if x.sparse_dim is not None else x for x in sources]
+    parts = [(x, x.feature_dim if x.feature_dim is not None else x.dims[-1]) for x in dense]
+    x, dim = concat(*parts, allow_broadcast=True, out_dim=out_dim)
+    return set_feature_dim(x, dim)
+
+
+def layer_by_class(name: Any) -> type[Layer]:
+    """The class of layers with this name in net dicts. Raises NetworkError if there is none."""
+    if isinstance(name, str) and name in MODULES and name not in LAYERS:
+        importlib.import_module(MODULES[name])
+    if not isinstance(name, str) or name not in LAYERS:
+        known = sorted({*MODULES, *LAYERS})
+        raise NetworkError(
+            f"there is no layer class {name!r:.60}",
+            expected='"class": one of the known classes',
+            hint=did_you_mean(name, known) or f"known: {', '.join(known)}",
+        )
+    return LAYERS[name]

@@ -1,0 +1,339 @@
+"""`rf.Network`: a net dict as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
+from rfnb.network import params
+from rfnb.network.config.read import read_config
+from rfnb.network.construct import Builder, Node, ends_of
+from rfnb.network.extern_data import ExternData
+from rfnb.network.holder import LossHolder
+from rfnb.network.layer import Layer
+from rfnb.network.losses import loss_by_name
+from rfnb.network.versions import default_behavior_version
+from rfnb.nn.module.module import Module
+from rfnb.ops.math import square
+from rfnb.ops.reduce import reduce_sum
+
+
+class Outputs(Mapping[str, Tensor]):
+    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
+
+    def __init__(self, values: dict[str, Tensor]):
+        self._values = values
+
+    def __getitem__(self, path: str) -> Tensor:
+        if path not in self._values:
+            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
+            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
+        return self._values[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Network(Module):
+    """A network that a net dict describes. Its layers are its submodules, with the names that they have there.
+
+    >>> extern = rf.ExternData({"data": {"dim": 5}})
+    >>> net = rf.Network(extern_data=extern)
+    >>> _ = net.construct_from_dict({
+    ...     "encoder": {"class": "linear", "n_out": 4, "activation": "tanh", "from": "data"},
+    ...     "output": {"class": "softmax", "n_out": 3, "from": "encoder"},
+    ... })
+    >>> out = net(extern.example(batch=3))
+    >>> out["output"].describe_dims(), net.get_layer("encoder").params["W"].describe_dims()
+    ('{batch:3, data:5–7, feature:3}', '{feature:5, feature:4}')
+
+    Args:
+        config: further options: `behavior_version`, for example.
+        extern_data: the data keys.
+        train_flag: whether this is training: dropout, label smoothing; None: as in the run context of each call, in
+            which losses are marked too. eval_flag: whether there are losses; training has them anyway.
+        search_flag: whether layers that are only for search are constructed.
+        device: where the parameters are.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        extern_data: ExternData | None = None,
+        rnd_seed: int | None = None,
+        train_flag: bool | None = False,
+        eval_flag: bool = False,
+        search_flag: bool = False,
+        name: str = "network",
+        device: str | None = None,
+    ):
+        self.config = dict(config or {})
+        if extern_data is None:
+            extern_data = ExternData(self.config.get("extern_data") or {})
+        self.extern_data = extern_data
+        self.train_flag, self.eval_flag, self.search_flag = (
+            train_flag,
+            bool(eval_flag or train_flag is not False),
+            search_flag,
+        )
+        self.name = name
+        version = self.config.get("behavior_version")
+        self.behavior_version: int = default_behavior_version() if version is None else version
+        self._builder = Builder(self, extern_data, self.behavior_version, device)
+        self._values: dict[str, Tensor] = {}
+        self._holders: dict[str, LossHolder] | None = None
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | Path,
+        *,
+        options: dict[str, Any] | None = None,
+        epoch: int | None = None,
+        device: str | None = None,
+        train_flag: bool | None = None,
+        search_flag: bool = False,
+    ) -> Network:
+        """The network of a config file, which is read by `rf.read_config` and not run.
+
+        Args:
+            options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
+        >>> text = "extern_data = {'data': {'dim': 3}}\\nnetwork = {'output': {'class': 'copy', 'from': 'data'}}"
+        >>> _ = path.write_text(text)
+        >>> list(rf.Network.from_config(path).layers)
+        ['output']
+        """
+        config = read_config(path, options=options)
+        net = cls(
+            config={"behavior_version": config.get("behavior_version")},
+            extern_data=ExternData(config.extern_data()),
+            train_flag=train_flag,
+            search_flag=search_flag,
+            device=device,
+        )
+        return net.construct_from_dict(config.network(epoch))
+
+    # -- construction
+
+    def construct_from_dict(self, net_dict: Mapping[str, Any]) -> Network:
+        """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
+
+        Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
+        """
+        if not isinstance(net_dict, Mapping):
+            what = "construct_from_dict: this is not a net dict"
+            raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
+        ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
+        if not ends:
+            what = "construct_from_dict: there is no layer to construct"
+            raise NetworkError(
+                what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
+            )
+        self._builder.construct(net_dict, ends)
+        return self
+
+    @property
+    def layers(self) -> dict[str, Layer]:
+        """The constructed layers by path, each after those that it needs."""
+        return {path: node.layer for path, node in self._nodes.items() if node.layer is not None}
+
+    @property
+    def _nodes(self) -> dict[str, Node]:
+        return self._builder.nodes
+
+    def get_layer(self, layer_name: str) -> Layer:
+        """A constructed layer: "encoder", or "subnet/layer". Raises LayerNotFound."""
+        layers = self.layers
+        if layer_name not in layers:
+            hint = did_you_mean(layer_name, layers)
+            if hint is None and layer_name in self._builder.scope.layers:
+                hint = f'nothing needs it: "{layer_name}": {{…, "is_output_layer": True}}'
+            raise LayerNotFound(f"get_layer: there is no layer {layer_name!r}", expected=", ".join(layers), hint=hint)
+        return layers[layer_name]
+
+    def template(self, path: str) -> Tensor:
+        """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
+        self.get_layer(path)
+        return self._nodes[path].template
+
+    def get_output_layers(self) -> list[Layer]:
+        """The layers that are outputs or have a loss, sorted by name."""
+        return [self.get_layer(name) for name in ends_of(self._builder.scope.layers) if name in self._nodes]
+
+    def get_default_output_layer_name(self) -> str | None:
+        """The name "output", or that of the only output layer; None if there are several."""
+        names = [layer.name for layer in self.get_output_layers()]
+        return "output" if "output" in names else names[0] if len(names) == 1 else None
+
+    def get_default_output_layer(self, must_exist: bool = True) -> Layer | None:
+        """The layer "output", or the only output layer. Raises LayerNotFound if there are several."""
+        name = self.get_default_output_layer_name()
+        if name is None and must_exist:
+            raise LayerNotFound("there is no default output layer", hint='"output": {…}')
+        return None if name is None else self.get_layer(name)
+
+    # -- a batch
+
+    def forward(self, data: Mapping[str, Any] | TensorDict) -> Outputs:
+        """The outputs of all layers: the same as calling the network."""
+        outputs: Outputs = self(data)
+        return outputs
+
+    def __call__(self, data: Mapping[str, Any] | TensorDict) -> Outputs:
+        """The outputs of all layers for a batch.
+
+        data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
+            {axis: numbers} if several axes have lengths.
+        """
+        given = self.extern_data.tensors(data)
+        values = {f"data:{key}": x for key, x in given.items()}
+        with self._flags():
+            for path, node in self._nodes.items():
+                if node.layer is not None:
+                    values[path] = self._run(node, values)
+                    values.update({f"{path}/{part}": x for part, x in node.layer.parts.items()})
+                    node.layer.parts = {}
+            self._values, self._holders = values, None
+            if self.train_flag is None and get_run_ctx().stage == "train_step":
+                self._mark_losses()
+        return Outputs(values)
+
+    def _flags(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
+
+    def _run(self, node: Node, values: Mapping[str, Tensor]) -> Tensor:
+        assert node.layer is not None
+        missing = [name for name in (*node.sources, *node.inputs.values()) if name not in values]
+        if missing:
+            key = missing[0].removeprefix("data:")
+            raise DataNotFound(
+                f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
+            )
+        sources = [values[source] for source in node.sources]
+        inputs = {name: values[source] for name, source in node.inputs.items()}
+        try:
+            out: Tensor = node.layer(*sources, **inputs)
+        except RfError as error:
+            if not error.what.startswith("layer "):
+                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
+            raise
+        return out
+
+    # -- losses
+
+    def get_losses_initialized(
+        self, reduce_func: Any = None, with_total: bool = False
+    ) -> tuple[dict[str, LossHolder], Any, Any]:
+        """The losses of the last batch by the paths of their layers; the total loss and the constraints, or None.
+
+        with_total: whether to compute those two, which are 0 if there is nothing to sum.
+        """
+        if self._holders is None:
+            if not self._values:
+                raise NetworkError("get_losses_initialized: there was no batch yet", hint="net.forward(…) first")
+            with self._flags():
+                self._holders = self._held() if self.eval_flag else {}
+        if not with_total:
+            return self._holders, None, None
+        total: Any = 0
+        for holder in self._holders.values():
+            value = holder.get_loss_value_for_objective()
+            total = total if value is None else value + total
+        return self._holders, total, self._constraints()
+
+    def _held(self) -> dict[str, LossHolder]:
+        holders = {}
+        for path, node in self._nodes.items():
+            if node.loss is None or node.layer is None:
+                continue
+            if node.target is not None and node.target not in self._values:
+                key = node.target.removeprefix("data:")
+                raise DataNotFound(
+                    f"the loss of {path!r}: the batch has no target {key!r}", hint=f'net.forward({{"{key}": …}})'
+                )
+            target = None if node.target is None or not node.loss.needs_target else self._values[node.target]
+            factor = None if node.inv_norm_factor is None else self._values[node.inv_norm_factor]
+            loss = loss_by_name(node.layer.loss or "", node.layer.loss_opts)
+            holders[path] = LossHolder(
+                path, node.layer, loss, self._values[path], target, custom_inv_norm_factor=factor
+            )
+        return holders
+
+    def _constraints(self) -> Any:
+        total: Any = 0
+        for layer in self.layers.values():
+            for parameter in layer.params.values() if layer.L2 else ():
+                if parameter.trainable:
+                    total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
+        return total
+
+    def _mark_losses(self) -> None:
+        holders = self.get_losses_initialized()[0]
+        for name, holder in holders.items():
+            value = holder.get_loss_value()
+            if value is not None and holder.scale:
+                factor = holder.get_norm_factor() if holder.loss.opts["use_normalized_loss"] else 1.0
+                get_run_ctx().mark_as_loss(value * factor, name, scale=holder.scale)
+
+    def get_objective(self) -> Any:
+        """The total loss and the constraints of the last batch: what training minimizes. → {}"""
+        _, total, constraints = self.get_losses_initialized(with_total=True)
+        return total + constraints
+
+    def get_total_loss(self) -> Any:
+        """The sum of the losses of the last batch, with their scales. → {}"""
+        return self.get_losses_initialized(with_total=True)[1]
+
+    def get_total_constraints(self) -> Any:
+        """The sum of the constraints on parameters, such as L2. → {}"""
+        return self._constraints()
+
+    # -- parameters
+
+    def get_params_list(self) -> list[Parameter]:
+        """All parameters, a shared one once."""
+        return list(self.parameters())
+
+    def get_trainable_params(self) -> list[Parameter]:
+        """The parameters that training changes."""
+        return [parameter for parameter in self.parameters() if parameter.trainable]
+
+    def get_num_params(self) -> int:
+        """The number of values in all parameters."""
+        return sum(parameter.num_elements() for parameter in self.parameters())
+
+    def get_param_values_dict(self) -> dict[str, dict[str, Any]]:
+        """The values of the parameters: {path of the layer: {name: array}}."""
+        return params.values_of(self.layers)
+
+    def set_param_values_by_dict(
+        self,
+        values_dict: Mapping[str, Mapping[str, Any]],
+        ignore_non_existing: bool = False,
+        ignore_wrong_shape: bool = False,
+    ) -> None:
+        """Sets parameters: {path of the layer: {name: array}}. Raises ParameterError, and sets none, if one is bad."""
+        params.set_values(
+            self.layers, values_dict, ignore_non_existing=ignore_non_existing, ignore_wrong_shape=ignore_wrong_shape
+        )
+
+    def extra_repr(self) -> str:
+        """The number of layers."""
+        return f"{len(self.layers)} layers"

@@ -1,0 +1,86 @@
+"""Parameters of a network: by variable name, so that layers can share them; and as a dict by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.errors import ParameterError
+from rfnb.network.layer import Layer
+from rfnb.ops.dims import dim_match_priority_when_needed
+
+
+class Variables:
+    """The parameters by variable name: two layers with the same name scope share them."""
+
+    def __init__(self, device: str | None = None) -> None:
+        self.device = device
+        self.found: dict[str, Parameter] = {}
+
+    def get(self, name: str, dims: Sequence[Dim], initial: Any, *, trainable: bool) -> Parameter:
+        """The parameter with this variable name, made if there is none. Raises ParameterError if its shape differs."""
+        dims = list(dims)
+        for i, dim in enumerate(dims):
+            dims[i] = dim_match_priority_when_needed(dim, *dims[i + 1 :])
+        if name not in self.found:
+            self.found[name] = Parameter(dims, initial=initial, trainable=trainable, device=self.device)
+        check_shape(name, self.found[name], dims)
+        return self.found[name]
+
+
+def check_shape(name: str, parameter: Parameter, dims: Sequence[Dim]) -> None:
+    """Raises ParameterError if a shared parameter does not have the sizes that a layer needs."""
+    got, expected = ([dim.dimension for dim in each] for each in (parameter.dims, dims))
+    if got != expected:
+        raise ParameterError(f"{name} is shared, but has another shape", got=got, expected=expected)
+
+
+def set_values(
+    layers: Mapping[str, Layer],
+    values: Mapping[str, Mapping[str, Any]],
+    *,
+    ignore_non_existing: bool = False,
+    ignore_wrong_shape: bool = False,
+) -> None:
+    """Sets parameters by layer and name. Raises ParameterError, which lists all that does not fit; then none is set."""
+    wrong, found = [], []
+    for path, arrays in values.items():
+        if path not in layers:
+            if not ignore_non_existing:
+                wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))
+            continue
+        known = layers[path].params
+        for name, array in arrays.items():
+            if name not in known:
+                near = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
+                wrong.append(f"{path} has no parameter {name!r}; {near}")
+                continue
+            shape, expected = tuple(np.shape(array)), tuple(dim.dimension for dim in known[name].dims)
+            if shape == expected:
+                found.append((known[name], array))
+            elif not ignore_wrong_shape:
+                wrong.append(f"{path}/{name} has the shape {expected}, not {shape}")
+    if wrong:
+        what = (
+            f"set_param_values_by_dict: {len(wrong)} {'parameter does' if len(wrong) == 1 else 'parameters do'} not fit"
+        )
+        raise ParameterError(what, got="\n".join(wrong[:20]), hint="nothing was set")
+    for parameter, array in found:
+        parameter.assign(np.asarray(array).astype(parameter.dtype))
+
+
+def values_of(layers: Mapping[str, Layer]) -> dict[str, dict[str, np.ndarray]]:
+    """The values of all parameters, by layer and name; a shared one once."""
+    seen: set[int] = set()
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for path, layer in layers.items():
+        for name, parameter in layer.params.items():
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                found.setdefault(path, {})[name] = parameter.numpy().copy()
+    return found

@@ -1,0 +1,94 @@
+"""References in net dicts: which layer, of which net, or which data a string means. No tensors here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import LayerNotFound, NetworkError
+
+MODULES: dict[str, str] = {}
+"""The full name of the module that defines the layers of a class, by class name. `layers.register` fills the table, so
+that no import points up."""
+EXTRA = re.compile(r"extra(\.[A-Za-z0-9_.()]+)?:")
+SUBNETS = {"subnetwork"}
+"""Classes of layers whose own layers can be referred to from outside as "name/layer"."""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A net dict, at its place: the whole one, or that of a subnetwork.
+
+    >>> from rfnb.network.resolve import Scope
+    >>> net = Scope({"sub": {"class": "subnetwork", "subnetwork": {"a": {"class": "copy"}}}, "b": {"class": "copy"}})
+    >>> inside = net.sub("sub")
+    >>> [where.path + name for where, name in (net.find("sub/a"), inside.find("a"), inside.find("base:b"))]
+    ['sub/a', 'sub/a', 'b']
+    """
+
+    layers: Mapping[str, Any]
+    path: str = ""
+    parent: Scope | None = None
+    name: str = ""
+    subs: dict[str, Scope] = field(default_factory=dict)
+
+    def sub(self, name: str) -> Scope:
+        """The net inside of the subnetwork with this name."""
+        if name not in self.subs:
+            inner = self.layers[name].get("subnetwork")
+            if not isinstance(inner, Mapping):
+                what = f"{self.path}{name}: the option subnetwork is not a net dict"
+                raise NetworkError(what, got=type(inner).__name__, expected='"subnetwork": {…}')
+            self.subs[name] = Scope(inner, f"{self.path}{name}/", self, name)
+        return self.subs[name]
+
+    def is_subnet(self, name: str) -> bool:
+        """Whether the layer with this name is a subnetwork."""
+        described = self.layers.get(name)
+        return isinstance(described, Mapping) and described.get("class") in SUBNETS
+
+    def options_of_subnet(self) -> Mapping[str, Any]:
+        """The options of the layer whose net this is."""
+        assert self.parent is not None
+        options: Mapping[str, Any] = self.parent.layers[self.name]
+        return options
+
+    def find(self, reference: str, needed_by: str = "") -> tuple[Scope, str]:
+        """The net and the name there that a reference means; a name there may be "data", "data:key" or "layer/part".
+
+        Raises LayerNotFound, with the most similar name.
+        """
+        if not isinstance(reference, str):
+            what = f"{needed_by or 'a layer'} refers to something that is no name"
+            raise NetworkError(what, got=repr(reference)[:60], expected="the name of a layer")
+        if reference.startswith("base:"):
+            if self.parent is None:
+                raise self._missing(reference, needed_by, "base: is the net around a subnetwork; here is none")
+            return self.parent.find(reference[len("base:") :], needed_by)
+        if reference in self.layers:
+            return self, reference
+        if EXTRA.match(reference) or reference.startswith("prev:"):
+            raise self._missing(reference, needed_by, f"{reference.partition(':')[0]}: is not supported here yet")
+        head, _, rest = reference.partition("/")
+        if rest and head in self.layers:
+            return self.sub(head).find(rest, needed_by) if self.is_subnet(head) else (self, reference)
+        if reference == "data" or reference.startswith("data:"):
+            return self, reference
+        raise self._missing(reference, needed_by, did_you_mean(reference, [*self.layers, "data"]))
+
+    def _missing(self, reference: str, needed_by: str, hint: str | None) -> LayerNotFound:
+        where = f"the net {self.path.rstrip('/')}" if self.path else "the net"
+        names = list(self.layers)
+        known = ", ".join(names[:10]) + (f", … ({len(names)})" if len(names) > 10 else "")
+        what = f"{where} has no layer {reference!r}"
+        return LayerNotFound(f"{needed_by}: {what}" if needed_by else what, got=reference, expected=known, hint=hint)
+
+
+def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[str]:
+    """The names under `from`, without "none"."""
+    given = described.get("from", default)
+    listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    return [name for name in listed if name != "none"]

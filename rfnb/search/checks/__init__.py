@@ -1,0 +1,4 @@
+"""What a search refuses: arguments that do not fit together, and scores that are NaN.
+
+arguments  Those of `loop.choice`, `beam_step` and `decode`. kept: the scores of the hypotheses that got a place.
+"""

@@ -1,0 +1,51 @@
+"""The final scores that the model gives to references: by replay of a recorded search, in which these are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rfnb.search.explain.reference import Reference
+
+if TYPE_CHECKING:
+    from rfnb.search.tree import Tree
+
+Scores = list[float | None]
+"""The scores of the references of a sequence; None where a score is not known."""
+
+
+def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference]]) -> list[Scores]:
+    """The final scores of the references of each tree. Trees of one search are computed together.
+
+    A score is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
+    a label that is known, if the reference has such a label inside, or if it needs more steps than are allowed.
+    """
+    found: list[Scores] = [[None] * len(each) for each in references]
+    searches = {id(tree.trace): tree.trace for tree in trees}
+    for trace in searches.values():
+        steps = trace.replayed
+        own = [i for i, tree in enumerate(trees) if tree.trace is trace]
+        full = {i: [_full(trees[i], each) for each in references[i]] for i in own}
+        if steps is None or not any(each for several in full.values() for each in several):
+            continue
+        sums = steps.forced({trees[i].sequence: [each or () for each in several] for i, several in full.items()})
+        for i, several in full.items():
+            exponent = trace.length_normalization_exponent
+            pairs = zip(several, sums[trees[i].sequence], strict=True)
+            found[i] = [
+                None if score is None or labels is None else score / len(labels) ** exponent for labels, score in pairs
+            ]
+    return found
+
+
+def _full(tree: Tree, reference: Reference) -> tuple[int, ...] | None:
+    """The labels of a reference with its end; None if its score cannot be computed, or need not be."""
+    own, labels = tree.own, reference.labels
+    if own.blank is not None or (tree.best is not None and tree.best.labels == labels):
+        return None
+    if own.framewise:
+        return labels if len(labels) == tree.steps else None
+    if len(tree.end_labels) != 1 or tree.end_labels & set(labels):
+        return None
+    limit = None if own.limit is None else int(own.limit[0])
+    return (*labels, *tree.end_labels) if limit is None or len(labels) < limit else None

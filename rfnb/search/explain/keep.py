@@ -1,0 +1,84 @@
+"""A pruned candidate that is kept after all: a fork of the recorded run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rfnb.errors import SearchError
+from rfnb.search.explain.reference import references_of
+from rfnb.search.trace import Trace
+
+if TYPE_CHECKING:
+    from rfnb.search.replayed.steps import Steps
+    from rfnb.search.tree import Tree
+    from rfnb.trace.run.run import Run
+
+HINT = "rf.Loop(…, debug=True) records; loop.run holds the run"
+"""Hint of errors about a search without a run."""
+
+
+def run_of(trace: Trace) -> Run:
+    """The recorded run of a search. Raises SearchError if there is none."""
+    run = None if trace.again is None else trace.again.run
+    if run is None:
+        why = trace.why_not if trace.again is None else "its run is no longer kept"
+        raise SearchError(f"run: the search has no run: {why}", hint=HINT)
+    return run
+
+
+def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> Trace:
+    """The search in which a pruned candidate has the last place of the beam of a step."""
+    steps = _steps(tree)
+    if not 0 <= step < tree.steps:
+        expected = f"0 to {tree.steps - 1}" if tree.steps else "nothing, as the search took no steps"
+        raise SearchError("keep: there is no such step", got=step, expected=expected)
+    number = _number(tree, label)
+    place = _best_parent(tree, steps, step, number) if parent is None and step else parent or 0
+    _check(tree, step, number, place)
+    run = steps.keep(tree.sequence, step, number, place)
+    if run is None:
+        raise SearchError(f"keep: {tree.label(number)!r} has the score −inf at step {step}")
+    trace: Trace = run.found.trace
+    return trace
+
+
+def _steps(tree: Tree) -> Steps:
+    again = tree.trace.again
+    why_not = tree.trace.why_not if again is None else again.why_not
+    if again is None or why_not is not None:
+        raise SearchError(f"keep: the steps of the search cannot be computed again: {why_not}", hint=HINT)
+    return again
+
+
+def _number(tree: Tree, label: int | str | None) -> int:
+    labels = () if label is None else references_of([label], tree, ends=True)[0].labels
+    if len(labels) != 1:
+        raise SearchError("keep: `label` is one label, as text or number", got=label)
+    return labels[0]
+
+
+def _best_parent(tree: Tree, steps: Steps, step: int, label: int) -> int:
+    """The place of the hypothesis with which a label has the best score, among those in which it was pruned."""
+    scores = steps.extended(tree.sequence, step, label)
+    done = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1]
+    done[tree.parents[step, tree.alive[step] & (tree.labels[step] == label)]] = True
+    if done.all():
+        raise SearchError(f"keep: {tree.label(label)!r} was not pruned at step {step}", hint=f"tree.pruned({step})")
+    return int(np.argmax(np.where(done, -np.inf, scores)))
+
+
+def _check(tree: Tree, step: int, label: int, parent: int) -> None:
+    """Raises SearchError if the parent has no hypothesis, or has ended, or the label has a place already."""
+    done = False
+    if step:
+        tree.node(step - 1, parent)
+        done = bool((tree.ended | tree.ends)[step - 1, parent])
+    elif parent:
+        raise SearchError("keep: the hypotheses of step 0 extend that at place 0", got=parent)
+    if done and label:
+        raise SearchError(f"keep: the hypothesis at place {parent} has ended before step {step}", got=tree.label(label))
+    here = tree.alive[step] & (tree.parents[step] == parent) & (done | (tree.labels[step] == label))
+    if here.any():
+        raise SearchError(f"keep: {tree.label(label)!r} has a place at step {step}", hint=f"tree.pruned({step})")

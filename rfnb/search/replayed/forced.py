@@ -1,0 +1,62 @@
+"""The scores that the model of a recorded search gives to labels from outside: a replay that chooses only these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rfnb.search.replayed.steps import Steps
+
+Labels = Sequence[int]
+"""The labels of one reference, with the label that ends it."""
+
+
+def forced(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
+    """The sum of the scores of each sequence of labels; None if it needs more steps than the loop allows.
+
+    wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
+    are computed at once for each.
+    """
+    most, beam = steps.replay.schedule.max_steps, steps.dims[-1].get_dim_value()
+    found: dict[int, list[float | None]] = {b: [None] * len(several) for b, several in wanted.items()}
+    fits = {b: [i for i, one in enumerate(several) if 0 < len(one) <= most] for b, several in wanted.items()}
+    while any(fits.values()):
+        now = {b: several[:beam] for b, several in fits.items() if several}
+        fits = {b: several[beam:] for b, several in fits.items()}
+        sums = _sums(steps, {b: [wanted[b][i] for i in several] for b, several in now.items()})
+        for b, several in now.items():
+            for place, i in enumerate(several):
+                found[b][i] = float(sums[b, place])
+    return found
+
+
+def _sums(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
+    """The sums of the scores, [batch, beam], of up to `beam` references for each sequence: each has its own place."""
+    replay, beam = steps.replay, steps.dims[-1].get_dim_value()
+    lengths = np.zeros((steps.batch, beam), int)
+    labels = np.zeros((max(len(one) for several in wanted.values() for one in several), steps.batch, beam), int)
+    for b, several in wanted.items():
+        for place, one in enumerate(several):
+            lengths[b, place] = len(one)
+            labels[: len(one), b, place] = one
+    found, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
+    places = np.broadcast_to(np.arange(beam), lengths.shape)
+    for step in range(len(labels)):
+        values = steps.choice(step, states)
+        chosen = _choice(steps, step, values, labels[step], places if step else places * 0)
+        chosen["scores"] = np.where(step < lengths, chosen["scores"], -np.inf)
+        found = np.where(lengths == step + 1, chosen["scores"], found)
+        states = list(replay.step(step, replay.after(step), states, given=steps.given(values, chosen)))
+    return found
+
+
+def _choice(steps: Steps, step: int, values: Any, labels: np.ndarray, parents: np.ndarray) -> dict[str, np.ndarray]:
+    """The result of a choice that gives each place this label, after this parent. [batch, beam]"""
+    scores, counts = steps.scores_at(step, values, labels)
+    rows, places = np.indices(labels.shape)
+    at = rows, parents, np.where(np.take_along_axis(steps.array(values["had ended"]), parents, axis=1), 0, places)
+    found = {"labels": labels, "parents": parents, "scores": scores[at]}
+    return found | ({"counts": counts[at]} if "counts" in values else {})

@@ -1,0 +1,267 @@
+"""The recorded steps of a search: pruned candidates of any rank, and forks that keep one of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.backend.base.tape import untaped
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast
+from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.search.replayed.forced import Labels, forced
+from rfnb.search.trace import DEPTH, Candidates, joined
+
+if TYPE_CHECKING:
+    from rfnb.loop.replay.replay import Replay
+    from rfnb.trace.run.run import Run
+
+INPUTS, RESULTS = ("choice scores", "base", "had ended", "counts before"), ("labels", "parents", "scores", "counts")
+"""The values of a choice that a replay asks for: what it chooses from, and what it gives. Without length normalization
+there are no counts."""
+
+PART = "part "
+"""Beginning of the names of scores by scorer, not scaled. {…, beam, labels}"""
+
+CACHED = 64
+"""Number of steps whose candidates are held."""
+
+
+class Steps:
+    """The recorded steps of a search.
+
+    The run is not kept alive: searches are often collected over many batches, and runs are large.
+
+    Args:
+        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
+            to the scores, so that those of labels from outside are not what the model gives to them.
+    """
+
+    def __init__(self, run: Run, axis: Dim, exponent: float, combine: Combine | None, noisy: bool):
+        self._run = weakref.ref(run)
+        self.axis, self.exponent, self.combine, self.noisy = axis, exponent, combine, noisy
+        self._ranked: dict[tuple[int, int], Candidates] = {}
+        self._pruned: Candidates | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run, if it is still kept."""
+        return self._run()
+
+    @property
+    def replay(self) -> Replay:
+        """The steps of the run."""
+        run = self._run()
+        assert run is not None
+        replay: Replay = run.replay  # type: ignore[assignment]
+        return replay
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the steps cannot be computed again as they were; None if they can."""
+        if self._run() is None:
+            return "its run is no longer kept"
+        replay = self.replay
+        assert replay.plan.search is not None
+        if len(replay.plan.search.parents) > 1:
+            return "its steps have several choices"
+        if INPUTS[0] not in replay.plan.search.asked:
+            return "its hypotheses merge"
+        if replay.plan.changes is not None:
+            return replay.plan.changes
+        return None if replay.version_now() == replay.version else "the model has changed since"
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dims of the scores, the last of which is the beam."""
+        assert self.replay.plan.search is not None
+        return self.replay.plan.search.beams.dims
+
+    # -- candidates
+
+    def pruned(self) -> Candidates | None:
+        """The best pruned candidates of each step; None if they cannot be computed."""
+        if self._pruned is None and self.why_not is None:
+            found = [self.ranked(step, DEPTH) for step in range(self.replay.steps)]
+            self._pruned = joined(found) if found else None
+        return self._pruned
+
+    def ranked(self, step: int, most: int) -> Candidates:
+        """The best candidates that found no place in a step, [1, batch, most]. Their number is a multiple of DEPTH."""
+        most = -(-most // DEPTH) * DEPTH
+        found = self._ranked.pop((step, most), None) or self._compute(step, most)
+        self._ranked[step, most] = found
+        if len(self._ranked) > CACHED:
+            self._ranked.pop(next(iter(self._ranked)))
+        return found
+
+    def _compute(self, step: int, most: int) -> Candidates:
+        values = self.values(step, [*INPUTS, "labels", "parents", *self._parts()])
+        beam, count = self.dims[-1].get_dim_value(), self.axis.get_dim_value()
+        out = Dim(min(beam + most, beam * count), name="candidates")
+        with self._eager():
+            found = self.step(values, values["choice scores"], self.axis, out, step)
+        labels, parents, scores = (self.array(each, out) for each in found[:3])
+        ended = self.array(values["had ended"])
+        kept = [set(zip(*each, strict=True)) for each in zip(*self._chosen(values, ended), strict=True)]
+        shape = 1, len(labels), most
+        candidates = Candidates(np.zeros(shape, int), np.zeros(shape, int), np.full(shape, -np.inf, scores.dtype))
+        for b, (mine, theirs) in enumerate(zip(kept, zip(labels, parents, scores, strict=True), strict=True)):
+            rows = zip(*(each.tolist() for each in theirs), strict=True)
+            rest = [each for each in rows if (0 if ended[b, each[1]] else each[0], each[1]) not in mine]
+            for i, each in enumerate(rest[:most]):
+                candidates.labels[0, b, i], candidates.parents[0, b, i], candidates.scores[0, b, i] = each
+        return Candidates(candidates.labels, candidates.parents, candidates.scores, self._scores_by(values, candidates))
+
+    def _chosen(self, values: Mapping[str, Tensor], ended: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:
+        """Labels and parents of the hypotheses of a step, by sequence; the label of a copy is 0."""
+        assert self.replay.plan.search is not None
+        after = self.replay.plan.search.beams.after[-1]
+        labels, parents = (self.array(values[name], after) for name in ("labels", "parents"))
+        labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
+        return labels.tolist(), parents.tolist()
+
+    def _parts(self) -> list[str]:
+        assert self.replay.plan.search is not None
+        return [name for name in self.replay.plan.search.asked if name.startswith(PART)]
+
+    def _scores_by(self, values: Mapping[str, Tensor], of: Candidates) -> dict[str, np.ndarray]:
+        """The score of the label of each candidate by each scorer."""
+        found, rows = {}, np.arange(of.labels.shape[1])[:, None]
+        for name in self._parts():
+            part = self._whole(values[name])
+            found[name.removeprefix(PART)] = part[rows, of.parents[0], of.labels[0]][None]
+        return found
+
+    def _whole(self, part: Tensor) -> np.ndarray:
+        """Scores as an array, [batch, beam, labels]."""
+        dims = (*self.dims, self.axis)
+        present = [dim for dim in dims if dim in part.dims]
+        array = self.replay.backend.to_numpy_raw(part.copy_transpose(present)._raw)
+        sizes = [self._size(dim) for dim in dims]
+        shape = [size if dim in part.dims else 1 for dim, size in zip(dims, sizes, strict=True)]
+        return np.broadcast_to(array.reshape(shape), sizes).reshape(-1, *sizes[-2:])
+
+    def scores_at(self, step: int, values: Mapping[str, Tensor], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The score of each hypothesis extended by some labels, and how many labels it has then.
+
+        labels: [batch, few] → [batch, beam, few]. A hypothesis that has ended has a score at the first of these only.
+        """
+        beam, few = self.dims[-1].get_dim_value(), Dim(labels.shape[1], name="few")
+        out = Dim(beam * labels.shape[1], name="candidates")
+        with self._eager():
+            scores = gather(values["choice scores"], indices=self._tensor(labels, few), axis=self.axis)
+            found = self.step(values, scores, few, out, step)
+        at, parents, totals = (self.array(each, out) for each in found[:3])
+        counts = totals if found.counts is None else self.array(found.counts, out)
+        rows, shape = np.arange(len(at))[:, None], (len(labels), beam, labels.shape[1])
+        by_place = np.full(shape, -np.inf, totals.dtype), np.ones(shape, counts.dtype)
+        for array, each in zip(by_place, (totals, counts), strict=True):
+            array[rows, parents, at] = each
+        return by_place
+
+    def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamStep:
+        """The best extensions of the hypotheses by labels of `axis`."""
+        return beam_step(
+            scores, values["base"], axis=axis, beam=self.dims[-1], out_beam=out, ended=values["had ended"],
+            counts=values.get("counts before"), step=step, exponent=self.exponent, combine=self.combine,
+        )  # fmt: skip
+
+    # -- another choice
+
+    def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
+        """The sums of the scores that the model gives to sequences of labels, by position in the batch."""
+        return {b: [None] * len(each) for b, each in wanted.items()} if self.noisy else forced(self, wanted)
+
+    def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
+        """The score of each hypothesis of a sequence, extended by a label. [beam]"""
+        scores, _ = self.scores_at(step, self.values(step, INPUTS), np.full((self.batch, 1), label))
+        return scores[sequence, :, 0]
+
+    def keep(self, sequence: int, step: int, label: int, parent: int) -> Run | None:
+        """A fork in which a hypothesis with this label has the last place; None if it has the score −inf."""
+        values = self.choice(step)
+        scores, counts = self.scores_at(step, values, np.full((self.batch, 1), label))
+        if not scores[sequence, parent, 0] > -np.inf:
+            return None
+        new = {"labels": label, "parents": parent, "scores": scores[sequence, parent, 0]}
+        new |= {"counts": counts[sequence, parent, 0]} if "counts" in values else {}
+        assert self.replay.plan.search is not None
+        after, given = self.replay.plan.search.beams.after[-1], {}
+        for name, value in new.items():
+            array = self.array(values[name], after).copy()
+            array[sequence, -1] = value
+            given[name] = array
+        run = self._run()
+        assert run is not None
+        return self.replay.fork_with(run, step, self.given(values, given))
+
+    def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
+        """Results of a choice as the raw tensors of a step, by their Vars. arrays: [batch, beam]"""
+        assert self.replay.plan.search is not None
+        search, found = self.replay.plan.search, {}
+        for name, array in arrays.items():
+            with self._eager():
+                tensor = self._tensor(array, search.beams.after[-1], values[name])
+                found[search.asked[name].var] = cast(tensor, values[name].dtype)._raw
+        return found
+
+    # -- values
+
+    def values(self, step: int, names: Iterable[str], states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+        """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
+        assert self.replay.plan.search is not None
+        asked = self.replay.plan.search.asked
+        names = [name for name in names if name in asked]
+        raws = self.replay.step(step, [asked[name].var for name in names], states)
+        return {
+            name: tensor_of(self.replay.backend.alias_raw(raw), asked[name].sig, asked[name].lengths)
+            for name, raw in zip(names, raws, strict=True)
+        }
+
+    def choice(self, step: int, states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+        """What the choice of a step chooses from, and what it gives."""
+        return self.values(step, [*INPUTS, *RESULTS], states)
+
+    def array(self, x: Tensor, beam: Dim | None = None) -> np.ndarray:
+        """A value of the hypotheses as an array, [batch, beam]."""
+        beam = beam or self.dims[-1]
+        array: np.ndarray = self.replay.backend.to_numpy_raw(x.copy_transpose([*self.dims[:-1], beam])._raw)
+        return array.reshape(self.batch, -1)
+
+    def _tensor(self, array: np.ndarray, beam: Dim, like: Tensor | None = None) -> Tensor:
+        """The Tensor of an array, [batch, beam]; with the dims in the order of `like`."""
+        dims = [*self.dims[:-1], beam]
+        raw = self.replay.backend.from_numpy_raw(
+            array.reshape(*map(self._size, dims[:-1]), -1).copy(), None if like is None else like.device
+        )
+        found = tensor_of(raw, align.sig(dims), EMPTY)
+        return found if like is None else found.copy_transpose(like.dims)
+
+    @property
+    def batch(self) -> int:
+        """The number of sequences."""
+        return int(np.prod([self._size(dim) for dim in self.dims[:-1]], dtype=int))
+
+    def _size(self, dim: Dim) -> int:
+        """The number of entries of a dim of the scores."""
+        assert self.replay.plan.search is not None
+        asked = self.replay.plan.search.asked["choice scores" if dim is self.axis else "base"]
+        size = asked.lengths.size(dim)
+        return dim.get_dim_value() if size is None else size.max
+
+    @contextmanager
+    def _eager(self) -> Iterator[None]:
+        """Ops in this context are neither recorded nor differentiated."""
+        replay = self.replay
+        with replay.backend.modes(replay.modes, gradients=False), listening(None), untaped():
+            yield

@@ -1,0 +1,186 @@
+"""The sum of the parts of a score in one step, and what is kept of each part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError, ParameterError
+from rfnb.loop.body.body import Body
+from rfnb.ops.create import full, range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.math import is_neg_infinite, logical_and, logical_not, where
+from rfnb.ops.scatter import scatter
+from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
+from rfnb.ops.top_k import top_k
+from rfnb.search.score.carried import CarriedState, carried_label
+from rfnb.search.score.parts import Part
+from rfnb.search.score.scorer import PartialScorer, Scorer
+from rfnb.search.sources import InputType, log_scores
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.hypotheses import Hypotheses
+    from rfnb.trace.record.traced import Traced
+
+
+@dataclass
+class Final:
+    """What the end of a hypothesis adds to its score, {…, beam}."""
+
+    name: str
+    score: Traced
+
+
+@dataclass
+class Scored:
+    """The scores of the labels in one step. total: the sum of the scaled parts. {…, beam, axis}"""
+
+    axis: Dim
+    total: Any = None
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    scales: dict[str, float] = field(default_factory=dict)
+    states: list[tuple[CarriedState, Any]] = field(default_factory=list)
+    last_label: CarriedState | None = None
+    finals: list[Final] = field(default_factory=list)
+
+    def add(self, name: str, scores: Tensor, scale: float) -> None:
+        """Adds a part. Labels that a part rules out by −∞ stay ruled out, whatever its scale."""
+        self.parts[name], self.scales[name] = scores, scale
+        scaled = scores if scale == 1.0 else scores * scale
+        if scale < 0:
+            scaled = where(is_neg_infinite(scores), -np.inf, scaled)
+        self.total = scaled if self.total is None else self.total + scaled
+
+
+def add_up(body: Body, parts: list[Part], axis: Dim, input_type: InputType, start: Any, candidates: int) -> Scored:
+    """The scores of labels by all parts; those that cost much score only some candidates."""
+    assert body.hypotheses is not None
+    found = Scored(axis)
+    scorers = [part for part in parts if not (part.value is None or isinstance(part.value, Tensor))]
+    last = found.last_label = carried_label(body, axis, start) if scorers else None
+    costly: list[tuple[Part, Any]] = []
+    for part in parts:
+        if isinstance(part.value, Tensor):
+            found.add(part.name, log_scores(part.value, axis, input_type), part.scale)
+        elif part.value is None:
+            found.add(part.name, full(dims=[axis], fill_value=1.0), part.scale)
+        else:
+            assert last is not None
+            state = _state(body, part)
+            if isinstance(part.value, PartialScorer):
+                new = part.value.advance(last.before, state.before)
+                costly.append((part, new))
+            else:
+                scores, new = _score(part, part.value, last.before, state)
+                found.add(part.name, _over(axis, body.hypotheses, part.name, scores), part.scale)
+            found.states.append((state, new))
+            if hasattr(part.value, "final"):
+                final = body.of_body(part.value.final(new), f"the final score of {part.name!r}")
+                found.finals.append(Final(part.name, final))
+    if costly:
+        labels, dim = _candidates(body.hypotheses, found, candidates)
+        for part, state in costly:
+            assert isinstance(part.value, PartialScorer)
+            scores = part.value.partial(labels, state)
+            if dim is not axis:
+                scores = scatter(scores, indices=labels, indices_dim=dim, out_dim=axis, mode="max")
+            found.add(part.name, scores, part.scale)
+    return found
+
+
+def _state(body: Body, part: Part) -> CarriedState:
+    assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer)
+    with body.untraced():
+        initial = part.value.initial_state(batch_dims=list(body.hypotheses.dims))
+        return CarriedState(body, part.name, initial)
+
+
+def _score(part: Part, scorer: Scorer, label: Tensor, state: CarriedState) -> tuple[Tensor, Any]:
+    found = scorer.score(label, state.before)
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Tensor):
+        raise ParameterError(
+            f"choice: the scorer {part.name!r} returns something else than scores and a state",
+            got=type(found).__name__,
+            hint="def score(self, label, state): return scores, state",
+        )
+    return found
+
+
+def _over(axis: Dim, hypotheses: Hypotheses, name: str, scores: Tensor) -> Tensor:
+    """Scores of labels over `axis`, of a scorer that may have a dim of its own for them, or none."""
+    if axis in scores.dims_set:
+        return scores
+    if scores.dims_set <= {*hypotheses.dims, hypotheses.newest}:
+        return expand_dims(scores, [axis])
+    own = scores.feature_dim
+    if own is None or own.dimension != axis.dimension:
+        raise DimError(
+            f"choice: the scorer {name!r} does not score the labels of {axis.describe()}",
+            got=scores.describe_dims(),
+            expected="the same labels, in the same order",
+        )
+    return replace_dim(scores, in_dim=own, out_dim=axis)[0]
+
+
+def _candidates(hypotheses: Hypotheses, found: Scored, count: int) -> tuple[Tensor, Dim]:
+    """The best labels of each hypothesis so far, {…, beam, candidates}, and the dim that counts them."""
+    axis, size = found.axis, found.axis.get_dim_value()
+    if found.total is None or count >= size:
+        dims = [hypotheses.newest if dim is hypotheses.beam else dim for dim in hypotheses.dims]
+        return expand_dims(range_over_dim(axis, device=hypotheses.scores.device), dims), axis
+    total = found.total
+    if hypotheses.newest not in total.dims_set:
+        total = expand_dims(total, [hypotheses.newest])
+    dim = Dim(count, name="candidates")
+    _, labels, _ = top_k(total, axis=axis, k_dim=dim)
+    assert isinstance(labels, Tensor)
+    return labels, dim
+
+
+def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Dim) -> None:
+    """Keeps the parts of the labels that were chosen, by name, and takes the new states."""
+    hypotheses = body.hypotheses
+    assert hypotheses is not None
+    for name, part in scored.parts.items():
+        own = _of_chosen(part, scored.axis, before, labels, parents)
+        earlier = hypotheses.kept.get(f"part {name}")  # of an earlier choice in this step
+        own = own if earlier is None else own + hypotheses.follow(earlier)
+        hypotheses.kept[f"part {name}"] = body.of_body(own.copy_transpose(labels.dims), "choice")
+    for state, new in scored.states:
+        state.take(new)
+    if scored.last_label is not None:
+        scored.last_label.take(labels)
+    for final in scored.finals:
+        ends = hypotheses.follow(final.score).copy_transpose(labels.dims)
+        hypotheses.kept[f"final {final.name}"] = body.of_body(ends, "choice")
+        hypotheses.search.finals.append(final)
+    hypotheses.search.scales.update(scored.scales)
+
+
+def _of_chosen(part: Tensor, axis: Dim, before: Dim, labels: Tensor, parents: Tensor) -> Tensor:
+    """The scores of chosen labels. {…, beam before, axis}, {…, beam} → {…, beam}"""
+    if before not in part.dims_set:
+        return gather(part, indices=labels, axis=axis)
+    merged, dim = merge_dims(part, dims=[before, axis])
+    places = set_sparse_dim(parents, None) * axis.get_dim_value() + set_sparse_dim(labels, None)
+    return gather(merged, indices=places, axis=dim)
+
+
+def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
+    """Adds to the hypotheses that end in this step what their end is worth. ends: {…, newest beam}"""
+    search: Any = hypotheses.search
+    now = logical_and(ends, logical_not(hypotheses.follow(search.ended)))
+    total: Any = hypotheses.scores
+    order = total.dims
+    for final in search.finals:
+        added: Any = where(now, hypotheses.follow(final.score), 0.0)
+        part: Any = hypotheses.kept.get(f"part {final.name}")
+        if part is not None:
+            hypotheses.kept[f"part {final.name}"] = (part + added).copy_transpose(order)
+        total = total + added * search.scales[final.name]
+    total = total.copy_transpose(order)
+    hypotheses.scores = hypotheses.carried[search.scores_place] = hypotheses.kept["scores"] = total

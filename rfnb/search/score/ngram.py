@@ -1,0 +1,180 @@
+"""N-gram models as tensors: the scores of all labels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.advice.alike import mark_beam
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.math import equal, less, where
+from rfnb.ops.shape import set_feature_dim, set_sparse_dim
+from rfnb.ops.sort import search_sorted
+from rfnb.search.score.arpa import Arpa, read_arpa
+
+START = "<s>"
+
+
+class NGram:
+    """An n-gram model with backoff (Katz 1987), from a file in the ARPA format, as a scorer.
+
+    >>> _ = (folder / "lm.arpa").write_text('''\\\\data\\\\
+    ... ngram 1=4
+    ... ngram 2=2
+    ...
+    ... \\\\1-grams:
+    ... -99 <s> -0.5
+    ... -1.0 </s>
+    ... -0.5 a -0.2
+    ... -0.6 b
+    ...
+    ... \\\\2-grams:
+    ... -0.1 <s> a
+    ... -0.3 a b
+    ...
+    ... \\\\end\\\\''')
+    >>> letter, beam = rf.Dim(3, name="letter", vocab=["</s>", "a", "b"]), rf.Dim(1, name="beam")
+    >>> lm = rf.search.NGram(folder / "lm.arpa", letter)
+    >>> scores, state = lm.score(None, lm.initial_state(batch_dims=[beam]))  # after <s>
+    >>> [round(score, 1) for score in (scores / np.log(10)).raw_tensor[0].tolist()]  # </s>, a, b
+    [-1.5, -0.1, -1.1]
+
+    Scores are natural logarithms, {…, beam, labels}. The first label of the search does not count: hypotheses begin
+    after "<s>", if the file has it.
+
+    Args:
+        path: the file, which may be compressed (".gz").
+        labels: the dim of the labels, whose texts are the words of the file.
+        words: the words of labels that the file names otherwise: {"<eos>": "</s>"}.
+        unknown: the word, such as "<unk>", of all labels that the file does not know.
+
+    Raises SearchError for a broken file, with its line; DimError with the label that the file does not know.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        labels: Dim,
+        *,
+        words: Mapping[str, str] | None = None,
+        unknown: str | None = None,
+        device: str | None = None,
+    ):
+        model = read_arpa(path)
+        self.labels, self.order, self._size = labels, len(model.log_probs), len(model.words)
+        nodes = _nodes(model)
+        self._start = nodes.get((model.words[START],), 0) if START in model.words else 0
+        texts = words_of(labels, model.words, words or {}, unknown, "NGram")
+        self._make(model, nodes, np.asarray([model.words[text] for text in texts]), device)
+
+    def _make(self, model: Arpa, nodes: dict[tuple[int, ...], int], words: np.ndarray, device: str | None) -> None:
+        """Makes the tensors. A node is a context; an entry is an n-gram, as its context and its last word."""
+        entries = [
+            (nodes[gram[:-1]] * self._size + gram[-1], log_prob, nodes[_longest(gram, nodes)])
+            for log_probs in model.log_probs
+            for gram, log_prob in log_probs.items()
+        ]
+        keys, log_probs, following = (np.asarray(column) for column in zip(*sorted(entries), strict=True))
+        self._entry, self._node = Dim(len(keys), name="n-gram"), Dim(len(nodes), name="context")
+        suffixes = [nodes[_longest(gram[1:], nodes)] for gram in nodes]
+        backoffs = [model.backoffs.get(gram, 0.0) for gram in nodes]
+
+        def tensor(array: Any, dim: Dim, dtype: str) -> Tensor:
+            return convert_to_tensor(np.asarray(array, dtype), dims=[dim], device=device)
+
+        self._keys, self._following = (tensor(x, self._entry, "int64") for x in (keys, following))
+        self._log_probs = tensor(log_probs, self._entry, "float32")
+        self._suffixes, self._backoffs = tensor(suffixes, self._node, "int64"), tensor(backoffs, self._node, "float32")
+        self._words = tensor(words, self.labels, "int64")
+        unigrams = np.asarray([model.log_probs[0][(word,)] for word in words], "float32")
+        self._unigrams = tensor(unigrams, self.labels, "float32")
+
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
+        """The context of the first label. {…, beam}"""
+        mark_beam(batch_dims[-1])
+        device = self._keys.device
+        context = full(dims=batch_dims, fill_value=self._start, dtype="int64", device=device)
+        return State(context=context, first=full(dims=[], fill_value=True, device=device))
+
+    def score(self, label: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
+        context = state.context
+        if label is not None:
+            context = where(state.first, context, self._after(context, label))
+        scores: Tensor = self._unigrams
+        for node in reversed(self._contexts(context)):
+            place, found = self._entries(node, self._words)
+            backed_off = gather(self._backoffs, indices=node, axis=self._node) + scores
+            scores = where(found, gather(self._log_probs, indices=place, axis=self._entry), backed_off)
+        first = full(dims=[], fill_value=False, device=context.device)
+        return set_feature_dim(scores, self.labels), State(context=context, first=first)
+
+    def _contexts(self, context: Tensor) -> list[Tensor]:
+        """A context and its suffixes, the longest first, but for the empty one."""
+        found = [context]
+        for _ in range(self.order - 2):
+            found.append(gather(self._suffixes, indices=found[-1], axis=self._node))
+        return found[: self.order - 1]
+
+    def _entries(self, node: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the words stand after a context among the n-grams, and whether they do."""
+        keys = node * self._size + words
+        place = search_sorted(self._keys, keys, axis=self._entry, out_dtype="int64")
+        place = where(less(place, len(self)), place, 0)
+        return place, equal(gather(self._keys, indices=place, axis=self._entry), keys)
+
+    def _after(self, context: Tensor, label: Tensor) -> Tensor:
+        """The context after one more label. {…, beam}"""
+        word = gather(self._words, indices=set_sparse_dim(label, self.labels), axis=self.labels)
+        after = gather(self._following, indices=self._entries(context * 0, word)[0], axis=self._entry)
+        for node in reversed(self._contexts(context)):
+            place, found = self._entries(node, word)
+            after = where(found, gather(self._following, indices=place, axis=self._entry), after)
+        return after
+
+    def __len__(self) -> int:
+        """How many n-grams the model has."""
+        return self._entry.get_dim_value()
+
+    def __repr__(self) -> str:
+        return f"NGram(order {self.order}, {len(self)} n-grams, {self.labels.describe()})"
+
+
+def _nodes(model: Arpa) -> dict[tuple[int, ...], int]:
+    """The number of each context, the empty one first."""
+    grams = [(), *(gram for log_probs in model.log_probs[:-1] for gram in log_probs)]
+    return {gram: number for number, gram in enumerate(grams)}
+
+
+def _longest(gram: tuple[int, ...], nodes: Mapping[tuple[int, ...], int]) -> tuple[int, ...]:
+    """The longest suffix that is a context."""
+    while gram not in nodes:
+        gram = gram[1:]
+    return gram
+
+
+def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
+    """The word of each label. Raises DimError with the label whose word is not known."""
+    if labels.vocab is None:
+        raise DimError(f"{who}: the labels have no texts", got=labels, hint='rf.Dim(…, name="labels", vocab=[…])')
+    texts = [words.get(text, text) for text in map(labels.vocab.decode, range(labels.get_dim_value()))]
+    lacking = [(i, text) for i, text in enumerate(texts) if text not in known]
+    if lacking and (unknown is None or unknown not in known):
+        number, text = lacking[0]
+        more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise DimError(
+            f"{who}: the model does not know a label" if unknown is None else f"{who}: the model has no {unknown!r}",
+            got=f"{text!r}, label {number}{more}",
+            expected="labels that are words of the model",
+            hint=f'words={{"{text}": "</s>"}} names its word; unknown="<unk>" stands for all others',
+        )
+    return [text if text in known else str(unknown) for text in texts]

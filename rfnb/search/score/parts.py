@@ -1,0 +1,69 @@
+"""The parts of a score: `{"model": scores, "lm": (scorer, 0.4), "length": 0.1}`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.search.score.module import ModuleScorer
+from rfnb.search.score.scorer import PartialScorer, Scorer
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part. value: a Tensor of scores, a Scorer, a PartialScorer, or None for the number of labels."""
+
+    name: str
+    value: Tensor | Scorer | PartialScorer | None
+    scale: float
+
+
+def read_parts(given: Mapping[str, Any]) -> list[Part]:
+    """The parts whose scale is not 0. Raises ParameterError for what is none."""
+    parts = [_part(name, value) for name, value in given.items()]
+    found = [part for part in parts if part.scale]
+    if all(part.value is None for part in found):
+        raise ParameterError(
+            "choice: no part scores the labels", got=given, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
+        )
+    return found
+
+
+def _part(name: Any, given: Any) -> Part:
+    if not isinstance(name, str) or not name:
+        raise ParameterError("choice: the name of a part is not a string", got=name, expected='{"model": scores, …}')
+    if name == "length" and isinstance(given, Real):
+        return Part(name, None, _scale(name, given))
+    value, scale = given if isinstance(given, tuple) and len(given) == 2 else (given, 1.0)
+    return Part(name, _value(name, value), _scale(name, scale))
+
+
+def _scale(name: str, scale: Any) -> float:
+    if isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale):
+        raise ParameterError(f"choice: the scale of {name!r} is not a finite number", got=scale)
+    return float(scale)
+
+
+def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer:
+    if isinstance(value, Tensor | Scorer | PartialScorer):
+        return value
+    if isinstance(value, Callable) and hasattr(value, "default_initial_state"):  # type: ignore[arg-type]
+        return ModuleScorer(value)
+    raise ParameterError(
+        f"choice: {name!r} is neither a Tensor nor a scorer",
+        got=value if isinstance(value, Real) else type(value).__name__,
+        expected="a Tensor, a scorer with initial_state and score, or a module with default_initial_state",
+        hint=f'"{name}": (scorer, {value}), a scorer and its scale; only "length" is a number' * isinstance(value, Real)
+        or None,
+    )
+
+
+def label_dim_of(tensors: list[Tensor]) -> Dim | None:
+    """The feature dim of the first Tensor that has one."""
+    return next((x.feature_dim for x in tensors if x.feature_dim is not None), None)

@@ -1,0 +1,5 @@
+"""Variants of a beam search: scores that allow some labels only, samples, and beams that keep other candidates.
+
+A `constraint` scores labels by 0 or -∞: `constraints` has those on single labels and their number, `tries` whole words.
+`sampling` draws labels, `stochastic` whole sequences, and `groups` keeps different ones.
+"""

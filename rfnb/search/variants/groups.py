@@ -1,0 +1,82 @@
+"""Candidates that get a place though better ones exist, and those that get none though there is room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.ops.concat import concat, split
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, is_neg_infinite, less, logical_and, logical_not, where
+from rfnb.ops.reduce import reduce_max
+from rfnb.ops.scatter import scatter
+from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
+from rfnb.ops.top_k import top_k
+
+
+@broadcast_allowed()
+def best_of_groups(
+    total: Tensor, ended: Tensor | None, axis: Dim, beam: Dim, out_beam: Dim, groups: int, diversity: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Labels, parents and scores of the candidates that get a place, where each group of the beam fills its own places.
+
+    {…, beam, axis}, {…, beam} bool → {…, out_beam}. A label costs a candidate `diversity` for each time that an earlier
+    group chose it in this step; the scores that are returned are without that (https://arxiv.org/abs/1610.02424).
+    """
+    check_groups(groups, beam.get_dim_value(), out_beam.get_dim_value())
+    size, out_size = (dim.get_dim_value() // groups for dim in (beam, out_beam))
+    own, after = ([Dim(each, name="group") for _ in range(groups)] for each in (size, out_size))
+    totals = split(total, axis=beam, out_dims=own)
+    goes_on = None if ended is None else split(cast(logical_not(ended), total.dtype), axis=beam, out_dims=own)
+    chosen: Tensor | None = None  # how often earlier groups chose each label, {…, axis}
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    for i, (scores, before, out) in enumerate(zip(totals, own, after, strict=True)):
+        ranked = scores
+        if chosen is not None:
+            cost = chosen * diversity
+            ranked = scores - (cost if goes_on is None else cost * goes_on[i])
+        _, (parents, labels), _ = top_k(ranked.copy_transpose(scores.dims), axis=[before, axis], k_dim=out)
+        merged, dim = merge_dims(scores, dims=[before, axis])
+        places = set_sparse_dim(parents, None) * axis.get_dim_value() + set_sparse_dim(labels, None)
+        best = gather(merged, indices=places, axis=dim)
+        counts = cast(logical_not(is_neg_infinite(best)), total.dtype)
+        if goes_on is not None:
+            counts = counts * gather(goes_on[i], indices=parents, axis=before)
+        counts = scatter(counts, indices=labels, indices_dim=out, out_dim=axis)
+        chosen = counts if chosen is None else chosen + counts
+        found.append((labels, set_sparse_dim(parents, None) + i * size, best))
+    labels, parents, best = (_joined(parts, after, out_beam) for parts in zip(*found, strict=True))
+    return labels, set_sparse_dim(parents, beam), best
+
+
+def check_groups(groups: int, *sizes: int) -> None:
+    """Raises ParameterError if beams cannot be split into groups of equal size."""
+    if groups < 1 or any(size % groups for size in sizes):
+        raise ParameterError(
+            "choice: `groups` does not divide the beam",
+            got=groups,
+            expected=f"a divisor of {' and of '.join(map(str, dict.fromkeys(sizes)))}",
+        )
+
+
+def above(best: Tensor, beam: Dim, threshold: float, spared: bool) -> Tensor:
+    """The scores of hypotheses, but -∞ for those that are worse than the best by more than `threshold`. {…, beam}
+
+    spared: the last place is not touched.
+    """
+    if threshold < 0:
+        raise ParameterError("choice: `threshold` is negative", got=threshold, expected="0 or more")
+    dies = less(best, reduce_max(best, axis=beam) - threshold)
+    if spared:
+        last = beam.get_dim_value() - 1
+        dies = logical_and(dies, less(range_over_dim(beam, device=best.device), last))
+    return where(dies, -np.inf, best)
+
+
+def _joined(parts: tuple[Tensor, ...], dims: list[Dim], out_dim: Dim) -> Tensor:
+    joined, dim = concat(*zip(parts, dims, strict=True))
+    return replace_dim(joined, in_dim=dim, out_dim=out_dim)[0]

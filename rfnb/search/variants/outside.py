@@ -1,0 +1,67 @@
+"""Variants of a search that steps without a loop, such as `rf.search.decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.ops.index import gather
+from rfnb.search.variants.constraint import Constraint
+
+Change = Callable[[Tensor, Dim], Tensor]
+"""A function on the log-probabilities {…, beam, labels}; it gets the labels too."""
+
+
+@dataclass
+class Variant:
+    """What a search changes of the scores of a model, and the states that it needs for it.
+
+    constraints: see there. change: of the scores, after the constraints. groups, diversity, threshold: see `beam_step`.
+    """
+
+    constraints: Sequence[Constraint] = ()
+    change: Change | None = None
+    groups: int = 1
+    diversity: float = 0.5
+    threshold: float | None = None
+    states: list[Any] = field(default_factory=list)
+
+    @property
+    def places_differ(self) -> bool:
+        """Whether the best candidates are not always those that get a place."""
+        return self.groups != 1 or self.threshold is not None
+
+    def scores(self, scores: Tensor, last: np.ndarray, dims: Sequence[Dim], labels: Dim) -> Tensor:
+        """The scores of the next labels. last: the last label of each hypothesis, over `dims`."""
+        if self.constraints and not self.states:
+            self.states = [one.initial_state(batch_dims=list(dims)) for one in self.constraints]
+        label = _beside(last, scores, dims, labels)
+        for i, constraint in enumerate(self.constraints):
+            added, self.states[i] = constraint.score(label, self.states[i])
+            scores = scores + added
+        return scores if self.change is None else self.change(scores, labels)
+
+    def follow(self, parents: np.ndarray, dims: Sequence[Dim]) -> None:
+        """Takes the states of the hypotheses that were extended."""
+
+        def followed(state: Any) -> Any:
+            if not isinstance(state, Tensor) or dims[-1] not in state.dims_set:
+                return state
+            return gather(state, indices=_beside(parents, state, dims), axis=dims[-1])
+
+        self.states = [map_leaves(followed, state) for state in self.states]
+
+
+def _beside(numbers: np.ndarray, like: Tensor, dims: Sequence[Dim], sparse_dim: Dim | None = None) -> Tensor:
+    """Numbers over `dims`, on the device of another Tensor."""
+    raw = backend_of_raw(like._raw).from_numpy_raw(numbers, like.device)
+    return tensor_of(raw, align.sig(dims, sparse_dim), EMPTY)

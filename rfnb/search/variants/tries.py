@@ -1,0 +1,72 @@
+"""Words that a hypothesis may be, as a trie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, equal, not_equal, where
+from rfnb.ops.sort import search_sorted
+from rfnb.search.variants.constraint import Constraint, beside, labels_of, number_of, numbers_of
+
+
+def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | str | None) -> Constraint:
+    """Hypotheses that are one of `words`.
+
+    >>> label = rf.Dim(4, name="label", vocab=["</s>", "a", "b", "c"])
+    >>> words = rf.search.trie(["ab", "acc", "ac"], labels=label, end="</s>")
+    >>> state = words.initial_state(batch_dims=[])
+    >>> for last in [0, 1, 3]:  # the start, and "ac"
+    ...     scores, state = words.score(rf.convert_to_tensor(last, sparse_dim=label), state)
+    >>> scores.tolist()
+    [0.0, -inf, -inf, 0.0]
+
+    Args:
+        words: each a text, or a sequence of labels.
+        labels: the dim of the labels. end: the label that ends a hypothesis, which follows each word; None if nothing
+            ends them: hypotheses die after their word, and any beginning of a word may be left at the limit of steps.
+
+    Memory is that of the different beginnings of the words. Raises ParameterError for a label that does not exist.
+    """
+    after = [] if end is None else [number_of(end, labels)]
+    count = labels.get_dim_value()
+    edges = _edges((numbers_of(word, labels) + after for word in words), count)
+    edge = Dim(len(edges[0]), name="edges of the trie")
+    keys, targets = (convert_to_tensor(each, dims=[edge]) for each in edges)
+
+    def target(node: Tensor, label: Tensor) -> Tensor:
+        key = node * count + cast(label, "int64")
+        found = search_sorted(beside(keys, label), key, axis=edge)
+        known = equal(gather(beside(keys, label), indices=found, axis=edge), key)
+        return where(known, gather(beside(targets, label), indices=found, axis=edge), DEAD)
+
+    def allows(label: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        before = beside(before, label)
+        node = where(equal(before, START), ROOT, target(before, label))
+        every = range_over_dim(labels_of(label), device=label.device)
+        return not_equal(target(node, every), DEAD), node
+
+    return Constraint(partial(zeros, dtype="int64"), allows)
+
+
+START, ROOT, DEAD = range(3)
+"""The first nodes: before the start label, after it, and where no word leads to."""
+
+
+def _edges(words: Iterable[Sequence[int]], labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of the trie of words, sorted: node · labels + label, and the node that the edge leads to."""
+    targets: dict[int, int] = {}
+    for word in words:
+        node = ROOT
+        for label in word:
+            node = targets.setdefault(node * labels + label, DEAD + 1 + len(targets))
+    keys = np.sort(np.fromiter(targets, "int64", len(targets)))
+    beyond = np.iinfo("int64").max  # so that each key has a place among them
+    return np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")

@@ -1,0 +1,60 @@
+"""Expressions of `eval` layers are parsed, and compute what numpy computes."""
+
+import numpy as np
+import pytest
+
+import rfnb as rf
+from rfnb.errors import RfError
+
+X = np.array([[[-1.0, 0.5], [2.0, 3.0]]], "float32")
+Y = X * 2 + 1
+
+
+def computed(text, **options):
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}, "more": {"dim": 2, "same_dim_tags_as": "data"}}))
+    layer = {"class": "eval", "eval": text, "from": ["data", "data:more"], **options}
+    net.construct_from_dict({"output": layer})
+    out = net.forward({"data": X, "more": Y})["output"]
+    return out.copy_transpose(net.template("output").dims).numpy()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("source(0) + source(1) * 2.0", X + Y * 2),
+        ("tf.maximum(source(0), source(1))", np.maximum(X, Y)),
+        ("tf.nn.relu(source(0, auto_convert=False))", np.maximum(X, 0)),
+        ("tf.math.exp(-source(0) / 3)", np.exp(-X / 3)),
+        ("tf.clip_by_value(source(0), 0.0, 1.0)", np.clip(X, 0, 1)),
+        ("tf.cast(tf.greater_equal(source(0), 0.5), tf.float32)", (X >= 0.5).astype("float32")),
+        ("tf.where(source(0) > 1, source(0), source(1))", np.where(X > 1, X, Y)),
+        ("safe_log(tf.abs(source(0)))", np.log(np.abs(X))),
+        ("tf.stop_gradient(source(0)) ** 2", X**2),
+        ("(source(0) // 2) % 3", X // 2 % 3),
+    ],
+)
+def test_an_expression(text, expected):
+    np.testing.assert_allclose(computed(text), expected, rtol=1e-5)
+
+
+def test_names_of_eval_locals():
+    np.testing.assert_allclose(computed("source(0) * scale", eval_locals={"scale": 3.0}), X * 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "source.__globals__",
+        "tf.py_function(print)",
+        "source(0).raw_tensor",
+        "(lambda: 1)()",
+        "source(7)",
+        "1 + 1",
+        "source(0) +",
+        "open('x')",
+    ],
+)
+def test_nothing_else_can_be_reached(text):
+    with pytest.raises(RfError, match="output"):
+        computed(text)

@@ -1,0 +1,116 @@
+"""Axes of net dicts: descriptions, one Dim for each size, names of dims, the declared order."""
+
+import pytest
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import DimError
+from rfnb.network.axes import Axes, declared_order, matching, time_of
+
+
+@pytest.fixture
+def dims():
+    return rf.Dim([4, 2], name="time", kind="spatial"), rf.Dim(3, name="height"), rf.Dim(5, name="feature")
+
+
+def template(*dims, feature=None):
+    return rf.zeros([batch_dim, *dims], feature_dim=feature)
+
+
+@pytest.mark.parametrize(
+    ("described", "places"),
+    [
+        ("T", [1]),
+        ("time", [1]),
+        ("B", [0]),
+        ("F", [3]),
+        ("spatial", [1, 2]),
+        ("s:1", [2]),
+        ("static", [2, 3]),
+        ("static:-1", [3]),
+        ("dyn:0", [1]),
+        ("except_batch", [1, 2, 3]),
+        ("dim:3", [2]),
+        ("stag:encoder", [1]),
+        (["B", "T"], [0, 1]),
+        ("bt", [0, 1]),
+        (-1, [3]),
+        (2, [2]),
+        ("T?", [1]),
+    ],
+)
+def test_a_description_means_axes_in_the_declared_order(dims, described, places):
+    axes = Axes()
+    axes.name(dims[0], "encoder")
+    x = template(*dims, feature=dims[2])
+    assert axes.find(described, x) == tuple(x.dims[i] for i in places)
+
+
+def test_a_dim_describes_itself(dims):
+    x = template(*dims, feature=dims[2])
+    assert Axes().one(dims[1], x) is dims[1]
+    with pytest.raises(DimError):
+        Axes().one(rf.Dim(3, name="other"), x)
+
+
+@pytest.mark.parametrize("described", ["stag:nothing", "dim:99", "x", 7, None, True, "F"])
+def test_a_description_of_no_axis_is_an_error(dims, described):
+    with pytest.raises(DimError):
+        Axes().one(described, template(*dims))
+
+
+def test_numbers_are_no_axes_where_the_version_says_so(dims):
+    with pytest.raises(DimError, match="since version 5"):
+        Axes().find(1, template(*dims), numbers=False)
+
+
+def test_names_of_a_derived_dim_are_those_of_its_parts(dims):
+    axes = Axes()
+    axes.name(dims[0], "stem")
+    pooled = axes.name(dims[0].ceildiv_right(2), "lstm0_pool:conv:s0")
+    assert {"stem", "time", "lstm0_pool:conv:s0"} <= set(axes.names_of(pooled))
+
+
+def test_features_of_one_size_are_one_dim_but_not_twice_in_a_tensor():
+    axes = Axes()
+    first = axes.feature(5)
+    other = axes.feature(5, taken=[first])
+    assert axes.feature(5) is first
+    assert axes.feature(5, taken=[first]) is other is not first
+    assert axes.static(5) not in (first, other)
+    own = rf.Dim(5, name="own")
+    assert axes.feature(own, taken=[own]) is own
+
+
+def test_new_axes_stand_where_those_stood_that_they_replace(dims):
+    time, height, feature = dims
+    x = template(time, height, feature, feature=feature)
+    pooled, left, right = rf.Dim([2, 1], name="pooled"), rf.Dim(2, name="left"), rf.Dim(2, name="right")
+    out = rf.zeros([feature, height, pooled, batch_dim], feature_dim=feature)
+    assert declared_order(out, [x]) == [batch_dim, pooled, height, feature]
+    split = rf.zeros([right, left, time, batch_dim, height], feature_dim=right)
+    assert declared_order(split, [x]) == [batch_dim, time, height, left, right]
+    reduced = rf.zeros([time, batch_dim])
+    assert declared_order(reduced, [x]) == [batch_dim, time]
+    more = rf.zeros([left, feature, height, time, batch_dim], feature_dim=feature)
+    assert declared_order(more, [x]) == [batch_dim, time, height, left, feature]
+
+
+def test_axes_of_further_sources_stand_before_the_features(dims):
+    time, height, feature = dims
+    x, y = template(time, feature, feature=feature), template(height)
+    assert declared_order(rf.zeros([height, feature, time, batch_dim]), [x, y]) == [batch_dim, time, height, feature]
+
+
+def test_static_axes_of_one_size_match_and_dynamic_ones_never(dims):
+    time, _, feature = dims
+    same, words = rf.Dim(5, name="same"), rf.Dim([4, 2], name="words", kind="spatial")
+    assert matching(template(time, same), template(time, feature)) == ((same, feature),)
+    assert matching(template(words), template(time)) == ()
+    assert matching(template(feature), template(feature, same)) == ()
+
+
+def test_time_is_the_first_axis_of_frames(dims):
+    time, height, feature = dims
+    assert time_of(template(height, time, feature)) is time
+    assert time_of(template(height)) is None

@@ -1,0 +1,76 @@
+"""`rf.ExternData`: descriptions of data keys, and the Tensors of a batch."""
+
+import numpy as np
+import pytest
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import DataNotFound, NetworkError
+
+
+@pytest.mark.parametrize(
+    ("described", "sizes", "dtype", "feature", "sparse"),
+    [
+        ({"dim": 5}, [None, None, 5], "float32", 5, None),
+        ({"dim": 7, "sparse": True}, [None, None], "int32", None, 7),
+        ({"dim": 7, "sparse": True, "shape": ()}, [None], "int32", None, 7),
+        ({"dim": 4, "shape": (4,)}, [None, 4], "float32", 4, None),
+        ({"dim": 4, "shape": (None, None, 4)}, [None, None, None, 4], "float32", 4, None),
+        ({"dim": 3, "shape": (None, 6, 3), "dtype": "float64"}, [None, None, 6, 3], "float64", 3, None),
+        ((7, 1), [None, None], "int32", None, 7),
+        ([5, 2], [None, None, 5], "float32", 5, None),
+        ((5, 3), [None, None, None, 5], "float32", 5, None),
+        ({"dim": 5, "shape": (None, 5), "feature_dim_axis": None}, [None, None, 5], "float32", None, None),
+    ],
+)
+def test_a_description(described, sizes, dtype, feature, sparse):
+    data = rf.ExternData({"data": described}).get_data("data")
+    assert data.dims[0] is batch_dim
+    assert [dim.dimension for dim in data.dims] == sizes
+    assert data.dtype == dtype
+    assert (data.feature_dim and data.feature_dim.dimension) == feature
+    assert (data.sparse_dim and data.sparse_dim.dimension) == sparse
+
+
+def test_each_key_has_its_own_lengths_unless_it_says_otherwise():
+    data = rf.ExternData(
+        {"a": {"dim": 5}, "b": {"dim": 5}, "c": {"dim": 3, "sparse": True, "same_dim_tags_as": "a"}}
+    ).data
+    assert data["a"].dims[1] is data["c"].dims[1] is not data["b"].dims[1]
+    assert data["a"].dims[2] is data["b"].dims[2]
+
+
+def test_dims_that_are_given_stay_themselves():
+    time, feature = rf.SpatialDim("time"), rf.FeatureDim("feature", 5)
+    data = rf.ExternData({"data": {"dim_tags": [batch_dim, time, feature]}}).get_data("data")
+    assert data.dims == (batch_dim, time, feature)
+    assert data.feature_dim is feature
+
+
+@pytest.mark.parametrize("described", [{"dime": 5}, 5, None, (1, 2, 3)])
+def test_a_description_that_cannot_be_read_is_an_error(described):
+    with pytest.raises(NetworkError):
+        rf.ExternData({"data": described})
+
+
+def test_an_unknown_key_suggests_one():
+    with pytest.raises(DataNotFound, match="did you mean 'classes'"):
+        rf.ExternData({"classes": {"dim": 3}}).get_data("clases")
+
+
+def test_lengths_of_one_axis_of_several_and_of_none():
+    extern = rf.ExternData({"data": {"dim": 2, "shape": (None, None, 2)}})
+    array = np.zeros((2, 4, 3, 2))
+    x = extern.tensors({"data": (array, {1: [4, 1], 2: [2, 3]})})["data"]
+    assert [x.size_of(dim).values.tolist() for dim in x.dims[1:3]] == [[4, 1], [2, 3]]
+    x = extern.tensors({"data": (array, [4, 2])})["data"]
+    assert [x.size_of(dim).values.tolist() for dim in x.dims[1:3]] == [[4, 2], [3, 3]]
+    x = extern.tensors({"data": array})["data"]
+    assert [x.size_of(dim).max for dim in x.dims[1:3]] == [4, 3]
+
+
+def test_an_example_fits():
+    extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True, "same_dim_tags_as": "data"}})
+    batch = extern.example(batch=4, frames=3)
+    assert batch["data"].describe_dims() == "{batch:4, data:1–3, feature:2}"
+    assert batch["classes"].size_of(batch["classes"].dims[1]).values.tolist() == [3, 2, 1, 1]
