@@ -12,6 +12,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -101,12 +102,15 @@ def beam_step(
     before, new = _raw(base, places), _raw(scores, order)
     past = None if ended is None else _raw(_full(ended, base), places)
     had_counts = None if counts is None or past is None else _raw(_full(counts, base), places)
-    compared, number = before, _number(step, 1, base)
+    compared = before
     if past is not None:
         new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
     if had_counts is not None:
-        longer = _number(step, 1 + offset, base) / (had_counts + offset if offset else had_counts)
-        compared = backend.where_raw(past, before * _power(longer, exponent), before)
+        number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
+        offset_counts = had_counts
+        if offset:
+            longer, offset_counts = _number(step, 1 + offset, base), had_counts + offset
+        compared = backend.where_raw(past, before * _power(longer / offset_counts, exponent), before)
     lengths, signature = join(scores, base), align.sig(order, None, scores.feature_dim)
     if combine is None:
         total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
@@ -128,8 +132,7 @@ def beam_step(
     if combine is None:
         kept = backend.gather_raw(before, *index)
     else:
-        longer = _number(step, 1 + offset, base) / (counted + offset if offset else counted)
-        kept = best._raw / _power(longer, exponent)
+        kept = best._raw / _power(longer / (counted + offset if offset else counted), exponent)
     dead = backend.activation_raw(best._raw, "is_neg_infinite")
     had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
     total, counted = backend.where_raw(had, kept, best._raw), backend.where_raw(had, counted, number)

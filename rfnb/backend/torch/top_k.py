@@ -34,10 +34,14 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
     if raw.device.type != "cpu" or torch.compiler.is_compiling():
         index = _order(raw, axis).narrow(axis, 0, k)
         return raw.gather(axis, index), index
-    values, index = torch.topk(raw, min(k + 1, raw.shape[axis]), axis)
-    longer, shorter = values.narrow(axis, 0, values.shape[axis] - 1), values.narrow(axis, 1, values.shape[axis] - 1)
-    distinct = longer > shorter
-    values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+    more = min(k + 1, raw.shape[axis])
+    values, index = torch.topk(raw, more, axis)
+    shorter = values.narrow(axis, 1, more - 1)
+    if more > k:
+        values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+        distinct = values > shorter
+    else:
+        distinct = values.narrow(axis, 0, more - 1) > shorter
     if distinct.all():
         return values, index
     equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()
