@@ -20,6 +20,7 @@ from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, logical_and, where
+from rfnb.ops.reduce import reduce_all
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
 from rfnb.search.checks.arguments import check_step
@@ -124,7 +125,9 @@ def beam_step(
     else:
         labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
     if threshold is not None:
-        best = above(best, out_beam, threshold, spared=gold is not None)
+        left = above(best, out_beam, threshold, spared=gold is not None)
+        # where all have ended, further steps are those of other sequences, and stretch normalized scores
+        best = left if ended is None else where(reduce_all(ended, axis=beam), best, left)
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     index = parents._raw, len(batch), 1, False
