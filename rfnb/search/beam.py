@@ -102,11 +102,11 @@ def beam_step(
     scores = scores if combine is None else _full(scores, base)
     before, new = _raw(base, places), _raw(scores, order)
     past = None if ended is None else _raw(_full(ended, base), places)
-    had_counts = None if counts is None or past is None else _raw(_full(counts, base), places)
-    compared = before
+    compared, had_counts = before, None
     if past is not None:
         new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
-    if had_counts is not None:
+    if counts is not None and past is not None:
+        had_counts = _raw(_full(counts, base), places)
         number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
         offset_counts = had_counts
         if offset:
@@ -130,7 +130,8 @@ def beam_step(
         best = left if ended is None else where(reduce_all(ended, axis=beam), best, left)
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
-    index = parents._raw, len(batch), 1, False
+    best = best.copy_transpose([*batch, out_beam])
+    index = _raw(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
     if combine is None:
         kept = backend.gather_raw(before, *index)

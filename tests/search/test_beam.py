@@ -80,6 +80,35 @@ def test_scores_may_be_the_same_for_all_hypotheses_or_sequences():
             np.testing.assert_array_equal(part, other)
 
 
+GOLD = rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gold": GOLD}, {"gold": GOLD, "gold_once": True}, {"keep_beams": True}, {"groups": 3}, {"threshold": 0.5}],
+    ids=lambda options: " ".join(options) or "none",
+)
+def test_a_batch_is_as_each_sequence_alone(options):
+    beam, label, after = rf.Dim(3, name="beam"), rf.Dim(4, name="label"), rf.Dim(3, name="after")
+    arrays = a_step(np.random.RandomState(2), 2, 3, 4, 3)
+    dims = [[rf.batch_dim, beam, label], *[[rf.batch_dim, beam]] * 3]
+    given = [rf.convert_to_tensor(array, dims=own) for array, own in zip(arrays, dims, strict=True)]
+
+    def step(scores, base, ended, counts, **options):
+        dims = {"axis": label, "beam": beam, "out_beam": after, "step": 3}
+        return rf.search.beam_step(scores, base, ended=ended, counts=counts, **dims, **options)
+
+    def of_one(x, i):
+        batched = isinstance(x, rf.Tensor) and rf.batch_dim in x.dims
+        return rf.gather(x, indices=i, axis=rf.batch_dim) if batched else x
+
+    whole = step(*given, **options)
+    for i in range(2):
+        one = step(*(of_one(x, i) for x in given), **{name: of_one(x, i) for name, x in options.items()})
+        for part, alone in zip(whole, one, strict=True):
+            assert of_one(part, i).tolist() == alone.tolist()
+
+
 def test_dims_that_do_not_fit_are_named():
     beam, label, other = rf.Dim(3, name="beam"), rf.Dim(4, name="label"), rf.Dim(2, name="other")
     base, dims = rf.zeros([beam]), {"axis": label, "beam": beam, "out_beam": rf.Dim(3, name="after")}
