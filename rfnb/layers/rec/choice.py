@@ -143,7 +143,7 @@ class BeamScores(Layer, layer_class="choice_get_beam_scores"):
         return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam)
 
     def choose(self, steps: StepsOfSearch, x: Tensor) -> Tensor:
-        """Those of the newest hypotheses."""
+        """The scores of the newest hypotheses."""
         return steps.chosen.scores if steps.chosen is not None else self.compute(x)
 
 
@@ -161,7 +161,7 @@ class SrcBeams(Layer, layer_class="choice_get_src_beams"):
         return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam, dtype="int32")
 
     def choose(self, steps: StepsOfSearch, x: Tensor) -> Tensor:
-        """Those of the newest choice."""
+        """The parents that the newest choice found."""
         parents = None if steps.chosen is None else steps.chosen.parents
         return self.compute(x) if parents is None else cast(set_sparse_dim(parents, None), "int32")
 

@@ -82,7 +82,7 @@ def follows_target(unit: Mapping[str, Any]) -> bool:
 
 def _source_of(rec: RecNet) -> Tensor:
     if rec.source is None:
-        raise NetworkError("axis is a description, but there is no source that has it", expected='"axis": a Dim')
+        raise NetworkError("axis is described by a name, but the rec layer has no source", expected='"axis": a Dim')
     return rec.source
 
 
