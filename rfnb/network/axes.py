@@ -51,6 +51,12 @@ class Axes:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
         return size if isinstance(size, Dim) else _nth(self._features, size, "feature", taken)
 
+    def labels(self, dim: Dim) -> Dim:
+        """Makes a dim with a vocab the first one of its size, so that scores of labels have it; returns the dim."""
+        assert dim.dimension is not None
+        self._features.setdefault(dim.dimension, []).insert(0, dim)
+        return dim
+
     def static(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of another axis of this size, which is none of `taken`."""
         return size if isinstance(size, Dim) else _nth(self._static, size, "static", taken)

@@ -23,13 +23,16 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
+from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
+from rfnb.ops.grad import stop_gradient_scope
 from rfnb.ops.math import square
 from rfnb.ops.reduce import reduce_sum
+from rfnb.search.found import Found
 
 
 class Outputs(Mapping[str, Tensor]):
@@ -103,6 +106,7 @@ class Network(Module):
         self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
+        self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
     def from_config(
@@ -246,6 +250,40 @@ class Network(Module):
             if not error.what.startswith("layer "):
                 error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
             raise
+
+    def search(
+        self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
+    ) -> Found:
+        """The search of a recurrent layer with a choice: n-best lists, scores, the tree. No gradients are recorded.
+
+        The same net is constructed once more, with the same parameters, so flags and results of this one stay.
+
+        Args:
+            beam_size: of the choices; default: as the net dict says. layer: the recurrent layer, if several search.
+
+        >>> unit = {
+        ...     "scores": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        ...     "output": {"class": "choice", "from": "scores", "target": "classes", "initial_output": 0},
+        ...     "end": {"class": "compare", "from": "output", "value": 0},
+        ... }
+        >>> extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True}})
+        >>> net = rf.Network(extern_data=extern)
+        >>> rec = {"class": "rec", "unit": unit, "from": [], "target": "classes", "max_seq_len": 4}
+        >>> found = net.construct_from_dict({"output": rec}).search(extern.example(), beam_size=3)
+        >>> found.scores.dims[-1]
+        Dim{beam:3}
+
+        Raises LayerNotFound if no layer searches.
+        """
+        if beam_size not in self._searches:
+            self._searches[beam_size] = searching(self, beam_size)
+        net = self._searches[beam_size]
+        rec = searched_net(net, layer)
+        with stop_gradient_scope():
+            net(data)
+        assert rec.choices is not None
+        found: Found = rec.choices.found
+        return found
 
     # -- losses
 

@@ -68,7 +68,7 @@ class Loops:
             layer.max_seq_len_via = via
             found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
         chosen = choices(scope.layers)
-        if builder.search and chosen:
+        if scope.search and chosen:
             last = chosen.get("output") or list(chosen.values())[-1]
             found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
             mark_beam(found.beam)
