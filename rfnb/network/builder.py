@@ -34,6 +34,7 @@ class Builder:
 
     def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
         self.root, self.extern, self.version = root, extern, version
+        self.config: Mapping[str, Any] = getattr(root, "config", {})
         self.axes = extern.axes
         self.nodes: dict[str, Node] = {}
         self.modules: dict[str, Layer] = {}

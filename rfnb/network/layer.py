@@ -57,6 +57,7 @@ class Layer(Module):
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
         in_search: whether a step of a search calls `choose` instead of `compute`.
+        can_leave: whether a loop may compute the layer for all frames together, outside of it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -70,6 +71,7 @@ class Layer(Module):
     can_step: ClassVar[bool] = False
     in_search: ClassVar[bool] = False
     by_place: ClassVar[bool] = False
+    can_leave: ClassVar[bool] = True
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -172,6 +174,10 @@ class Layer(Module):
     def step(self, state: State, *sources: Any, **inputs: Any) -> tuple[Tensor, State]:
         """The output of one step, and the state after it."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def leave_loop(self, axis: Dim) -> None:
+        """The layer is computed for all frames of a loop together from now on: `compute` along the axis of the loop."""
+        vars(self)["axis"] = axis
 
     def output_of(self, state: State) -> Tensor:
         """The output that belongs to a state: the one before the first step, for example."""

@@ -21,6 +21,7 @@ class RecSubnet(Layer, layer_class="rec:unit"):
 
     recurrent = True
     sourceless = True
+    can_leave = False
     unit: Any = value(None, dict)
     axis: Any = value(None)
     max_seq_len: Any = value(None, int, str)

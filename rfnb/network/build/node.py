@@ -27,7 +27,8 @@ class Node:
             of a layer in the step before, "step" the number of the step.
         of: the path of that layer, or of what the frame is of.
         loop: the recurrent net whose step has the value; None outside of loops.
-        state: what the layer carries from step to step, as a template; None if it carries nothing.
+        state: what the layer carries from step to step, as a template; None if it carries nothing. left: whether the
+            layer has left its loop, so that it carries it along the frames.
         guessed: whether the template is a guess, as the layer is not constructed yet.
     """
 
@@ -43,6 +44,7 @@ class Node:
     of: str = ""
     loop: RecNet | None = None
     state: State | None = None
+    left: bool = False
     guessed: bool = False
 
     @property

@@ -57,7 +57,7 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
         if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
         setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
-    layer.pool, layer.config = axes, getattr(builder.root, "config", {})
+    layer.pool, layer.config = axes, builder.config
     if layer.dropout and source is not None:
         shape = layer.dropout_noise_shape
         if layer.dropout_axis is not None:

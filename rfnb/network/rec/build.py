@@ -73,6 +73,8 @@ class Loops:
             found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
             mark_beam(found.beam)
         set_axis(builder, found)
+        optimize = builder.config.get("optimize_move_layers_out", True)
+        found.moves = optimize if layer.optimize_move_layers_out is None else layer.optimize_move_layers_out
         for reference in lengths_asked(layer.max_seq_len) if not found.known else ():
             found.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
         self.nets[path] = found

@@ -41,7 +41,8 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
 
 def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
     """A copy of the description of a layer, which keeps its line in the config."""
-    copied: Any = type(described)(described)
+    cls: Any = type(described)
+    copied = cls(described)
     copied[key] = given
     if hasattr(described, "line"):
         copied.line = described.line
