@@ -16,7 +16,7 @@ from rfnb.network.options import REQUIRED, value
 from rfnb.network.versions import holds
 from rfnb.ops.conv import conv, transposed_conv
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, set_feature_dim, squeeze
+from rfnb.ops.shape import expand_dim, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -88,18 +88,16 @@ class Conv(Sliding, layer_class="conv"):
     with_bias: bool | None = value(None, bool)
     input_expand_dims: int = value(0, int)
     input_add_feature_dim: bool = value(False, bool)
+    input_split_feature_dim: int | None = value(None, int)
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """W {filter…, in / groups, out}, bias {out}."""
-        if self.input_expand_dims:
-            raise NetworkError("input_expand_dims is not supported here yet", hint="expand_dims, in_spatial_dims")
-        self.one: Dim | None = None
-        if self.input_add_feature_dim:
-            x = self._with_feature(x)
         if x.feature_dim is None or self.out_dim is None:
             raise NetworkError("conv needs features, and the number of filters", expected='"n_out": …')
+        x = self._prepared_axes(x)
+        assert x.feature_dim is not None
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
         self.in_dim = x.feature_dim
@@ -114,15 +112,41 @@ class Conv(Sliding, layer_class="conv"):
         if bias:
             self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
 
-    def _with_feature(self, x: Tensor) -> Tensor:
-        self.one = self.pool.feature(1, x.dims)
-        return set_feature_dim(expand_dim(x, self.one), self.one)
+    def _prepared_axes(self, x: Tensor) -> Tensor:
+        """Sets the axes that the options add; gives the template with them, in the declared order."""
+        feature = x.feature_dim
+        assert feature is not None
+        order = [dim for dim in x.dims if dim is not feature]
+        self.ones: list[Dim] = []
+        for _ in range(self.input_expand_dims):
+            self.ones.append(self.pool.static(1, [*x.dims, *self.ones]))
+        order += self.ones
+        self.pieces: tuple[Dim, list[Dim]] | None = None
+        if self.input_add_feature_dim:
+            self.ones.append(self.pool.feature(1, [*x.dims, *self.ones]))
+            order += [feature]
+            feature = self.ones[-1]
+        elif self.input_split_feature_dim:
+            size = self.input_split_feature_dim
+            if feature.dimension is None or feature.dimension % size:
+                raise NetworkError("conv: input_split_feature_dim does not divide the features", got=feature.describe())
+            spatial = self.pool.static(feature.dimension // size, [*x.dims, *self.ones])
+            self.pieces = feature, [spatial, self.pool.feature(size, [*order, spatial])]
+            order, feature = [*order, spatial], self.pieces[1][1]
+        self.source_feature = feature
+        return self._with_axes(x).copy_transpose([*order, feature])
+
+    def _with_axes(self, x: Tensor) -> Tensor:
+        for dim in self.ones:
+            x = expand_dim(x, dim)
+        if self.pieces is not None:
+            x = split_dims(x, axis=self.pieces[0], dims=self.pieces[1])
+        return set_feature_dim(x, self.source_feature)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
         assert self.out_dim is not None
-        if self.one is not None:
-            x = set_feature_dim(expand_dim(x, self.one), self.one)
+        x = self._with_axes(x)
         params = self.params
         y, _ = conv(
             x,

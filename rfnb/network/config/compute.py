@@ -17,6 +17,7 @@ from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.modules import Module, Options
 from rfnb.network.config.tf_names import POOL, network_of
 from rfnb.network.config.values import Frame, Function, Located, Opaque
+from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
@@ -157,6 +158,22 @@ class Computation:
             raise
         except Exception as error:
             raise NetworkError("eval cannot be computed", got=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def computed_by(function: Function, x: Tensor) -> Tensor:
+    """The result of a function of the config for one tensor: an activation, for example."""
+    function.limits.renew(math.inf)
+    pool = Axes()
+    token = POOL.set(pool)
+    try:
+        found = function(Array(x, x.dims, pool))
+    except (TypeError, ValueError, IndexError, ConfigError) as error:
+        raise NetworkError(f"{function.name} cannot be computed", got=str(error)[:200]) from error
+    finally:
+        POOL.reset(token)
+    if not isinstance(found, Array):
+        raise NetworkError(f"{function.name} gives no tensor", got=repr(found)[:60])
+    return set_feature_dim(found.whole(), x.feature_dim)
 
 
 def _parsed(text: str) -> ast.expr:
