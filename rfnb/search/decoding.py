@@ -152,7 +152,8 @@ class _Search:
         self.scores[:, :: beam // variant.groups] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
-        self.initial, self.labels = self.scores, Dim(None, name="labels")
+        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), Dim(None, name="beam")
         self.variant, self.vocab, self.last = variant, vocab, np.zeros((batch, beam), "int64")
         self.kept: dict[str, list[np.ndarray]] = {}
 
@@ -171,9 +172,9 @@ class _Search:
         beam, past = self.scores.shape[1], self.past
         wide, found = self._best(raw, past)
         labels, parents, scores = (part[:, :beam] for part in wide)
-        had, was = (np.take_along_axis(each, parents, axis=1) for each in (past, self.ended))
+        rows = parents + self._first
+        had, was, lengths = (each.take(rows) for each in (past, self.ended, self.lengths))
         ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
-        lengths = np.take_along_axis(self.lengths, parents, axis=1)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.ended, self.scores, self.counts = was | ends | np.isneginf(scores), scores, found[:, :beam]
         names = ("labels", "parents", "scores", "ended", "ends")
@@ -184,7 +185,6 @@ class _Search:
         self.steps += 1
         self.last = labels
         self.variant.follow(parents, self.dims)
-        rows = parents + np.arange(len(parents))[:, None] * beam
         return labels.reshape(-1), rows.reshape(-1)
 
     def _best(self, raw: Any, past: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
@@ -201,7 +201,7 @@ class _Search:
             beam_step, log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1],
             counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent,
         )  # fmt: skip
-        found = self._parts(step(out_beam=Dim(min(beam + self.candidates, beam * count), name="beam")))
+        found = self._parts(step(out_beam=self._places))
         if self.variant.places_differ:
             variant, out_beam = self.variant, Dim(beam, name="beam")
             chosen = step(
@@ -244,6 +244,8 @@ class _Search:
                 )
             vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
             self.labels = Dim(shape[1], name="labels", vocab=vocab)
+            beam = self.scores.shape[1]
+            self._places = Dim(min(beam + self.candidates, beam * shape[1]), name="beam")  # with the pruned candidates
         return tensor_of(raw.reshape(*self.scores.shape, -1), align.sig([*self.dims, self.labels]), EMPTY)
 
     def found(self, vocab: Vocab | None, tags: Sequence[str] | None) -> Found:
