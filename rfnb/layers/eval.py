@@ -41,10 +41,12 @@ class Evaluated(Layer):
 
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
-        y, self.order = self.computation(sources, self.orders, self.pool)
+        y, order = self.computation(sources, self.orders, self.pool)
+        if self.order != order:
+            self.order = order
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
         feature = feature_of_any(y, sources)
-        last = self.order[-1] if self.order else None
+        last = order[-1] if order else None
         if feature is None and last is not None and last.dimension is not None and y.sparse_dim is None:
             feature = last
         return set_feature_dim(y, feature)

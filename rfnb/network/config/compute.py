@@ -91,6 +91,10 @@ class Computation:
             what = "eval is neither an expression nor a function that is known"
             raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
         self.interpreter = Interpreter("eval", {})
+        self.options = Options(self.config, {})
+        functions = [each for each in (given, *self.config.values()) if isinstance(each, Function)]
+        limits = (self.interpreter.limits, *(function.limits for function in functions))
+        self.limits = list({id(each): each for each in limits}.values())
 
     def __deepcopy__(self, memo: object) -> Computation:
         return self
@@ -132,18 +136,16 @@ class Computation:
         return whole, list(whole.dims)
 
     def _computed(self, source: Callable[..., Array]) -> Any:
-        options = Options(self.config, {})
-        network = network_of(options)
+        network = network_of(self.options)
         me = Module("self", {"network": network})
-        functions = [value for value in (self.given, *self.config.values()) if isinstance(value, Function)]
-        for limits in {id(each): each for each in (self.interpreter.limits, *(f.limits for f in functions))}.values():
+        for limits in self.limits:
             limits.renew(math.inf)
         try:
             if self.tree is not None:
                 modules = self.interpreter.modules
                 util = modules["TFUtil"]
                 names: dict[str, Any] = {"tf": modules["tensorflow"], "TFUtil": util, "tf_util": util, **util.names}
-                names |= {"source": source, "self": me, "network": network, "config": options, **self.more}
+                names |= {"source": source, "self": me, "network": network, "config": self.options, **self.more}
                 return self.interpreter.value(self.tree, Frame(names))
             given = {"self": me, "network": network, "source": source, **self.more}
             if isinstance(self.given, Function):
