@@ -295,3 +295,22 @@ def test_options_of_an_activation():
     np.testing.assert_allclose(computed({"output": layer}), valid(np.log(np.maximum(X, 0.1))), rtol=1e-5)
     with pytest.raises(NetworkError, match="opts"):
         built({"output": {**layer, "opts": {"epsilon": 0.1}}})
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_filter_of_conv_may_be_a_layer(count):
+    """With 4 filters, input and output have the same size."""
+    net = {
+        "filter": {"class": "variable", "shape": (3, 4, count), "init": "glorot_uniform"},
+        "bias": {"class": "variable", "shape": (count,), "init": 2.0},
+    }
+    conv = {"class": "conv", "filter_size": (3,), "n_out": count, "padding": "same", "filter": "filter", "bias": "bias"}
+    made = built({**net, "output": {**conv, "from": "data"}})
+    assert not made.get_layer("output").params
+    out = made.forward({"data": (X, [5, 5])})["output"].copy_transpose(made.template("output").dims)
+    w = made.get_layer("filter").params["filter"]
+    np.testing.assert_allclose(out.raw_tensor.detach(), convolved(X, w.numpy(), 1) + 2, rtol=1e-4, atol=1e-5)
+    rf.reduce_sum(out, axis=list(out.dims)).raw_tensor.backward()
+    assert w.raw_tensor.grad is not None
+    with pytest.raises(NetworkError, match="other dims"):
+        built({**net, "output": {**conv, "filter_size": (5,), "from": "data"}})
