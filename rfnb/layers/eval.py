@@ -35,13 +35,13 @@ class Evaluated(Layer):
 
     def begin(self, *sources: Tensor) -> None:
         """Reads the expression; keeps the declared order of the sources."""
-        self.computation = Computation(self.eval, self.config, self.eval_locals)
+        self.computation = Computation(self.eval, self.config, self.eval_locals, self.pool)
         self.orders = [list(x.dims) for x in sources]
         self.order: list[Dim] | None = None
 
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
-        y, order = self.computation(sources, self.orders, self.pool)
+        y, order = self.computation(sources, self.orders)
         if self.order != order:
             self.order = order
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)

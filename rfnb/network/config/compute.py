@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
@@ -21,6 +21,7 @@ from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
+_INTERPRETERS: WeakKeyDictionary[Axes, Interpreter] = WeakKeyDictionary()
 
 
 class Own:
@@ -79,9 +80,10 @@ class Computation:
 
     Args:
         given: the text of an expression, or a function of `source`. config: the values that it may ask for.
+        more: further names of the expression. pool: the dims of the network, whose expressions share an interpreter.
     """
 
-    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None):
+    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None, pool: Axes):
         self.given, self.more = given, dict(more or {})
         self.config = dict(config)
         self.tree: ast.expr | None = None
@@ -90,7 +92,9 @@ class Computation:
         elif isinstance(given, Opaque) or not callable(given):
             what = "eval is neither an expression nor a function that is known"
             raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
-        self.interpreter = Interpreter("eval", {})
+        if pool not in _INTERPRETERS:
+            _INTERPRETERS[pool] = Interpreter("eval", {})
+        self.pool, self.interpreter = pool, _INTERPRETERS[pool]
         self.options = Options(self.config, {})
         functions = [each for each in (given, *self.config.values()) if isinstance(each, Function)]
         limits = (self.interpreter.limits, *(function.limits for function in functions))
@@ -99,9 +103,7 @@ class Computation:
     def __deepcopy__(self, memo: object) -> Computation:
         return self
 
-    def __call__(
-        self, tensors: Sequence[Tensor], orders: Sequence[Sequence[Dim]], pool: Axes
-    ) -> tuple[Tensor, list[Dim]]:
+    def __call__(self, tensors: Sequence[Tensor], orders: Sequence[Sequence[Dim]]) -> tuple[Tensor, list[Dim]]:
         """The result and its declared order."""
         common: list[Dim] = []
         for order in orders:
@@ -117,16 +119,16 @@ class Computation:
             axes: Sequence[Dim | None] = own
             if auto_convert and not as_data:
                 axes = [dim if dim in own else None for dim in common]
-            return Array(tensors[i], axes, pool)
+            return Array(tensors[i], axes, self.pool)
 
-        token = POOL.set(pool)
+        token = POOL.set(self.pool)
         try:
             found = self._computed(source)
         finally:
             POOL.reset(token)
         if isinstance(found, Tensor):
             order = [dim for dim in common if dim in found.sig.index]
-            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], pool)
+            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], self.pool)
         if not isinstance(found, Array):
             known = "source(0), operators, functions of tf that are known here, of the config, or given"
             what = f"eval: {found.name} is not known here" if isinstance(found, Opaque) else "eval gives no tensor"
@@ -139,7 +141,7 @@ class Computation:
         network = network_of(self.options)
         me = Module("self", {"network": network})
         for limits in self.limits:
-            limits.renew(math.inf)
+            limits.renew_for_tensors()
         try:
             if self.tree is not None:
                 modules = self.interpreter.modules
@@ -164,7 +166,7 @@ class Computation:
 
 def computed_by(function: Function, x: Tensor) -> Tensor:
     """The result of a function of the config for one tensor: an activation, for example."""
-    function.limits.renew(math.inf)
+    function.limits.renew_for_tensors()
     pool = Axes()
     token = POOL.set(pool)
     try:

@@ -170,6 +170,12 @@ HOSTILE = [
 ]
 
 
+def test_a_function_without_an_end_is_stopped(tmp_path):
+    more = "def f(x):\n    while True:\n        x = x\n    return x"
+    with pytest.raises(RfError, match="too many steps"):
+        computed("\"self.network.get_config().typed_value('f')(source(0))\"", tmp_path, more)
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_python_can_be_reached(text, tmp_path):
     with pytest.raises(RfError, match="output"):
