@@ -12,6 +12,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
+from rfnb.network.axes import order_now
 from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
@@ -41,7 +42,8 @@ class Evaluated(Layer):
 
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
-        y, order = self.computation(sources, self.orders)
+        orders = [order_now(order, x) for order, x in zip(self.orders, sources, strict=True)]
+        y, order = self.computation(sources, orders)
         if self.order != order:
             self.order = order
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
@@ -52,7 +54,7 @@ class Evaluated(Layer):
         return set_feature_dim(y, feature)
 
     def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
-        """Those of the first source, unless `out_type` says otherwise, or the result is no number of a label."""
+        """The labels of the first source, unless `out_type` says otherwise, or the result is no number of a label."""
         told = self.out_type if isinstance(self.out_type, dict) else {}
         if not y.dtype.startswith(("int", "uint")) or told.get("sparse") is False:
             return None

@@ -35,7 +35,7 @@ class Drawn(Layer):
         return last if last is not None and last.dimension is not None and self.labels is None else None
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """As in `shape`."""
+        """The axes are those of `shape`."""
         return self.dims
 
 

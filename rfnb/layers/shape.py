@@ -245,7 +245,7 @@ class Transpose(Layer, layer_class="transpose"):
         return x
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """As `perm` says."""
+        """The order is that of `perm`."""
         return self.new_order
 
 

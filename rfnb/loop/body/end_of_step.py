@@ -79,6 +79,7 @@ def close(body: Body) -> TracedStep:
         last_places=ends.last_places,
         unfrozen=ends.unfrozen,
         seed=body.seed,
+        warns=body.loop.warns,
         call=body.call,
         watchers=tuple(body.watchers),
         states=tuple(body.loop.state),

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -68,9 +68,18 @@ class Cell:
     def over(self, x: Tensor, state: State, axis: Dim) -> tuple[Tensor, State]:
         """Runs all steps."""
         self.fill(self.layer[0].params)
-        batch = [dim for dim in x.dims if dim not in (axis, self.in_dim)]
+        return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
+
+    def one_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Runs one step."""
+        self.fill(self.layer[0].params)
+        return self.cell(x, state=self.cell.state_class(state), spatial_dim=single_step_dim)
+
+    def complete(self, state: State, x: Tensor, *axes: Dim) -> State:
+        """A state with what the cell carries beside its parts: the dropout masks of the sequences."""
+        batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
         masks = self.cell.default_initial_state(batch_dims=batch) if self.cell.recurrent_dropout else {}
-        return self.cell(x, state=self.cell.state_class({**masks, **state}), spatial_dim=axis)
+        return self.cell.state_class({**masks, **state})
 
     def visible(self, state: State) -> dict[str, Tensor]:
         """The parts of the last state that other layers can take, in their order."""
