@@ -121,7 +121,10 @@ class Scope:
             return self._of_loop(reference, needed_by)
         head, _, rest = reference.partition("/")
         if rest and head in self.layers:
-            return self.sub(head).find(rest, needed_by) if self.is_subnet(head) else (self, reference)
+            if not self.is_subnet(head):
+                return self, reference
+            inside = f"output/{rest}" if rest.startswith("state:") else rest  # the state of a net is that of its output
+            return self.sub(head).find(inside, needed_by)
         if reference == "data" or reference.startswith("data:"):
             return self, reference
         if self.main is not None:

@@ -178,7 +178,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
     """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
 
     joins = False
-    key: str = value("*", str)
+    key: str | None = value(None, str)
     combine: str = value("concat", str)
 
     @classmethod
