@@ -28,9 +28,11 @@ from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
-from rfnb.search.score.parts import label_dim_of, read_parts
+from rfnb.search.score.parts import label_dim_of, most_gain, read_parts
 from rfnb.search.score.target import target_labels, target_scores
 from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.variants.endings import Endings
+from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
 from rfnb.trace.record.traced import Traced
 
@@ -108,6 +110,7 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
             "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
             hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
         )  # fmt: skip
+    options = replace(options, most_gain=most_gain(parts, options.gain, options.most_gain))
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
@@ -163,6 +166,8 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         dims: Any = {"axis": axis, "beam": before, "out_beam": after}
         frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
         return _take(body, hypotheses, frame, before, after)
+    if hypotheses.choices and (options.ended == "apart" or carried.endings.living):
+        raise ParameterError(f'{body.loop.name}: choice: `ended="apart"` needs the only choice of a step')
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     if options.plain:
         given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
@@ -172,7 +177,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
-        threshold=options.threshold,
+        threshold=options.threshold, **carried.endings.selects,
     )  # fmt: skip
     if wide is not after:
         count = after.get_dim_value()
@@ -181,6 +186,9 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
             hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
         parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
         found = BeamStep(*parts)  # type: ignore[arg-type]
+    if carried.endings.stops:
+        had = gather(ended, indices=found.parents, axis=before)
+        found = carried.endings.stop(found, after, had, body.step_number(), carried.exponent, carried.offset)
     return _take(body, hypotheses, found, before, after)
 
 
@@ -259,7 +267,7 @@ def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. finals: what the end of a hypothesis adds."""
+    scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis adds."""
 
     scores_place: int
     ended: Traced
@@ -269,6 +277,7 @@ class Carried:
     offset: float
     scales: dict[str, float]
     blanks: Blanks | None = None
+    endings: Endings = Endings()
     finals: list[Final] = field(default_factory=list)
 
 
@@ -277,6 +286,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     backend, exponent, offset = body.backend, options.exponent, options.length_normalization_offset
     size = beam.get_dim_value()
     check_groups(options.groups, size)
+    ends = endings_of(body, options, size, axis)
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
     numbers = np.full([*sizes, size], -np.inf, plain.dtype)
@@ -288,6 +298,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     plan = SearchPlan(
         backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
         combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
+        living=ends.living, stops=ends.stops,
     )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
@@ -298,7 +309,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
-    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks)
+    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks, ends)
     return hypotheses
 
 

@@ -14,6 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.errors import LoopError
 from rfnb.search.beam import Combine
 from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
@@ -33,7 +34,7 @@ class SearchPlan:
     offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
     first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
     function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
-    added to the scores. why_not: why its steps cannot be replayed, if they cannot.
+    added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
     """
 
     backend: type[Backend]
@@ -50,12 +51,18 @@ class SearchPlan:
     combine: Combine | None = None
     noisy: bool = False
     why_not: str = NOT_RECORDED
+    living: int | None = None
+    stops: bool = False
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
+    if plan.living and searched.ended is None:
+        raise LoopError(
+            f'{plan.what}: `ended="apart"` needs the end of the hypotheses', hint="loop.end(chosen.labels == end)"
+        )
     sizes = initial.shape[:-1]
     flat = (math.prod(sizes), initial.shape[-1])
     kept = {name: numpy(raw) for name, raw in searched.kept.items()}
@@ -99,6 +106,8 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         why_not=plan.why_not,
         blank=plan.blank,
         joined=kept.get("joined"),
+        living=plan.living,
+        stops=plan.stops,
     )
     trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)

@@ -60,6 +60,8 @@ class NGram:
     Raises SearchError for a broken file, with its line; DimError with the label that the file does not know.
     """
 
+    only_falls = True  # scores are log-probabilities
+
     def __init__(
         self,
         path: str | Path,

@@ -67,3 +67,19 @@ def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer:
 def label_dim_of(tensors: list[Tensor]) -> Dim | None:
     """The feature dim of the first Tensor that has one."""
     return next((x.feature_dim for x in tensors if x.feature_dim is not None), None)
+
+
+def most_gain(parts: list[Part], known: float | None, given: float | None) -> float | None:
+    """The most that a label may add to the sum of the parts; None if that is not known.
+
+    known: what it is for log-probabilities, None if their sums are not the scores. given: by the user.
+    """
+    if given is not None or known is None:
+        return given
+    found = 0.0
+    for part in parts:
+        if part.value is None:
+            found += max(part.scale, 0.0)
+        elif part.scale < 0 or not (isinstance(part.value, Tensor) or getattr(part.value, "only_falls", False)):
+            return None
+    return found
