@@ -179,7 +179,11 @@ def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray, more
 def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:
     if "pruned labels" not in kept:
         return None
-    return Candidates(kept["pruned labels"], kept["pruned parents"], kept["pruned scores"])
+    parents, scores = kept["pruned parents"], kept["pruned scores"]
+    none = np.take_along_axis(kept["ended"], parents, axis=2) | np.isneginf(scores)
+    prefix = "pruned part "
+    parts = {name.removeprefix(prefix): np.where(none, 0.0, kept[name]) for name in kept if name.startswith(prefix)}
+    return Candidates(kept["pruned labels"], parents, scores, parts)
 
 
 def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | None:

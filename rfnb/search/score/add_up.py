@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ def add_up(body: Body, parts: list[Part], axis: Dim, input_type: InputType, star
     """The scores of labels by all parts; those that cost much score only some candidates."""
     assert body.hypotheses is not None
     found = Scored(axis)
+    dims = newest_dims(body.hypotheses)
     scorers = [part for part in parts if not (part.value is None or isinstance(part.value, Tensor))]
     last = found.last_label = carried_label(body, axis, start) if scorers else None
     costly: list[tuple[Part, Any]] = []
@@ -75,21 +77,33 @@ def add_up(body: Body, parts: list[Part], axis: Dim, input_type: InputType, star
                 new = part.value.advance(last.before, state.before)
                 costly.append((part, new))
             else:
-                scores, new = _score(part, part.value, last.before, state)
-                found.add(part.name, _over(axis, body.hypotheses, part.name, scores), part.scale)
+                scores, new = score_by(part, part.value, last.before, state.before)
+                found.add(part.name, over_labels(axis, dims, part.name, scores), part.scale)
             found.states.append((state, new))
             if hasattr(part.value, "final"):
                 final = body.of_body(part.value.final(new), f"the final score of {part.name!r}")
                 found.finals.append(Final(part.name, final))
     if costly:
-        labels, dim = _candidates(body.hypotheses, found, candidates)
-        for part, state in costly:
-            assert isinstance(part.value, PartialScorer)
-            scores = part.value.partial(labels, state)
-            if dim is not axis:
-                scores = scatter(scores, indices=labels, indices_dim=dim, out_dim=axis, mode="max")
-            found.add(part.name, scores, part.scale)
+        add_costly(found, costly, dims, candidates, body.hypotheses.scores.device)
     return found
+
+
+def add_costly(
+    found: Scored, costly: list[tuple[Part, Any]], dims: Sequence[Dim], count: int, device: str | None
+) -> None:
+    """Adds the parts that score only the best `count` labels of each hypothesis by the other parts. dims: {…, beam}"""
+    labels, dim = _candidates(found, dims, count, device)
+    for part, state in costly:
+        assert isinstance(part.value, PartialScorer)
+        scores = part.value.partial(labels, state)
+        if dim is not found.axis:
+            scores = scatter(scores, indices=labels, indices_dim=dim, out_dim=found.axis, mode="max")
+        found.add(part.name, scores, part.scale)
+
+
+def newest_dims(hypotheses: Hypotheses) -> list[Dim]:
+    """The dims of the newest hypotheses, {…, beam}."""
+    return [hypotheses.newest if dim is hypotheses.beam else dim for dim in hypotheses.dims]
 
 
 def _state(body: Body, part: Part) -> CarriedState:
@@ -99,8 +113,9 @@ def _state(body: Body, part: Part) -> CarriedState:
         return CarriedState(body, part.name, initial)
 
 
-def _score(part: Part, scorer: Scorer, label: Tensor, state: CarriedState) -> tuple[Tensor, Any]:
-    found = scorer.score(label, state.before)
+def score_by(part: Part, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The scores of the next labels by a scorer, and its new state."""
+    found = scorer.score(label, state)
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Tensor):
         raise ParameterError(
             f"choice: the scorer {part.name!r} returns something else than scores and a state",
@@ -110,11 +125,11 @@ def _score(part: Part, scorer: Scorer, label: Tensor, state: CarriedState) -> tu
     return found
 
 
-def _over(axis: Dim, hypotheses: Hypotheses, name: str, scores: Tensor) -> Tensor:
-    """Scores of labels over `axis`, of a scorer that may have a dim of its own for them, or none."""
+def over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> Tensor:
+    """Scores of labels over `axis`, of a scorer that may have a dim of its own for them, or none. dims: {…, beam}"""
     if axis in scores.dims_set:
         return scores
-    if scores.dims_set <= {*hypotheses.dims, hypotheses.newest}:
+    if scores.dims_set <= set(dims):
         return expand_dims(scores, [axis])
     own = scores.feature_dim
     if own is None or own.dimension != axis.dimension:
@@ -126,15 +141,14 @@ def _over(axis: Dim, hypotheses: Hypotheses, name: str, scores: Tensor) -> Tenso
     return replace_dim(scores, in_dim=own, out_dim=axis)[0]
 
 
-def _candidates(hypotheses: Hypotheses, found: Scored, count: int) -> tuple[Tensor, Dim]:
+def _candidates(found: Scored, dims: Sequence[Dim], count: int, device: str | None) -> tuple[Tensor, Dim]:
     """The best labels of each hypothesis so far, {…, beam, candidates}, and the dim that counts them."""
     axis, size = found.axis, found.axis.get_dim_value()
     if found.total is None or count >= size:
-        dims = [hypotheses.newest if dim is hypotheses.beam else dim for dim in hypotheses.dims]
-        return expand_dims(range_over_dim(axis, device=hypotheses.scores.device), dims), axis
+        return expand_dims(range_over_dim(axis, device=device), dims), axis
     total = found.total
-    if hypotheses.newest not in total.dims_set:
-        total = expand_dims(total, [hypotheses.newest])
+    if dims[-1] not in total.dims_set:
+        total = expand_dims(total, [dims[-1]])
     dim = Dim(count, name="candidates")
     _, labels, _ = top_k(total, axis=axis, k_dim=dim)
     assert isinstance(labels, Tensor)
@@ -145,8 +159,9 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
     """Keeps the parts of the labels that were chosen, by name, and takes the new states."""
     hypotheses = body.hypotheses
     assert hypotheses is not None
+    _keep_of_pruned(body, scored, before)
     for name, part in scored.parts.items():
-        own = _of_chosen(part, scored.axis, before, labels, parents)
+        own = of_chosen(part, scored.axis, before, labels, parents)
         earlier = hypotheses.kept.get(f"part {name}")  # of an earlier choice in this step
         own = own if earlier is None else own + hypotheses.follow(earlier)
         hypotheses.kept[f"part {name}"] = body.of_body(own.copy_transpose(labels.dims), "choice")
@@ -161,7 +176,19 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
     hypotheses.search.scales.update(scored.scales)
 
 
-def _of_chosen(part: Tensor, axis: Dim, before: Dim, labels: Tensor, parents: Tensor) -> Tensor:
+def _keep_of_pruned(body: Body, scored: Scored, before: Dim) -> None:
+    """Keeps the parts of the pruned candidates that are kept; replays ask for those of all."""
+    hypotheses = body.hypotheses
+    assert hypotheses is not None
+    labels, parents = (hypotheses.kept.get(f"pruned {name}") for name in ("labels", "parents"))
+    for name, part in scored.parts.items():
+        hypotheses.asked[f"part {name}"] = body.of_body(part, "choice")
+        if labels is not None and parents is not None:
+            own = of_chosen(part, scored.axis, before, labels, parents).copy_transpose(labels.dims)
+            hypotheses.kept[f"pruned part {name}"] = body.of_body(own, "choice")
+
+
+def of_chosen(part: Tensor, axis: Dim, before: Dim, labels: Tensor, parents: Tensor) -> Tensor:
     """The scores of chosen labels. {…, beam before, axis}, {…, beam} → {…, beam}"""
     if before not in part.dims_set:
         return gather(part, indices=labels, axis=axis)

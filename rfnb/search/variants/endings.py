@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.search.variants.constraint import number_of
 from rfnb.search.variants.stopping import stopped
 
 if TYPE_CHECKING:
@@ -64,14 +63,15 @@ class Endings:
         return found._replace(scores=scores)
 
 
-def endings(what: str, options: EndOptions, places: int, axis: Dim, limit: Any, gain: float | None) -> Endings:
+def endings(
+    what: str, options: EndOptions, places: int, *, end: int | None, limit: Any, gain: float | None
+) -> Endings:
     """The options as numbers. places: the size of the beam. gain: the most that a label may add, if it is known.
 
     Raises ParameterError for options that are out of range or do not fit together.
     """
     if options.ended not in ("compete", "apart"):
         raise ParameterError(f"{what}: unknown `ended`", got=options.ended, expected='"compete" or "apart"')
-    end = None if options.end is None else number_of(options.end, axis)
     apart, patience = options.ended == "apart", options.patience
     for name, value in (("living", options.living), ("patience", patience)):
         if value is not None and not apart:

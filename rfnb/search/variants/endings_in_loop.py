@@ -10,6 +10,7 @@ from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.loop.steps.frames import has_steps
+from rfnb.search.variants.constraint import number_of
 from rfnb.search.variants.endings import Endings, endings
 from rfnb.trace.record.traced import Traced
 
@@ -22,7 +23,8 @@ def endings_of(body: Body, options: ChoiceOptions, places: int, axis: Dim) -> En
     """The options of a choice, as numbers. Raises ParameterError for those that do not fit together."""
     who = f"{body.loop.name}: choice"
     limit = most_steps(body) if options.early_stop else None
-    found = endings(who, options, places, axis, limit, options.gain)
+    end = None if options.end is None else number_of(options.end, axis)
+    found = endings(who, options, places, end=end, limit=limit, gain=options.gain)
     others = {"groups": options.groups != 1, "beam_size": options.beam_size not in (None, places)}
     others |= {name: getattr(options, name) for name in ("keep_beams", "cheating")}
     others["blank"] = options.blank is not None
