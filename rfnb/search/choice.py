@@ -28,7 +28,7 @@ from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
-from rfnb.search.score.parts import label_dim_of, most_gain, read_parts
+from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.score.target import target_labels, target_scores
 from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.endings import Endings
@@ -110,6 +110,8 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
             "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
             hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
         )  # fmt: skip
+    if options.early_stop:
+        refuse_finals(f"{body.loop.name}: choice", parts)
     options = replace(options, most_gain=most_gain(parts, options.gain, options.most_gain))
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
@@ -267,7 +269,8 @@ def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis adds."""
+    scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis
+    adds."""
 
     scores_place: int
     ended: Traced
@@ -276,8 +279,8 @@ class Carried:
     exponent: float
     offset: float
     scales: dict[str, float]
-    blanks: Blanks | None = None
-    endings: Endings = Endings()
+    blanks: Blanks | None
+    endings: Endings
     finals: list[Final] = field(default_factory=list)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.search.beam import Combine
 from rfnb.search.blank.in_loop import BlankOptions
-from rfnb.search.checks.arguments import check_count, check_numbers
+from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.sources import InputType
 from rfnb.search.variants.endings import EndOptions
 
@@ -84,10 +83,7 @@ def read_options(given: dict[str, Any]) -> ChoiceOptions:
             hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
         )  # fmt: skip
     options = ChoiceOptions(**given)
-    if not 0 <= options.length_normalization_offset < math.inf:
-        raise ParameterError(
-            "choice: `length_normalization_offset` is negative", got=options.length_normalization_offset, hint="5.0"
-        )
+    check_offset("choice", options.length_normalization_offset)
     return options
 
 
@@ -98,7 +94,7 @@ OTHER_NAMES = {
     "do_sample": 'loop.choice(rf.search.sampled(log_probs, axis=labels), input_type="log_prob", …)',
     "top_k": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_k=…), input_type="log_prob", …)',
     "top_p": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_p=…), input_type="log_prob", …)',
-    "early_stopping": "early_stop=1, or patience=1.0 with ended=\"apart\"",
+    "early_stopping": 'early_stop=1, or patience=1.0 with ended="apart"',
     "num_beam_groups": "groups=…",
     "diversity_penalty": "diversity=…",
     "no_repeat_ngram_size": 'loop.choice({"model": scores, "no repeat": rf.search.no_repeat(3)}, …)',

@@ -75,7 +75,7 @@ class Steps:
         if len(replay.plan.search.parents) > 1:
             return "its steps have several choices"
         if INPUTS[0] not in replay.plan.search.asked:
-            return "its hypotheses merge"
+            return "its hypotheses merge, or places do not go to the best candidates"
         if replay.plan.changes is not None:
             return replay.plan.changes
         return None if replay.version_now() == replay.version else "the model has changed since"

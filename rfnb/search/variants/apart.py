@@ -60,23 +60,22 @@ def best_apart(
     if most_ended is not None:
         before = reduce_sum(cast(both(had, no(is_neg_infinite(at_end))), "int64"), axis=beam)
         comes = both(comes, less(_rank(where(comes, at_end, -np.inf), number, beam) + before, most_ended))
-    ends = where(one_of(had, comes), at_end, -np.inf).copy_transpose(best.dims[:-1] + (beam,))
+    ends = where(one_of(had, comes), at_end, -np.inf).copy_transpose((*best.dims[:-1], beam))
     best_ended, ended_parents, _ = top_k(ends, axis=beam, k_dim=apart)
     assert isinstance(ended_parents, Tensor)
     ended_labels = where(gather(had, indices=ended_parents, axis=beam), 0, end)
     ended_labels = cast(set_sparse_dim(ended_labels, axis), labels.dtype)
-    found = [
-        replace_dim(joined, in_dim=dim, out_dim=out_beam)[0]
-        for joined, dim in (
-            concat((set_sparse_dim(a, None), here), (set_sparse_dim(b, None).copy_transpose([*a.dims[:-1], apart]), apart))
-            for a, b in ((labels, ended_labels), (parents, ended_parents), (best, best_ended))
-        )
-    ]
+    found: list[Tensor] = []
+    for mine, theirs in ((labels, ended_labels), (parents, ended_parents), (best, best_ended)):
+        second = set_sparse_dim(theirs, None).copy_transpose([*mine.dims[:-1], apart])
+        joined, dim = concat((set_sparse_dim(mine, None), here), (second, apart))
+        found.append(replace_dim(joined, in_dim=dim, out_dim=out_beam)[0])
     over = reduce_all(had, axis=beam)
     same = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
     copies = replace_dim(at_end, in_dim=beam, out_dim=out_beam)[0]
+    kept: tuple[Tensor | int, ...] = 0, same, copies
     labels, parents, best = (
-        where(over, kept, new).copy_transpose(new.dims) for kept, new in zip((0, same, copies), found, strict=True)
+        where(over, mine, new).copy_transpose(new.dims) for mine, new in zip(kept, found, strict=True)
     )
     return set_sparse_dim(labels, axis), set_sparse_dim(parents, beam), best
 

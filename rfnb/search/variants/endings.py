@@ -63,9 +63,7 @@ class Endings:
         return found._replace(scores=scores)
 
 
-def endings(
-    what: str, options: EndOptions, places: int, *, end: int | None, limit: Any, gain: float | None
-) -> Endings:
+def endings(what: str, options: EndOptions, places: int, *, end: int | None, limit: Any, gain: float | None) -> Endings:
     """The options as numbers. places: the size of the beam. gain: the most that a label may add, if it is known.
 
     Raises ParameterError for options that are out of range or do not fit together.
@@ -75,7 +73,7 @@ def endings(
     apart, patience = options.ended == "apart", options.patience
     for name, value in (("living", options.living), ("patience", patience)):
         if value is not None and not apart:
-            raise ParameterError(f"{what}: `{name}` is about hypotheses that stay apart", got=value, hint='ended="apart"')
+            raise ParameterError(f"{what}: `{name}` needs hypotheses that stay apart", got=value, hint='ended="apart"')
     if patience is not None and not 0 < patience < math.inf:
         raise ParameterError(f"{what}: `patience` is not above 0", got=patience, expected="such as 1.0")
     if isinstance(options.early_stop, bool) or not isinstance(options.early_stop, int) or options.early_stop < 0:
@@ -105,6 +103,13 @@ def endings(
             hint=f'beam=rf.Dim({least}, name="beam")',
         )
     return Endings(end, living, most, options.early_stop, gain or 0.0, limit)
+
+
+def places_for(living: int, options: EndOptions) -> int:
+    """How many places a beam needs that has `living` for hypotheses that go on."""
+    patience = options.patience or 1.0
+    wanted = math.ceil(living * patience) if 0 < patience < math.inf else 1
+    return living + max(living, wanted) if options.ended == "apart" else living
 
 
 def living_of(places: int, patience: float | None) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import (
     cast,
@@ -25,8 +24,9 @@ from rfnb.ops.math import (
     minimum,
     where,
 )
-from rfnb.ops.reduce import reduce_any, reduce_max, reduce_sum
+from rfnb.ops.reduce import reduce_max, reduce_sum
 from rfnb.ops.top_k import top_k
+
 
 @broadcast_allowed()
 def stopped(

@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb.errors import LoopError, ParameterError
+from rfnb.search.variants.stopping import bound
 from tests.search.test_choice import STATE, Net, search
 from tests.search.test_decoding import step_of
 
@@ -121,3 +122,76 @@ def test_a_batch_is_its_sequences_alone(labels, batch, living, limit, patience, 
         alone = rf.search.decode(step, one, limit=own, **given)
         assert alone.nbest(9, text=False)[0] == found.nbest(9, text=False)[number]
         assert alone.tree[0].steps == found.tree[number].steps
+
+
+def test_early_stops_save_steps_and_say_what_they_need():
+    net = Net(5, 6, 1)
+    options = {"length_normalization": False}
+    whole, early = (search(net, 6, 4, 12, early_stop=n, **options)[0].found for n in (0, 1))
+    assert sum(tree.steps for tree in early.tree) < sum(tree.steps for tree in whole.tree)
+    assert [texts[0] for texts in early.nbest(1)] == [texts[0] for texts in whole.nbest(1)]
+    reward = {"length_normalization": False, "most_gain": 0.5}
+    later = search(net, 6, 4, 12, early_stop=1, **reward)[0].found
+    assert all(a.steps <= b.steps <= c.steps for a, b, c in zip(early.tree, later.tree, whole.tree, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    scores=st.lists(st.floats(-9, 3), min_size=1, max_size=4), count=st.integers(1, 4), more=st.integers(0, 5),
+    exponent=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]), offset=st.sampled_from([0.0, 5.0]),
+    gain=st.sampled_from([0.0, 0.4]), data=st.data(),
+)  # fmt: skip
+def test_no_continuation_exceeds_the_bound(scores, count, more, exponent, offset, gain, data):
+    beam = rf.Dim(len(scores), name="beam")
+    limit = count + more
+    most = bound(rf.convert_to_tensor(scores, dims=[beam]), count, limit, exponent, offset, gain).raw_tensor.tolist()
+    for score, highest in zip(scores, most, strict=True):
+        for length in range(count, limit + 1):
+            drawn = data.draw(st.lists(st.floats(-3, gain), min_size=length - count, max_size=length - count))
+            for gains in (drawn, [gain] * (length - count)):
+                final = (score + sum(gains)) / (length + offset) ** exponent
+                assert final <= highest + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"patience": 1.0}, "stay apart"),
+        ({"ended": "apart", "living": 4}, "no room"),
+        ({"ended": "apart", "patience": 3.0, "living": 2}, "at least 8 places"),
+        ({"ended": "apart", "keep_beams": True}, "keep_beams"),
+        ({"ended": "apart", "groups": 2}, "groups"),
+        ({"ended": "apart", "candidates": 3}, "candidates"),
+        ({"early_stop": 1, "random_sample_scale": 1.0}, "most_gain"),
+        ({"early_stop": True}, "number of hypotheses"),
+    ],
+)
+def test_what_does_not_fit_together(wrong, words):
+    with pytest.raises(ParameterError, match=words):
+        search(Net(4, 1), 1, 4, 3, **wrong)
+
+
+def test_a_loop_without_an_end_is_told():
+    net, beam = Net(4, 1), rf.Dim(4, name="beam")
+    loop = rf.Loop(max_seq_len=3, name="search")
+    loop.state.prev = rf.zeros([rf.batch_dim, beam], dtype="int64", sparse_dim=net.label)
+    loop.state.h = rf.zeros([rf.batch_dim, beam, net.state])
+    with pytest.raises(LoopError, match="needs the end"), loop:
+        loop.state.h, logits = net.traced(loop.state.h, loop.state.prev)
+        chosen = loop.choice(logits, beam=beam, axis=net.label, input_type="logits", ended="apart", end="b")
+        loop.state.prev = chosen.labels
+
+
+def test_files_and_where_know_it(tmp_path):
+    net = Net(5, 3, 4)
+    found = search(net, 3, 4, 6, ended="apart", patience=1.0)[0].found
+    loaded = rf.search.load(found.save(tmp_path / "x.rfbeam"))
+    as_json = rf.search.Tree.from_json(found.tree[0].to_json())
+    for trace in (found.trace, loaded.trace, as_json.trace):
+        assert (trace.living, trace.stops) == (2, True)
+    tree = next(tree for tree in found.tree if tree.steps > 1)
+    for label in "acde":
+        fall = tree.where([label, "a"]).fall
+        going = [node for node in tree.nodes(fall.step) if not (node.ended or node.ends)]
+        if fall.reason != "stopped":
+            assert fall.last == going[-1]
