@@ -31,7 +31,7 @@ class EndOptions:
 
 @dataclass(frozen=True)
 class Endings:
-    """The same, as numbers. end: the label that ends hypotheses. living: how many places are for hypotheses that go on,
+    """The options about ends as numbers. end: the label that ends hypotheses. living: how many places are for hypotheses that go on,
     None for all. most_ended, sure, most_gain, limit: see `stopped`."""
 
     end: int | None = None
@@ -85,7 +85,7 @@ def endings(what: str, options: EndOptions, places: int, *, end: int | None, lim
     if options.early_stop and gain is None:
         raise ParameterError(
             f"{what}: `early_stop` needs to know how much a label can add to a score",
-            got="scores that are no log-probabilities, or scorers that may give rewards",
+            got="scores other than log-probabilities, or scorers that may give rewards",
             hint="most_gain=…: the most that one label adds, scaled; 0.0 for log-probabilities",
         )
     if not apart:
@@ -113,7 +113,7 @@ def places_for(living: int, options: EndOptions) -> int:
 
 
 def living_of(places: int, patience: float | None) -> int:
-    """How many places are for hypotheses that go on: half of them, or as many as leave room for those that end."""
+    """How many places are for hypotheses that go on: half of them, or what leaves room for those that end."""
     if patience is None:
         return (places + 1) // 2
     fitting = [living for living in range(1, places) if living + math.ceil(living * patience) <= places]
