@@ -15,6 +15,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
@@ -34,6 +35,7 @@ from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.several import keep_labels
 from rfnb.trace.record.traced import Traced
 
 
@@ -83,7 +85,10 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
-    return replace(chosen, labels=combined.labels(chosen))
+    labels = combined.labels(chosen)
+    assert body.hypotheses is not None
+    keep_labels(body, body.hypotheses, [*body.hypotheses.search.labels[:-1], *labels])
+    return replace(chosen, labels=labels)
 
 
 def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
@@ -240,6 +245,8 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
         hypotheses.asked["counts"] = counts
     hypotheses.kept |= kept
+    earlier = [gather(x, indices=parents, axis=before) for x in carried.labels]
+    keep_labels(body, hypotheses, [*earlier, labels])
     return Chosen(labels, parents, total, after, hypotheses)
 
 
@@ -270,7 +277,7 @@ class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
     scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis
-    adds."""
+    adds. labels: those of the newest hypotheses by each choice of the step; vocabs: their texts."""
 
     scores_place: int
     ended: Traced
@@ -282,6 +289,8 @@ class Carried:
     blanks: Blanks | None
     endings: Endings
     finals: list[Final] = field(default_factory=list)
+    labels: list[Tensor] = field(default_factory=list)
+    vocabs: list[Vocab | None] = field(default_factory=list)
 
 
 def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
@@ -312,7 +321,9 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
-    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks, ends)
+    hypotheses.search = Carried(
+        place, past, counts, counts_place, exponent, offset, scales, blanks, ends, vocabs=plan.vocabs
+    )
     return hypotheses
 
 

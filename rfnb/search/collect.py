@@ -20,6 +20,7 @@ from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
 from rfnb.search.replayed.steps import Steps
 from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
+from rfnb.search.variants.several import joined_labels
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -35,6 +36,7 @@ class SearchPlan:
     first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
     function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
     added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
+    vocabs: the texts of the labels of each choice, if a step has several.
     """
 
     backend: type[Backend]
@@ -53,6 +55,7 @@ class SearchPlan:
     why_not: str = NOT_RECORDED
     living: int | None = None
     stops: bool = False
+    vocabs: list[Vocab | None] = field(default_factory=list)
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
@@ -67,6 +70,9 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     flat = (math.prod(sizes), initial.shape[-1])
     kept = {name: numpy(raw) for name, raw in searched.kept.items()}
     kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
+    labels, vocab = kept.get("labels"), plan.vocab
+    if labels is not None and len(plan.vocabs) > 1:
+        labels, vocab = joined_labels(kept, plan.vocabs)
     if "scores" in kept:
         names = [dim.name for dim in plan.dims[:-1]]
         check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
@@ -83,7 +89,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     scores = _final_scores(plan, searched, counts, more)
     had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
-        labels=kept.get("labels", none),
+        labels=none if labels is None else labels,
         parents=parents,
         scores=kept.get("scores", none.astype(initial.dtype)),
         ended=had_ended,
@@ -92,13 +98,13 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
         include_eos=searched.include_eos,
         steps=steps,
-        vocab=plan.vocab,
+        vocab=vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
         length_normalization_offset=plan.offset,
         parts=_parts(plan, kept, had_ended),
         scales=dict(plan.scales),
-        pruned=_pruned(kept),
+        pruned=None if len(plan.vocabs) > 1 else _pruned(kept),  # those of one choice of several lack the other labels
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,

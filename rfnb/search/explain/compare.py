@@ -186,8 +186,8 @@ def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
 def same_hypotheses(
     a: Trees, b: Trees, pairs: Sequence[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, tuple[BeamsCompared, ...]]:
-    """For each step and place of `a` the place in `b` with the same labels, -1 if there is none; the same the other way;
-    and the comparison of each pair of sequences.
+    """For each step and place of `a` the place in `b` with the same labels, -1 if there is none; the same for `b`; and
+    the comparison of each pair of sequences.
 
     The first row is that before the first step, where all hypotheses have no labels. [1 + steps, pairs, beam]
     """

@@ -31,8 +31,8 @@ class EndOptions:
 
 @dataclass(frozen=True)
 class Endings:
-    """The options about ends as numbers. end: the label that ends hypotheses. living: how many places are for hypotheses that go on,
-    None for all. most_ended, sure, most_gain, limit: see `stopped`."""
+    """The options about ends as numbers. end: the label that ends hypotheses. living: how many places are for those
+    that go on, None for all. most_ended, sure, most_gain, limit: see `stopped`."""
 
     end: int | None = None
     living: int | None = None

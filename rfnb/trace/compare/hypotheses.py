@@ -78,10 +78,10 @@ class Hypotheses:
         owner = b.dims.index(self.b.sequence_dim) if self.b.sequence_dim in b.dims else None
         if owner is None and places.shape[1] > 1:
             return b
-        grid = np.indices(b.array.shape, sparse=True)
+        grid = np.ogrid[tuple(slice(size) for size in b.array.shape)]
         row = grid[owner] if owner is not None else 0
         entries = np.clip(b.array, 0, places.shape[2] - 1).astype(int)
-        found = places[grid[0], row, entries]
+        found: np.ndarray = places[grid[0], row, entries]
         return Part(np.where(found < 0, b.array, found).astype(b.array.dtype), b.frames, b.live & (found >= 0), b.dims)
 
 
