@@ -290,7 +290,7 @@ class Loop:
                 loop needs none: its steps are computed again.
             blank: the number of a label that stands for no label, in a search over frames. Scores are then not
                 normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
-                "sum" of their probabilities or the "max"; None: they stay apart.
+                "sum" of their probabilities or the "max"; None: they stay apart. Scorers score labels, not blanks.
             label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
                 and blank in the others, and two equal labels need a blank between them.
 

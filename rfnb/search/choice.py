@@ -23,7 +23,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
 from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, beam_step
-from rfnb.search.blank.in_loop import Blanks, check_blank
+from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
@@ -110,26 +110,28 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
                 f"choice: with {each.name!r}, hypotheses cannot be compared by score / length",
                 hint="loop.choice(…, length_normalization=False)",
             )
-    if options.blank is not None and any(not isinstance(part.value, Tensor | None) for part in parts):
-        raise ParameterError(
-            "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
-            hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
-        )  # fmt: skip
+    if options.blank is not None:
+        check_parts(body.loop.name, parts, axis, options)
     if options.early_stop:
         refuse_finals(f"{body.loop.name}: choice", parts)
     options = replace(options, most_gain=most_gain(parts, options.gain, options.most_gain))
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
-    scored = add_up(body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size)
+    scored = add_up(
+        body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size, options.blank
+    )
     for part in scored.scales:
         scored.scales[part] *= options.prob_scale
     total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
+    of_labels = scored.of_labels if scored.of_labels is None else scored.of_labels * options.prob_scale
+    if of_labels is not None and not options.by_frame:
+        total, of_labels = total + of_labels, None
     if options.random_sample_scale:
         noise = gumbel(total)
         scored.parts["noise"], scored.scales["noise"] = noise, options.random_sample_scale
         total = total + noise * options.random_sample_scale
-    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0))
+    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0), of_labels)
     assert chosen.parents is not None
     if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
         scored.parts.clear()  # they do not add up
@@ -152,8 +154,8 @@ def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor
         return cast(fewest, "float32")
 
 
-def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
-    """The hypotheses after one more label."""
+def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labels: Tensor | None = None) -> Chosen:
+    """The hypotheses after one more label. of_labels: see `frame_step`."""
     check_blank(options, axis)
     beam = _beam(body, options)
     check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
@@ -170,7 +172,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
     if carried.blanks is not None:
-        dims: Any = {"axis": axis, "beam": before, "out_beam": after}
+        dims: Any = {"axis": axis, "beam": before, "out_beam": after, "of_labels": of_labels}
         frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
         return _take(body, hypotheses, frame, before, after)
     if hypotheses.choices and (options.ended == "apart" or carried.endings.living):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import is_neg_infinite, logical_and, logical_not, where
+from rfnb.ops.math import equal, is_neg_infinite, logical_and, logical_not, not_equal, where
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
@@ -38,41 +39,66 @@ class Final:
 
 @dataclass
 class Scored:
-    """The scores of the labels in one step. total: the sum of the scaled parts. {…, beam, axis}"""
+    """The scores of the labels in one step. total: the sum of the scaled parts. {…, beam, axis}
+
+    blank: the label that stands for no label. With one, of_labels is the sum of the parts of scorers, which score the
+    labels that a hypothesis gets, and 0 for blank; total that of the others, which score frames.
+    """
 
     axis: Dim
+    blank: int | None = None
     total: Any = None
+    of_labels: Any = None
     parts: dict[str, Tensor] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
     states: list[tuple[CarriedState, Any]] = field(default_factory=list)
     last_label: CarriedState | None = None
     finals: list[Final] = field(default_factory=list)
 
-    def add(self, name: str, scores: Tensor, scale: float) -> None:
+    def add(self, name: str, scores: Tensor, scale: float, *, of_frame: bool = False) -> None:
         """Adds a part. Labels that a part rules out by −∞ stay ruled out, whatever its scale."""
+        apart = self.blank is not None and not of_frame
+        if apart:
+            scores = where(equal(range_over_dim(self.axis, device=scores.device), self.blank), 0.0, scores)
         self.parts[name], self.scales[name] = scores, scale
         scaled = scores if scale == 1.0 else scores * scale
         if scale < 0:
             scaled = where(is_neg_infinite(scores), -np.inf, scaled)
-        self.total = scaled if self.total is None else self.total + scaled
+        if apart:
+            self.of_labels = scaled if self.of_labels is None else self.of_labels + scaled
+        else:
+            self.total = scaled if self.total is None else self.total + scaled
+
+    @property
+    def known(self) -> Any:
+        """The sum of all parts so far."""
+        return self.total if self.of_labels is None or self.total is None else self.total + self.of_labels
 
 
-def add_up(body: Body, parts: list[Part], axis: Dim, input_type: InputType, start: Any, candidates: int) -> Scored:
+def add_up(
+    body: Body,
+    parts: list[Part],
+    axis: Dim,
+    input_type: InputType,
+    start: Any,
+    candidates: int,
+    blank: int | None = None,
+) -> Scored:
     """The scores of labels by all parts; those that cost much score only some candidates."""
     assert body.hypotheses is not None
-    found = Scored(axis)
+    found = Scored(axis, blank)
     dims = newest_dims(body.hypotheses)
     scorers = [part for part in parts if not (part.value is None or isinstance(part.value, Tensor))]
     last = found.last_label = carried_label(body, axis, start) if scorers else None
     costly: list[tuple[Part, Any]] = []
     for part in parts:
         if isinstance(part.value, Tensor):
-            found.add(part.name, log_scores(part.value, axis, input_type), part.scale)
+            found.add(part.name, log_scores(part.value, axis, input_type), part.scale, of_frame=True)
         elif part.value is None:
             found.add(part.name, full(dims=[axis], fill_value=1.0), part.scale)
         else:
             assert last is not None
-            state = _state(body, part)
+            state = _state(body, part, each=blank is not None)
             if isinstance(part.value, PartialScorer):
                 new = part.value.advance(last.before, state.before)
                 costly.append((part, new))
@@ -106,10 +132,22 @@ def newest_dims(hypotheses: Hypotheses) -> list[Dim]:
     return [hypotheses.newest if dim is hypotheses.beam else dim for dim in hypotheses.dims]
 
 
-def _state(body: Body, part: Part) -> CarriedState:
+def _state(body: Body, part: Part, each: bool) -> CarriedState:
+    """The state of a scorer. each: all of its parts are made those of each hypothesis, as not all get a label."""
     assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer)
+    dims = list(body.hypotheses.dims)
+
+    def expanded(leaf: Any) -> Any:
+        missing = [dim for dim in dims if dim not in leaf.dims_set] if isinstance(leaf, Tensor) else []
+        return (
+            expand_dims(leaf, missing).copy_transpose([*dims, *(dim for dim in leaf.dims if dim not in dims)])
+            if missing
+            else leaf
+        )
+
     with body.untraced():
-        initial = part.value.initial_state(batch_dims=list(body.hypotheses.dims))
+        initial = part.value.initial_state(batch_dims=dims)
+        initial = map_leaves(expanded, initial) if each else initial
         return CarriedState(body, part.name, initial)
 
 
@@ -144,9 +182,9 @@ def over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> Te
 def _candidates(found: Scored, dims: Sequence[Dim], count: int, device: str | None) -> tuple[Tensor, Dim]:
     """The best labels of each hypothesis so far, {…, beam, candidates}, and the dim that counts them."""
     axis, size = found.axis, found.axis.get_dim_value()
-    if found.total is None or count >= size:
+    if found.known is None or count >= size:
         return expand_dims(range_over_dim(axis, device=device), dims), axis
-    total = found.total
+    total = found.known
     if dims[-1] not in total.dims_set:
         total = expand_dims(total, [dims[-1]])
     dim = Dim(count, name="candidates")
@@ -165,10 +203,11 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
         earlier = hypotheses.kept.get(f"part {name}")  # of an earlier choice in this step
         own = own if earlier is None else own + hypotheses.follow(earlier)
         hypotheses.kept[f"part {name}"] = body.of_body(own.copy_transpose(labels.dims), "choice")
+    emitted = None if scored.blank is None else not_equal(labels, scored.blank)
     for state, new in scored.states:
-        state.take(new)
+        state.take(new, emitted)
     if scored.last_label is not None:
-        scored.last_label.take(labels)
+        scored.last_label.take(labels, emitted)
     for final in scored.finals:
         ends = hypotheses.follow(final.score).copy_transpose(labels.dims)
         hypotheses.kept[f"final {final.name}"] = body.of_body(ends, "choice")
