@@ -30,12 +30,12 @@ from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
-from rfnb.search.score.target import target_labels, target_scores
 from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
 from rfnb.search.variants.several import keep_labels
+from rfnb.search.variants.target import target_labels, target_scores
 from rfnb.trace.record.traced import Traced
 
 

@@ -54,7 +54,7 @@ def test_greedy_search_misses_what_a_beam_of_two_finds(lecture):
     assert lecture["lost"].verdict == "search error"
 
 
-def test_the_kept_candidate_leads_to_the_sentence_that_greedy_search_misses(lecture):
+def test_the_kept_candidate_leads_to_what_greedy_search_misses(lecture):
     assert lecture["kept"].best.text == "a dog barks" != lecture["greedy_loop"].found.tree[0].best.text
     assert lecture["kept"].run.forked_at == 0
 

@@ -64,9 +64,7 @@ SIZES = {
 
 @settings(max_examples=40, deadline=None)
 @given(**SIZES, merge=st.sampled_from(["sum", "max"]))
-def test_a_beam_of_all_sequences_is_the_sum_over_alignments_and_the_scorers(
-    lengths, labels, blank, seed, label_loop, merge
-):
+def test_a_beam_of_all_sequences_sums_over_alignments_and_scorers(lengths, labels, blank, seed, label_loop, merge):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))
     found = problem.search(45, merge=merge, label_loop=label_loop)
     for tree, frames in zip(found.tree, problem.frames, strict=True):
@@ -95,9 +93,7 @@ def test_a_narrow_beam_agrees_with_a_prefix_search_over_dicts(lengths, labels, b
 
 @settings(max_examples=30, deadline=None)
 @given(**SIZES)
-def test_without_merges_all_alignments_have_the_scores_and_parts_of_their_labels(
-    lengths, labels, blank, seed, label_loop
-):
+def test_without_merges_alignments_have_the_scores_of_their_labels(lengths, labels, blank, seed, label_loop):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))
     found = problem.search(81, merge=None, label_loop=label_loop)
     for tree, frames in zip(found.tree, problem.frames, strict=True):
