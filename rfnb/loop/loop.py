@@ -79,6 +79,7 @@ class Loop:
         self.debug = debug
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
+        self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
         self._state = StateHolder(name)
@@ -331,4 +332,6 @@ def _of_each_sequence(body: Body, source: Tensor) -> Tensor:
     axis = body.loop.axis
     size = axis.size if body.size is None and axis is not None and has_steps(axis) else body.size
     lacking = [dim for dim in size.dims if dim not in source.dims] if size and isinstance(source, Tensor) else []
+    if body.hypotheses is not None and body.hypotheses.has(source):
+        lacking = [dim for dim in lacking if dim is not body.hypotheses.beam]
     return expand_dims(source, lacking) if lacking else source

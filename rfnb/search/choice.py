@@ -319,7 +319,9 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     hypotheses.scores = body.carried[place].before
     ended_place = body.carry("search ended", like, "bool")
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
-    counts_place = body.carry("search", like, like.dtype) if exponent else None
+    with body.untraced():
+        ones = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
+    counts_place = body.carry("search", like, like.dtype, ones) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)

@@ -195,7 +195,8 @@ class _Search:
         self.scores[:, :: beam // variant.groups] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
-        self.initial, self.labels = self.scores, Dim(None, name="labels")
+        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), Dim(None, name="beam")
         self.variant, self.vocab, self.last = variant, vocab, np.repeat(first[:, None], beam, axis=1)
         self.scales = {} if scorers is None else scorers.scales
         self.kept: dict[str, list[np.ndarray]] = {}
@@ -216,12 +217,12 @@ class _Search:
         beam, past, going = self.scores.shape[1], self.past, self.going
         wide, found, parts = self._best(raw, past)
         labels, parents, scores = (part[:, :beam] for part in wide)
-        had, was = (np.take_along_axis(each, parents, axis=1) for each in (past, self.ended))
+        rows = parents + self._first
+        had, was, lengths = (each.take(rows) for each in (past, self.ended, self.lengths))
         if self.endings.stops:
             scores = self._stopped(labels, scores, found[:, :beam], had)
         ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
         scores = self._with_finals(parents, scores, ends, parts)
-        lengths = np.take_along_axis(self.lengths, parents, axis=1)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.ended, self.scores, self.counts = was | ends | np.isneginf(scores), scores, found[:, :beam]
         names = ("labels", "parents", "scores", "ended", "ends")
@@ -236,13 +237,14 @@ class _Search:
         self.variant.follow(parents, self.dims)
         if self.scorers is not None:
             self.scorers.follow(self._tensor(parents), self.dims[1])
-        rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
-        return labels[:, :going].reshape(-1), rows.reshape(-1)
+        if going < beam:  # only those that go on; they extend such ones
+            labels = labels[:, :going]
+            rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
+        return labels.reshape(-1), rows.reshape(-1)
 
-    def _tensor(self, array: np.ndarray, device: str | None = None, sparse_dim: Dim | None = None) -> Tensor:
+    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
         """{batch, beam}"""
-        raw = self.backend.from_numpy_raw(array, device or self.device)
-        return tensor_of(raw, align.sig(self.dims, sparse_dim), EMPTY)
+        return tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(self.dims, sparse_dim), EMPTY)
 
     def _stopped(self, labels: np.ndarray, scores: np.ndarray, counts: np.ndarray, had: np.ndarray) -> np.ndarray:
         """The scores, without those of hypotheses that go on where the search stops."""
@@ -284,7 +286,7 @@ class _Search:
             beam_step, log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1],
             counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent, offset=self.offset,
         )  # fmt: skip
-        found = self._parts(step(out_beam=Dim(min(beam + self.candidates, beam * count), name="beam")))
+        found = self._parts(step(out_beam=self._places))
         if self.variant.places_differ or self.endings.living:
             variant, out_beam = self.variant, Dim(beam, name="beam")
             chosen = step(
@@ -339,6 +341,8 @@ class _Search:
             vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
             self.labels = Dim(shape[1], name="labels", vocab=vocab)
         batch, places = self.scores.shape
+        if self._places.dimension is None:  # with the pruned candidates
+            self._places = Dim(min(places + self.candidates, places * shape[1]), name="beam")
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
         found = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
         self.device = found.device
