@@ -162,9 +162,14 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
 
 
 def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
-    """The declared order of a template for a value, whose hypotheses may be those after a choice."""
-    beam = next((dim for dim in x.dims if is_beam(dim) and dim not in order), None)
-    return [beam if beam is not None and is_beam(dim) else dim for dim in order]
+    """The declared order of a template for a value, whose hypotheses may be those after a choice.
+
+    A value of all frames of a loop, not of one step, has the axis of the loop too; it comes first.
+    """
+    new = [dim for dim in x.dims if dim not in order]
+    beam = next((dim for dim in new if is_beam(dim)), None)
+    now = [beam if beam is not None and is_beam(dim) else dim for dim in order]
+    return [*(dim for dim in new if dim is not beam), *(dim for dim in now if dim in x.sig.index)]
 
 
 def _static(dim: Dim) -> bool:

@@ -57,6 +57,7 @@ class Layer(Module):
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
         in_search: whether a step of a search calls `choose` instead of `compute`.
+        state_has_output: whether the state contains the output, so that the one before the first step is known.
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
@@ -72,6 +73,7 @@ class Layer(Module):
     in_search: ClassVar[bool] = False
     by_place: ClassVar[bool] = False
     can_leave: ClassVar[bool] = True
+    state_has_output: ClassVar[bool] = False
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)

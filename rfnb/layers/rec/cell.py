@@ -33,6 +33,7 @@ class Rec(Layer, layer_class="rec"):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
     can_step = True
+    state_has_output = True
     unit: Any = value("lstm", str, dict)
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)

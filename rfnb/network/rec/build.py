@@ -214,6 +214,8 @@ class Loops:
         found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
         known = [x for x in found if x is not None]
         batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
+        if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
+            batch += [dim for dim in source.dims if dim.is_batch_dim()]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
         size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
         feature: Dim | None
@@ -248,7 +250,12 @@ class Loops:
             return None
         if name in where.layers:
             return self._guessed(where, name, before)
-        return self.builder.nodes[self.frame(where, name.partition(":")[2])].template if where.recurrent else None
+        if where.recurrent:
+            return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
+        if where.parent is None:
+            return None
+        outer = [self._known(where.parent, each, before) for each in names_of_sources(where.options_of_subnet(), None)]
+        return next((x for x in outer if x is not None), None)
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:
         """Rounds of constructing a layer: another one if its template is not what others took it for."""

@@ -93,7 +93,8 @@ class RecRun:
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
         with loop:
-            for item in rec.inside:
+            previous = [node for node in own if node.kind == "previous"]  # before a layer sets its state
+            for item in [*previous, *(item for item in rec.inside if item not in previous)]:
                 self._compute(item)
             for node in self.carried:
                 loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
@@ -129,7 +130,7 @@ class RecRun:
         if node.kind != "previous":
             return False
         of = self.nodes[node.of]
-        return of.state is None or of.left
+        return of.layer is None or not of.layer.state_has_output or of.state is None or of.left
 
     def _over_frames(self, node: Node) -> Tensor:
         """A value of all frames together, computed outside of the loop."""
@@ -247,14 +248,17 @@ class RecRun:
             assert node.layer is not None
             nothing = [_filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: _filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
-            return _like(node.layer(*nothing, **inputs), template)
+            logits = node.layer.logits
+            first = _like(node.layer(*nothing, **inputs), template)
+            node.layer.logits, node.layer.parts = logits, {}
+            return first
         return _filled(template, given)
 
     def _before(self, previous: Node) -> Tensor:
         """The value of a layer before the first step, which may be part of its state."""
         of = self.nodes[previous.of]
         layer = of.layer
-        if layer is None or not layer.can_step or not of.left:
+        if layer is None or not layer.state_has_output or not of.left:
             return self._initial(previous.of, previous.template)
         return layer.output_of(self._initial_state(of))
 

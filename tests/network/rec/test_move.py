@@ -48,13 +48,17 @@ def run(unit, *, moved, lengths, seed=0, source="data"):
     }
     out = net.forward(batch)["output"]
     _, total, _ = net.get_losses_initialized(with_total=True)
-    total = total + rf.reduce_sum(out, axis=out.dims)
+    if rf.batch_dim in out.dims:
+        total = total + rf.reduce_sum(out, axis=out.dims)
     parameters = {f"{path}/{name}": p for path, layer in net.layers.items() for name, p in layer.params.items()}
-    if parameters:
+    if isinstance(total, rf.Tensor) and total.raw_tensor.requires_grad:
         total.backward()
-    gradients = {name: p.raw_tensor.grad for name, p in parameters.items()}
-    masked = out.copy_masked(0).copy_transpose(net.template("output").dims)
-    return masked.raw_tensor.detach().numpy(), total.item(), gradients, net
+    gradients = {
+        name: np.zeros([dim.dimension for dim in p.dims]) if p.raw_tensor.grad is None else p.raw_tensor.grad.numpy()
+        for name, p in parameters.items()
+    }
+    masked = (out.copy_masked(0) if rf.batch_dim in out.dims else out).copy_transpose(net.template("output").dims)
+    return masked.raw_tensor.detach().numpy(), total.item() if isinstance(total, rf.Tensor) else total, gradients, net
 
 
 def assert_same(unit, lengths, **options):
@@ -64,9 +68,7 @@ def assert_same(unit, lengths, **options):
     assert abs(a[1] - b[1]) <= 1e-3 + 1e-4 * abs(b[1])
     assert set(a[2]) == set(b[2])
     for name, gradient in a[2].items():
-        assert (gradient is None) == (b[2][name] is None), name
-        if gradient is not None:
-            np.testing.assert_allclose(gradient.numpy(), b[2][name].numpy(), rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(gradient, b[2][name], rtol=1e-3, atol=1e-4, err_msg=name)
     return a[3]
 
 
@@ -76,10 +78,12 @@ def units(draw):
     names = [f"layer{i}" for i in range(draw(st.integers(2, 7)))]
     unit = {}
     for i, name in enumerate([*names, "output"]):
-        before = [*names[:i], *(f"prev:{other}" for other in names), "data:source"]
         kind = draw(st.sampled_from(["linear", "sources"] if name == "output" else sorted(KINDS)))
+        before = [*names[:i], "data:source"]
+        if "n_out" in KINDS[kind] or kind == "softmax":  # so that each circle has a layer whose size is given
+            before += [f"prev:{other}" for other in names]
         sources = draw(
-            st.lists(st.sampled_from(before), min_size=1, max_size=1 if kind == "window" else 3, unique=True)
+            st.lists(st.sampled_from(before), min_size=1, max_size=1 if kind in ("window", "eval") else 3, unique=True)
         )
         unit[name] = {**KINDS[kind], "from": sources}
         if draw(st.booleans()) and kind in ("linear", "softmax"):
@@ -95,11 +99,6 @@ def units(draw):
 @settings(max_examples=40, deadline=None)
 @given(units(), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 3))
 def test_random_nets(unit, lengths, seed):
-    try:
-        run(unit, moved=False, lengths=lengths, seed=seed)
-    except rf.errors.NetworkError as error:  # the dims of a circle may grow without end
-        assert "settle" in str(error) or "no frames" in str(error) or "size" in str(error), error
-        return
     assert_same(unit, lengths, seed=seed)
 
 
