@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -28,6 +28,7 @@ class Node:
         of: the path of that layer, or of what the frame is of.
         loop: the recurrent net whose step has the value; None outside of loops.
         state: what the layer carries from step to step, as a template; None if it carries nothing.
+        first: of a value of the step before in a net inside of a layer, what is given for the first step.
         guessed: whether the template is a guess, as the layer is not constructed yet.
     """
 
@@ -44,6 +45,7 @@ class Node:
     loop: RecNet | None = None
     state: State | None = None
     guessed: bool = False
+    first: Any = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -83,6 +83,8 @@ class RecRun:
         rec.choices = None
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
+        frames = [node for node in rec.inside if isinstance(node, Node) and node.kind == "frame"]
+        self.frames = {node.path: self._frames(node) for node in frames}
         with loop:
             for node in rec.inside:
                 self._compute(node)
@@ -152,8 +154,8 @@ class RecRun:
         else:
             values[node.path] = layer(*sources, **inputs)
 
-    def _frame(self, node: Node) -> Tensor:
-        """The frame of this step, of the source or of other data."""
+    def _frames(self, node: Node) -> Tensor:
+        """The source, or other data, with the axis of the loop if it has frames; it is cut into these in the loop."""
         x = self.outside[node.of] if node.of else self.source
         assert x is not None
         axis, feature = self.rec.axis, x.feature_dim
@@ -162,9 +164,14 @@ class RecRun:
             if frames is None or node.of == "" or frames in node.template.dims:
                 return x
             x = _with_axis(x, frames, axis, node)
-        if self.axis is not axis:
-            x = _with_frames(x, axis, self.axis)
-        return set_feature_dim(self.loop.unstack(x, axis=self.axis), feature)
+        return set_feature_dim(x if self.axis is axis else _with_frames(x, axis, self.axis), feature)
+
+    def _frame(self, node: Node) -> Tensor:
+        """The frame of this step."""
+        x = self.frames[node.path]
+        if self.axis not in x.dims:
+            return x
+        return set_feature_dim(self.loop.unstack(x, axis=self.axis), x.feature_dim)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
