@@ -64,6 +64,11 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         frames = None if axis is None else _frames(builder.axes, where, axis, scope, path)
         if axis is not None and described.get("masked_from"):
             described = {**described, "from": described["masked_from"]}
+        for name in names_of_sources(described, None) if axis is not None and not described.get("masked_from") else ():
+            x = builder.seen(builder.find(scope, name, path), scope)
+            if axis not in x.dims:
+                got = f"{name}: {x.describe_dims()}, {where}: {mask.describe_dims()}"
+                raise NetworkError("the source lacks the frames of the mask", got=got, expected=f"{axis.name} in both")
         net = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
         net = net.net(frames)
         net.axis = axis

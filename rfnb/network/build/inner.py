@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +59,8 @@ class InnerNet(Module):
 
     Attributes:
         inputs: the paths of the values from outside, by names of inputs. output: the node of the result. first: its
-            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter.
+            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. kept: the layers
+            whose outputs others take, by their names outside: each path, and what is given for the first frame.
     """
 
     def __init__(self, builder: InnerBuilder):
@@ -69,6 +70,7 @@ class InnerNet(Module):
         self.output = builder.nodes[f"{self.path}{UNIT}"]
         self.first: Any = None
         self.frames: Dim | None = None
+        self.kept: dict[str, tuple[str, Any]] = {}
         self.layers = builder.root
         self._nodes = [builder.nodes]  # in a list: nodes are no modules
 
@@ -119,6 +121,7 @@ class InnerNet(Module):
         for name, node in self.carrying.items():
             if node.kind == "previous":
                 new[name] = values[node.of]
+        new.update({name: values[path] for name, (path, _) in self.kept.items()})
         return values, new
 
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -126,8 +129,8 @@ class InnerNet(Module):
         return {self.name_of(path): values[path] for path in self.nodes if path in values and self.name_of(path)}
 
     def parts_of_state(self, state: State) -> dict[str, Tensor]:
-        """The further outputs that belong to a state."""
-        found = {}
+        """The outputs of layers in the unit that belong to a state."""
+        found = {name: state[name] for name in self.kept}
         for name, node in self.carrying.items():
             parts = {} if node.layer is None else node.layer.parts_of(state[name])
             found.update({self.name_of(f"{node.path}/{part}"): x for part, x in parts.items()})
@@ -141,6 +144,8 @@ class InnerNet(Module):
                 state[name] = self.first_output(given, self.nodes[node.of], node.first)
             else:
                 state[name] = self._first_state_of(node, given)
+        for name, (path, first) in self.kept.items():
+            state[name] = self.first_output(given, self.nodes[path], first)
         return state
 
     def _first_state_of(self, node: Node, given: Mapping[str, Tensor | None]) -> State:
@@ -204,6 +209,14 @@ class InnerBuilder(Builder):
         first = self.first(f"{self.scope.path}{UNIT}")
         made = InnerNet(self)
         made.first, made.frames = first, frames
+        top = self.around
+        while top.parent is not None:
+            top = top.parent
+        used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
+        for path, node in self.nodes.items():
+            name = made.name_of(path)
+            if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
+                made.kept[name] = (path, self.first(path))
         return made
 
     def first(self, path: str) -> Any:
@@ -247,6 +260,10 @@ class InnerBuilder(Builder):
             self.inputs[path] = f"outside{len(self.inputs)}"
         return path
 
+    def module(self, scope: Scope) -> Module:
+        """The module of a net; that of the unit belongs to the outer layer."""
+        return self.root if scope is self.scope else super().module(scope)
+
     def _contains(self, scope: Scope | None) -> bool:
         while scope is not None and scope is not self.scope:
             scope = scope.parent
@@ -280,6 +297,15 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
             expected="a mask that is known before the loop, or a recurrent cell",
         )  # fmt: skip
     return new
+
+
+def _texts(described: Any) -> Iterator[str]:
+    """All texts in a net dict, such as names of layers."""
+    if isinstance(described, str):
+        yield described
+    elif isinstance(described, Mapping | list | tuple):
+        for entry in described.values() if isinstance(described, Mapping) else described:
+            yield from _texts(entry)
 
 
 def _filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
