@@ -16,6 +16,7 @@ CLASSES = {
     "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
     "rec.attention": "generic_attention dot_attention concat_attention",
     "rec.cum_concat": "cum_concat",
+    "rec.edit_distance": "edit_distance_table optimal_completions",
     "rec.masked": "masked_computation unmask",
     "rec.self_attention": "self_attention",
     "rec.position": "positional_encoding relative_positional_encoding",

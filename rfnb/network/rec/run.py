@@ -85,8 +85,10 @@ class RecRun:
         logits: dict[Node, Tensor] = {}
         frames = [node for node in rec.inside if isinstance(node, Node) and node.kind == "frame"]
         self.frames = {node.path: self._frames(node) for node in frames}
+        # Values of the step before first: a layer that carries a state replaces it.
+        inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
         with loop:
-            for node in rec.inside:
+            for node in inside:
                 self._compute(node)
             for of in rec.previous:
                 if self.nodes[of].state is None:

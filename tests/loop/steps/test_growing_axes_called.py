@@ -1,3 +1,8 @@
+"""A growing axis that an op calls by a dim from outside of the loop."""
+
+import numpy as np
+
+import rfnb as rf
 
 
 def test_a_growing_axis_may_be_called_by_a_dim_from_outside():
