@@ -228,7 +228,7 @@ class Builder:
 
     def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
         """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
-        cls = class_of(described)
+        cls, original = class_of(described), described
         described = cls.rewritten(described)
         given = known_options(cls, described)
         rec: RecNet | None = None
@@ -256,8 +256,12 @@ class Builder:
                 assert embedded.layer is not None
                 given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
                 inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
+        inner, more = cls.net_inside(self, scope, path, original)
+        inputs.update(more)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
+        if inner is not None:
+            layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
         layer.nets = self.loops.nets
         if rec is None:

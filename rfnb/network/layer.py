@@ -129,6 +129,13 @@ class Layer(Module):
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
+    @classmethod
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, str]]:
+        """A net that the layer computes itself, or None; and the values that it needs, by names of inputs."""
+        return None, {}
+
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
         return self._finished(self.compute(*self.prepared(*sources), **inputs))

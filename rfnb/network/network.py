@@ -329,7 +329,7 @@ class Network(Module):
 
     def _constraints(self) -> Any:
         total: Any = 0
-        for layer in self.layers.values():
+        for layer in (each for each in self.modules() if isinstance(each, Layer)):
             for parameter in layer.params.values() if layer.L2 else ():
                 if parameter.trainable:
                     total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class Case:
         self.case = json.loads((folder / f"{name}.json").read_text())
         self.numbers = np.load(folder / f"{name}.npz")
         self.dims: dict[str, Any] = {}
+        self.folder = TemporaryDirectory()
 
     def build(self) -> tuple[Any, Any]:
         """The network with the parameters of the case, and the outputs of a call."""
@@ -67,6 +69,10 @@ class Case:
             return tuple(self.read(entry) for entry in given["__tuple__"])
         if "__fn__" in given:
             return COMBINE[given["__fn__"]]
+        if "__file__" in given:
+            path = Path(self.folder.name) / given["__file__"]
+            path.write_text(self.case["files"][given["__file__"]])
+            return str(path)
         if "__set__" in given:
             return {self.read(entry) for entry in given["__set__"]}
         return {key: self.read(value) for key, value in given.items()}

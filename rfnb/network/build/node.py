@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -29,6 +29,7 @@ class Node:
         loop: the recurrent net whose step has the value; None outside of loops.
         state: what the layer carries from step to step, as a template; None if it carries nothing. left: whether the
             layer has left its loop, so that it carries it along the frames.
+        first: of a value of the step before in a net inside of a layer, what is given for the first step.
         guessed: whether the template is a guess, as the layer is not constructed yet.
     """
 
@@ -46,6 +47,7 @@ class Node:
     state: State | None = None
     left: bool = False
     guessed: bool = False
+    first: Any = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class Loops:
         self.nets: dict[str, RecNet] = {}
         self._guesses: dict[str, Tensor] = {}
         self._used: set[str] = set()
+        self._stacked: dict[tuple[str, RecNet | None], tuple[Tensor, Tensor]] = {}
 
     # -- nets
 
@@ -151,12 +152,16 @@ class Loops:
     def seen(self, node: Node, scope: Scope) -> Tensor:
         """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
         viewer = None if scope.in_loop is None else self.net(scope.in_loop)
+        of, known = self._stacked.get((node.path, viewer), (None, None))
+        if known is not None and of is node.template:
+            return known
         x = node.template
         for loop in [] if node.loop is None else node.loop.chain:
             if viewer in loop:
                 break
             loop.accumulated[node.path] = None
             x = self.stacked(x, loop)
+        self._stacked[node.path, viewer] = node.template, x
         return x
 
     def stacked(self, x: Tensor, rec: RecNet) -> Tensor:
@@ -322,6 +327,9 @@ class Loops:
                     loop.accumulated[node.path] = None
         for rec in self.nets.values():
             put_in_order(rec, self.builder.nodes)
+            for path in rec.accumulated:  # now, as the lengths of a batch are others
+                if all(path in loop.accumulated for loop in rec.chain):
+                    self.seen(self.builder.nodes[path], self.builder.scope)
 
     def _initial(self, rec: RecNet, of: str) -> Any:
         """The initial value of a layer: a number, a Parameter, the path of a layer, or "apply(0)"."""

@@ -92,9 +92,12 @@ class RecRun:
         late = {node.path for node in rec.after}
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
+        frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
+        self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
+        # Values of the step before first: a layer that carries a state replaces it.
+        inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
         with loop:
-            previous = [node for node in own if node.kind == "previous"]  # before a layer sets its state
-            for item in [*previous, *(item for item in rec.inside if item not in previous)]:
+            for item in inside:
                 self._compute(item)
             for node in self.carried:
                 loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
@@ -163,21 +166,21 @@ class RecRun:
 
     def _in_step(self, path: str) -> Tensor:
         """The value in this step."""
-        if path not in self.step and path in self.whole:
-            self.step[path] = self._unstacked(self.whole[path])
+        if path not in self.step and path in self.cut:
+            self.step[path] = self._frame(path)
         return self.step[path] if path in self.step else self.outside[path]
 
     def _compute(self, node: Node | RecNet) -> None:
         """Computes a value of this step."""
         rec, step, loop = self.rec, self.step, self.loop
         for path in needs_of(node, self.nodes):
-            if path in self.whole:
+            if path in self.cut:
                 self._in_step(path)
         if isinstance(node, RecNet):
             RecRun(node, Inside(step, self.outside), self.nodes).run()
             return
         if node.kind == "frame":
-            step[node.path] = self._unstacked(self._frames(node))
+            step[node.path] = self._frame(node.path)
         elif node.kind == "step":
             step[node.path] = cast(loop.iter_idx, "int32")
         elif self._is_carried(node):
@@ -227,14 +230,18 @@ class RecRun:
         frames = time_of(x)
         return x if frames is None or frames in node.template.dims else _with_axis(x, frames, axis, node)
 
-    def _unstacked(self, x: Tensor) -> Tensor:
-        """The frame of this step; the value itself if it has no frames."""
-        axis, feature = self.rec.axis, x.feature_dim
-        if axis not in x.dims:
+    def _to_cut(self, x: Tensor) -> Tensor:
+        """A value of all frames with the axis that the loop steps along."""
+        if self.axis is self.rec.axis or self.rec.axis not in x.dims:
             return x
-        if self.axis is not axis:
-            x = _with_frames(x, axis, self.axis)
-        return set_feature_dim(self.loop.unstack(x, axis=self.axis), feature)
+        return set_feature_dim(_with_frames(x, self.rec.axis, self.axis), x.feature_dim)
+
+    def _frame(self, path: str) -> Tensor:
+        """The frame of this step; the value itself if it has no frames."""
+        x = self.cut[path]
+        if self.axis not in x.dims:
+            return x
+        return set_feature_dim(self.loop.unstack(x, axis=self.axis), x.feature_dim)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
