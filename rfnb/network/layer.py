@@ -125,7 +125,9 @@ class Layer(Module):
         return described
 
     @classmethod
-    def net_inside(cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, str]]:
         """A net that the layer computes itself, or None; and the values that it needs, by names of inputs."""
         return None, {}
 

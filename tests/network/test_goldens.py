@@ -21,6 +21,6 @@ def test_outputs_losses_and_gradients(name):
 
 def test_the_cases_are_many_and_their_classes_are_registered():
     """All cases of net dicts without recurrent subnets, attention and search are here."""
-    assert len(CASES) == 237
+    assert len(CASES) == 278
     classes = {kind for name in CASES for kind in Case(name).case["classes"] if ":" not in kind}
     assert classes <= set(MODULES)

@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from tests.layers.rec.nets import array, run, sequences
@@ -33,7 +32,9 @@ def attention(source):
 @functools.cache
 def both():
     values = sequences(0, [2, 1], 3)
-    loop, _ = run({"output": {"class": "rec", "from": "data", "unit": attention("data:source")}}, EXTERN, {"data": values})
+    loop, _ = run(
+        {"output": {"class": "rec", "from": "data", "unit": attention("data:source")}}, EXTERN, {"data": values}
+    )
     whole, _ = run(attention("data"), EXTERN, {"data": values})
     for name in "qkv":
         weight = loop.get_layer(f"output/{name}").params["W"].numpy()
@@ -65,7 +66,9 @@ def test_gradients_agree():
         x = net.forward({"data": data})["output"].copy_masked(0).raw_tensor
         (x**2).sum().backward()
     for name in "qkv":
-        found, expected = (net.get_layer(path).params["W"].raw_tensor for net, path in ((loop, f"output/{name}"), (whole, name)))
+        found, expected = (
+            net.get_layer(path).params["W"].raw_tensor for net, path in ((loop, f"output/{name}"), (whole, name))
+        )
         np.testing.assert_allclose(found.grad.numpy(), expected.grad.numpy(), atol=1e-4)
         found.grad = expected.grad = None
 
@@ -78,7 +81,9 @@ def test_reductions_of_the_frames_so_far(mode):
         "output": {"class": "reduce", "mode": mode, "axis": hist, "from": "acc"},
     }
     values, lengths = sequences(1, [5, 3], 2)
-    _, out = run({"output": {"class": "rec", "from": "data", "unit": unit}}, {"data": {"dim": 2}}, {"data": (values, lengths)})
+    _, out = run(
+        {"output": {"class": "rec", "from": "data", "unit": unit}}, {"data": {"dim": 2}}, {"data": (values, lengths)}
+    )
     expected = np.stack([getattr(values[:, : t + 1], mode)(axis=1) for t in range(5)], axis=1)
     expected[1, 3:] = 0
     np.testing.assert_allclose(array(out["output"]), expected, atol=1e-5)

@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb.errors import NetworkError
@@ -142,7 +141,14 @@ def test_masked_from_gives_the_packed_frames():
     net_dict = over_sequence(UNITS["sum"])
     data = batch(3, [4, 4])
     _, expected = run(net_dict, EXTERN, data)
-    packed = {"packed": {"class": "masked_computation", "mask": "mask", "from": "data", "unit": {"class": "copy", "from": "data"}}}
+    packed = {
+        "packed": {
+            "class": "masked_computation",
+            "mask": "mask",
+            "from": "data",
+            "unit": {"class": "copy", "from": "data"},
+        }
+    }
     net_dict = {**net_dict, **packed, "m": {**net_dict["m"], "masked_from": "packed"}}
     _, found = run(net_dict, EXTERN, data)
     np.testing.assert_allclose(array(found["output"]), array(expected["output"]), atol=1e-6)
