@@ -69,6 +69,7 @@ class InnerNet(Module):
         self.order = order_of(builder.nodes, builder.loop)
         self.output = builder.nodes[f"{self.path}{UNIT}"]
         self.first: Any = None
+        self.axis: Dim | None = None
         self.frames: Dim | None = None
         self.kept: dict[str, tuple[str, Any]] = {}
         self.layers = builder.root
@@ -85,11 +86,11 @@ class InnerNet(Module):
         found = {}
         for path, node in self.nodes.items():
             inside = "rec/" if node.layer is not None and node.layer.layer_class in ("rec", "rnn_cell") else ""
-            prefix = self.name_of(path) + "/" + inside if self.name_of(path) else ""
+            prefix = self.called(path) + "/" + inside if self.called(path) else ""
             found.update({f"{prefix}{name}": each for name, each in (node.layer.params if node.layer else {}).items()})
         return found
 
-    def name_of(self, path: str) -> str:
+    def called(self, path: str) -> str:
         """How a layer of the unit is called outside of it; "" is the unit itself."""
         return path.removeprefix(self.path).removeprefix(UNIT).removeprefix("/")
 
@@ -126,14 +127,14 @@ class InnerNet(Module):
 
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
-        return {self.name_of(path): values[path] for path in self.nodes if path in values and self.name_of(path)}
+        return {self.called(path): values[path] for path in self.nodes if path in values and self.called(path)}
 
     def parts_of_state(self, state: State) -> dict[str, Tensor]:
         """The outputs of layers in the unit that belong to a state."""
         found = {name: state[name] for name in self.kept}
         for name, node in self.carrying.items():
             parts = {} if node.layer is None else node.layer.parts_of(state[name])
-            found.update({self.name_of(f"{node.path}/{part}"): x for part, x in parts.items()})
+            found.update({self.called(f"{node.path}/{part}"): x for part, x in parts.items()})
         return found
 
     def first_state(self, given: Mapping[str, Tensor | None]) -> State:
@@ -198,8 +199,8 @@ class InnerBuilder(Builder):
         unit = {"name_scope": "", **unit}
         self.scope = InnerScope({UNIT: unit}, f"{path}/", scope, name, described=described)
 
-    def net(self, frames: Dim | None = None) -> InnerNet:
-        """Constructs the unit, with all that it needs. frames: the axis that a step does not have."""
+    def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
+        """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
         self.layer(self.scope, UNIT)
         known = self.outer.loops.nets
         self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
@@ -208,13 +209,13 @@ class InnerBuilder(Builder):
             node.first = self.first(node.of)
         first = self.first(f"{self.scope.path}{UNIT}")
         made = InnerNet(self)
-        made.first, made.frames = first, frames
+        made.first, made.axis, made.frames = first, axis, frames
         top = self.around
         while top.parent is not None:
             top = top.parent
         used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
-            name = made.name_of(path)
+            name = made.called(path)
             if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
                 made.kept[name] = (path, self.first(path))
         return made

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import weakref
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,6 @@ class Case:
         self.case = json.loads((folder / f"{name}.json").read_text())
         self.numbers = np.load(folder / f"{name}.npz")
         self.dims: dict[str, Any] = {}
-        self.folder = TemporaryDirectory()
 
     def build(self) -> tuple[Any, Any]:
         """The network with the parameters of the case, and the outputs of a call."""
@@ -70,7 +71,9 @@ class Case:
         if "__fn__" in given:
             return COMBINE[given["__fn__"]]
         if "__file__" in given:
-            path = Path(self.folder.name) / given["__file__"]
+            folder = mkdtemp()
+            weakref.finalize(self, shutil.rmtree, folder)
+            path = Path(folder) / given["__file__"]
             path.write_text(self.case["files"][given["__file__"]])
             return str(path)
         if "__set__" in given:

@@ -38,12 +38,12 @@ class CumConcat(Layer, layer_class="cum_concat"):
         y = convert_to_tensor(x.raw_tensor, dims=[self.so_far, *order[1:]], lengths={self.so_far: lengths})
         return set_feature_dim(y, x.feature_dim)
 
-    def first_state(self, x: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor) -> State:
         """No frames yet."""
         so_far = Dim(0, name="so far")
         return State(frames=zeros([*x.dims, so_far], dtype=x.dtype, sparse_dim=x.sparse_dim), so_far=so_far)
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, out_spatial_dim}"""
         frames, so_far = cum_concat_step(x, prev_accum=state["frames"], axis=state["so_far"])
         y, _ = replace_dim(frames, in_dim=so_far, out_dim=self.so_far)

@@ -15,7 +15,7 @@ from rfnb.network.options import layer, value
 from rfnb.ops.concat import concat
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, compare_bc, minimum, where
+from rfnb.ops.math import cast, combine_bc, compare_bc, equal, minimum, where
 from rfnb.ops.reduce import reduce_min
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 
@@ -58,16 +58,16 @@ class EditDistanceTable(_ToTarget, layer_class="edit_distance_table"):
     can_leave = False
     state_has_output = True
 
-    def first_state(self, x: Tensor, labels: Tensor | None = None) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor, labels: Tensor | None = None) -> State:
         """No label yet: 0, 1, 2, …"""
         count = zeros(x.dims, dtype="int32")
-        return State(row=_range(self.row) + count, count=count)
+        return State(row=combine_bc(count, "+", _range(self.row)), count=count)
 
-    def step(self, state: State, x: Tensor, labels: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor, labels: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, 1 + target}"""
         last, count = state["row"], state["count"]
         label, places = _number(x), _range(self.frames)
-        kept = gather(last, indices=places, axis=self.row) + cast(_number(labels) != label, "int32")
+        kept = gather(last, indices=places, axis=self.row) + cast(compare_bc(_number(labels), "!=", label), "int32")
         rest = minimum(gather(last, indices=places + 1, axis=self.row) + 1, kept)
         first = Dim(1, name="first")
         row, _ = concat(
@@ -80,7 +80,7 @@ class EditDistanceTable(_ToTarget, layer_class="edit_distance_table"):
         steps = where(allowed, earlier - _range(before), FAR, allow_broadcast_all_sources=True)
         row, count = reduce_min(steps, axis=before, use_mask=False) + _range(self.row), count + 1
         if self.blank_idx is not None:
-            blank = label == self.blank_idx
+            blank = equal(label, self.blank_idx)
             row = where(blank, last, row)
             count = where(blank, state["count"], count)
         return row, State(row=row, count=count)
@@ -110,15 +110,15 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
             expected = '"from": "prev:table", an edit_distance_table with the same target'
             raise NetworkError("optimal_completions: the source is no row", got=x.describe_dims(), expected=expected)
 
-    def compute(self, x: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, labels: Tensor) -> Tensor:
         """{…, row} → {…, labels}"""
         assert self.out_dim is not None
         now, label = reduce_min(x, axis=self.row), _range(self.out_dim)
-        differs = cast(_number(labels) != label, "int32")
+        differs = cast(compare_bc(_number(labels), "!=", label), "int32")
         taken = reduce_min(gather(x, indices=_range(self.frames), axis=self.row) + differs, axis=self.frames)
         y = minimum(now + 1, taken)
         if self.blank_idx is not None:
-            y = where(label == self.blank_idx, now, y)
+            y = where(equal(label, self.blank_idx), now, y)
         return set_feature_dim(y, self.out_dim)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

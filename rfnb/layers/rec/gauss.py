@@ -14,7 +14,7 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, exp, round, square
+from rfnb.ops.math import cast, combine_bc, exp, round, square
 from rfnb.ops.reduce import reduce_sum
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim, squeeze
 
@@ -41,14 +41,14 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
         self.frames, self.window = frames, Dim(self.window_size, name="window")
         self.inner = None if self.inner_size is None else Dim(self.inner_size, name="inner")
 
-    def compute(self, x: Tensor, base: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, base: Tensor) -> Tensor:
         """{…}, {…, time, F} → {…, F}"""
         position = x if x.feature_dim is None else squeeze(x, x.feature_dim)
         if self.inner is not None:
             shift = cast(set_sparse_dim(range_over_dim(self.inner), None), x.dtype) * self.inner_size_step
-            position = position + (shift - self.inner.get_dim_value() / 2)
+            position = combine_bc(position, "+", shift - self.inner.get_dim_value() / 2)
         first = cast(round(position), "int64") - self.window_size // 2
-        at = first + set_sparse_dim(range_over_dim(self.window, dtype="int64"), None)
+        at = combine_bc(first, "+", set_sparse_dim(range_over_dim(self.window, dtype="int64"), None))
         weights = exp(square(position - cast(at, x.dtype)) / (-2 * self.std**2)) / (self.std * math.sqrt(2 * math.pi))
         near = gather(base, indices=at, axis=self.frames, clip_to_valid=True)
         return set_feature_dim(reduce_sum(near * weights, axis=self.window), base.feature_dim)

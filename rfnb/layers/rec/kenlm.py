@@ -55,22 +55,19 @@ class KenLm(Layer, layer_class="kenlm"):
         self.labels = x.sparse_dim if same else self.pool.feature(len(self.words), x.dims)
         self.score = scores_of(self.lm_file)
 
-    def first_state(self, x: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor) -> State:
         """No label yet."""
         so_far = Dim(0, name="so far")
         return State(labels=zeros([*x.dims, so_far], dtype="int32"), so_far=so_far)
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}, or with dense_output {…, labels}"""
         x = set_sparse_dim(x, None)
         history, so_far = cum_concat_step(x, prev_accum=state["labels"], axis=state["so_far"])
         history = history.copy_transpose([*x.dims, so_far])
         new = State(labels=history, so_far=so_far)
         dims = [*x.dims, *([self.labels] if self.dense_output else [])]
-        if x.device == "meta":
-            y = zeros(dims)
-        else:
-            y = raw_call(self._scores, history, out_dims=dims)
+        y = zeros(dims) if x.device == "meta" else raw_call(self._scores, history, out_dims=dims)
         return set_feature_dim(y, self.labels) if self.dense_output else y, new
 
     def _scores(self, history: Any) -> Any:

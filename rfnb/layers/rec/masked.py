@@ -46,6 +46,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     mask: Any = layer(REQUIRED)
     unit: Any = value(REQUIRED, dict)
     masked_from: Any = value(None, str)
+    inner: InnerNet
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -65,17 +66,15 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         if axis is None and scope.in_loop is None:
             got = f"{where}: {mask.describe_dims()}"
             raise NetworkError("the mask has no frames", got=got, expected="{batch, time}")
-        frames = None if axis is None else _frames(builder.axes, where, axis, scope, path)
-        if axis is not None and described.get("masked_from"):
-            described = {**described, "from": described["masked_from"]}
-        for name in names_of_sources(described, None) if axis is not None and not described.get("masked_from") else ():
-            x = builder.seen(builder.find(scope, name, path), scope)
-            if axis not in x.dims:
-                got = f"{name}: {x.describe_dims()}, {where}: {mask.describe_dims()}"
-                raise NetworkError("the source lacks the frames of the mask", got=got, expected=f"{axis.name} in both")
-        net = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
-        net = net.net(frames)
-        net.axis = axis
+        frames = None
+        if axis is not None:
+            frames = _frames(builder.axes, where, axis, scope, path)
+            if described.get("masked_from"):
+                described = {**described, "from": described["masked_from"]}
+            else:
+                _check_frames(builder, scope, path, names_of_sources(described, None), axis)
+        inner = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
+        net = inner.net(axis, frames)
         return net, dict(net.inputs)
 
     @property
@@ -88,7 +87,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         """Whether the mask is that of a step."""
         return self.loop is not None and self.inner.axis is None
 
-    def compute(self, mask: Tensor, **outside: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, mask: Tensor, **outside: Tensor) -> Tensor:
         """{…, axis} → {…, frames}"""
         axis, frames = self.inner.axis, self.inner.frames
         values, _ = self.inner.run({key: packed(x, mask, axis, frames) for key, x in outside.items()})
@@ -96,13 +95,13 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         self.parts[FIRST] = self.inner.first_output(outside)
         return values[self.inner.output.path]
 
-    def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:  # type: ignore[override]
+    def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
         """The states of the unit, and its output before the first frame."""
         state = self.inner.first_state(outside)
         state[OUTPUT] = self.inner.first_output(outside)
         return state
 
-    def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
         values, new = self.inner.run(outside, state)
         new[OUTPUT] = values[self.inner.output.path]
@@ -136,6 +135,15 @@ def _frames(axes: Axes, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
         known = Dim(None, name=f"{path[len(scope.path) :]}:masked:time", kind="spatial")
         axes.made_of[known] = made
     return known
+
+
+def _check_frames(builder: Any, scope: Any, path: str, sources: Sequence[str], axis: Dim) -> None:
+    """Raises NetworkError if a source does not have the axis of the mask."""
+    for name in sources:
+        x = builder.seen(builder.find(scope, name, path), scope)
+        if axis not in x.dims:
+            got = f"{name}: {x.describe_dims()}"
+            raise NetworkError("the source lacks the frames of the mask", got=got, expected=f"{axis}, as in the mask")
 
 
 def packed(x: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Tensor:
@@ -173,7 +181,7 @@ class Unmask(Layer, layer_class="unmask"):
         if self.frames is self.axis:
             self.axis = None
 
-    def compute(self, x: Tensor, mask: Tensor, first: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, mask: Tensor, first: Tensor | None = None) -> Tensor:
         """{…, frames}, {…, axis} → {…, axis}"""
         if self.axis is None or self.frames is None:
             return x

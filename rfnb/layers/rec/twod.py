@@ -19,7 +19,7 @@ from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import cast, combine_bc, logical_and, where
+from rfnb.ops.math import cast, combine_bc, greater_equal, less, logical_and, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.reduce import reduce_max, reduce_mean
 from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim
@@ -85,7 +85,7 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         c = sigmoid(i) * tanh(g) + sigmoid(f) * (share * above.c + (1 - share) * left.c)
         return State(c=c, h=sigmoid(o) * tanh(c))
 
-    def compute(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def compute(self, x: Tensor, y: Tensor) -> Tensor:
         """{…, s, in}, {…, t, in} → {…, t, n_out}. The states on a diagonal, t + s = d, are computed together."""
         assert self.t is not None and self.out_dim is not None
         s, t, from_x, from_y, y = self.s, self.t, *self._inputs(x, y)
@@ -99,7 +99,7 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         with loop:
             left = State(loop.state.left)
             at = cast(loop.iter_idx, "int32") - _range(t)
-            inside = logical_and(at >= 0, at < lengths)
+            inside = logical_and(greater_equal(at, 0), less(at, lengths))
             z = gather(from_x, indices=at, axis=s, clip_to_valid=True) + from_y
             above = State({name: shift_right(part, axis=t, pad_value=0.0) for name, part in left.items()})
             new = self._cell(z, left, above)
@@ -110,13 +110,15 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         h = gather(h, indices=combine_bc(_range(s), "+", _range(t)), axis=loop.axis)
         return self._pooled(h, y)
 
-    def first_state(self, x: Tensor, y: Tensor) -> State:  # type: ignore[override]
+    def first_state(self, x: Tensor, y: Tensor) -> State:
         """Zeros at all positions."""
+        assert self.out_dim is not None
         dims = [*(dim for dim in x.dims if dim is not x.feature_dim), self.out_dim]
         return State(c=zeros(dims, dtype=x.dtype), h=zeros(dims, dtype=x.dtype))
 
-    def step(self, state: State, x: Tensor, y: Tensor) -> tuple[Tensor, State]:  # type: ignore[override]
+    def step(self, state: State, x: Tensor, y: Tensor) -> tuple[Tensor, State]:
         """{…, s, in}, {…, in} → {…, n_out}"""
+        assert self.out_dim is not None
         from_x, from_y, y = self._inputs(x, y)
         z = from_x + from_y
         batch = [dim for dim in z.dims if dim not in (self.s, self.parts_dim)]

@@ -154,7 +154,7 @@ def test_masked_from_gives_the_packed_frames():
     np.testing.assert_allclose(array(found["output"]), array(expected["output"]), atol=1e-6)
 
 
-def test_the_unit_may_take_other_values_from_outside_and_its_own_last_output():
+def test_the_unit_may_take_other_values_and_its_own_last_output():
     unit = {
         "class": "subnetwork",
         "from": "data",
