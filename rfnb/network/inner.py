@@ -42,7 +42,7 @@ class InnerScope(Scope):
     described: Mapping[str, Any] = field(default_factory=dict)
 
     def options_of_subnet(self) -> Mapping[str, Any]:
-        """Those of the layer around it."""
+        """The options of the layer around it."""
         return self.described
 
     def find(self, reference: str, needed_by: str = "") -> tuple[Scope, str]:

@@ -42,7 +42,7 @@ class _ToTarget(Layer):
         """The axis of the rows: one entry more than the target has."""
         frames = time_of(labels)
         if frames is None or labels.sparse_dim is None:
-            raise NetworkError(f"{self.layer_class}: the target is no sequence of labels", got=labels.describe_dims())
+            raise NetworkError(f"{self.layer_class}: the target is not a sequence of labels", got=labels.describe_dims())
         if self.loop is None:
             raise NetworkError(f"{self.layer_class} is a layer of a loop", expected='in the "unit" of a rec layer')
         self.frames, self.row = frames, 1 + frames
@@ -108,7 +108,7 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
         self.out_dim = labels.sparse_dim if size == labels.sparse_dim.dimension else self.pool.feature(size, x.dims)
         if self.row not in x.dims:
             expected = '"from": "prev:table", an edit_distance_table with the same target'
-            raise NetworkError("optimal_completions: the source is no row", got=x.describe_dims(), expected=expected)
+            raise NetworkError("optimal_completions: the source is not a row", got=x.describe_dims(), expected=expected)
 
     def compute(self, x: Tensor, labels: Tensor) -> Tensor:
         """{…, row} → {…, labels}"""
