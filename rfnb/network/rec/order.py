@@ -66,12 +66,33 @@ def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
 def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     """Sets what the net computes in each step."""
     inside = order_of(nodes, rec)
+    taken = _taken(rec, nodes)
+    parts: dict[str, list[Node]] = {}
+    for node in inside:
+        if isinstance(node, Node) and node.kind == "part":
+            parts.setdefault(node.of, []).append(node)
+    for of, found in parts.items():
+        layer = nodes[of].layer
+        if layer is not None:
+            layer.gives_parts = any(node.path in taken for node in found)
+    inside = [item for item in inside if isinstance(item, RecNet) or item.kind != "part" or item.path in taken]
     rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
     computed = {node.path for node in rec.inside if isinstance(node, Node)}
     for node in rec.after:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
         of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
+
+
+def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
+    """The paths of all values that others take, in the loop or outside of it."""
+    found: set[str | None] = {*rec.accumulated}
+    for node in nodes.values():
+        found.update((*node.needs, node.of) if node.kind != "part" else ())
+        found.update((node.target, node.inv_norm_factor))
+    for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
+        found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
+    return {path for path in found if isinstance(path, str)}
 
 
 def _is_value(node: Node) -> bool:
