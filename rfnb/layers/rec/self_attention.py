@@ -98,9 +98,7 @@ class SelfAttention(Layer, layer_class="self_attention"):
         weight = self.params["QKV"]
         y = matmul(x, weight, reduce=weight.dims[0])
         y = split_dims(y, axis=weight.dims[1], dims=[self.heads, self.per_head])
-        queries = Dim(self.keys_dim.get_dim_value(), name="query")
-        q, k, v = split(y, axis=self.per_head, out_dims=[queries, self.keys_dim, self.values_dim])
-        q = replace_dim(q, in_dim=queries, out_dim=self.keys_dim)[0]
+        q, k, v = split(y, axis=self.per_head, out_dims=[self.keys_dim, self.keys_dim, self.values_dim])
         return q * self.keys_dim.get_dim_value() ** -0.5, k, v
 
     def _attended(
