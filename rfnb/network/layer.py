@@ -117,6 +117,7 @@ class Layer(Module):
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
+        self.target_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
         self.feature_dim: Dim | None = None
         self.logits: Tensor | None = None
@@ -169,6 +170,11 @@ class Layer(Module):
     @property
     def takes_target(self) -> bool:
         """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
+        return False
+
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether the layer cannot be computed step by step."""
         return False
 
     @property

@@ -78,6 +78,11 @@ class Rec(Layer, layer_class="rec"):
             elif given not in CONSTANT:
                 raise NetworkError(f"initial_state: {given!r} is not known", expected="zeros, ones, var, or a layer")
 
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether it begins at the end."""
+        return self.direction == -1
+
     def unit_name(self) -> str:
         """The name of the cell. Raises NetworkError if there is none."""
         return cell_of(self.unit)
