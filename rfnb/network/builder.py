@@ -289,6 +289,8 @@ class Builder:
         if layer.batch_norm:
             layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
         layer._new_parameter = None
+        if not layer.takes_sources:
+            node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
             self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop)

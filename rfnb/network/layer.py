@@ -178,6 +178,11 @@ class Layer(Module):
         return False
 
     @property
+    def takes_sources(self) -> bool:
+        """Whether the output depends on the sources at all."""
+        return True
+
+    @property
     def stepwise(self) -> bool:
         """Whether the layer carries a state from step to step of the loop that it stands in."""
         return self.can_step and self.loop is not None and getattr(self, "axis", None) is None

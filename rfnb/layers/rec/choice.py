@@ -73,6 +73,11 @@ class Choice(Layer, layer_class="choice"):
         return not self.searches or bool(self.cheating) or self.search is False
 
     @property
+    def takes_sources(self) -> bool:
+        """In a search; else the target is the output, whatever its scores are."""
+        return self.searches
+
+    @property
     def searches(self) -> bool:
         """Whether the layer is in a net that searches."""
         return self.loop is not None and self.loop.beam is not None
