@@ -123,6 +123,7 @@ NAMES = {
         LoadReport
         import_weights
         load load_checkpoint load_config
+        open_checkpoint
         save save_checkpoint
     """,
     "network": """

@@ -164,10 +164,10 @@ class Bundle:
         self, name: str, tensor: TensorInfo, shape: tuple[int, ...], dtype: torch.dtype | str, sizes: dict[int, int]
     ) -> None:
         if isinstance(dtype, torch.dtype):
-            expected = prod(shape) * dtype.itemsize
-            if tensor.size != expected or (not expected and prod(filter(None, shape)) > _MOST_OF_TORCH):
+            size = prod(shape) * dtype.itemsize
+            if tensor.size != size or (not size and prod(filter(None, shape)) > _MOST_OF_TORCH):
                 got = f"{name} with {tensor.size} bytes"
-                raise broken(self.index, tensor.byte, got, f"{expected} bytes for the shape {shape} of {dtype}")
+                raise broken(self.index, tensor.byte, got, f"{size} bytes for the shape {shape} of {dtype}")
         if tensor.shard >= self.header.shards:
             got = f"{name} in shard {tensor.shard}"
             raise broken(self.index, tensor.byte, got, f"one of {self.header.shards} shards")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from rfnb.checkpoint.bundle.ordered import key_of_slice
 from rfnb.checkpoint.bundle.reader import Bundle
 from rfnb.errors import CheckpointError
 from tests.checkpoint.bundle import writer
@@ -140,7 +141,6 @@ def test_what_is_malformed_is_named_with_file_and_byte(name, tmp_path):
 
 def test_slices_that_overlap_or_use_the_same_bytes(tmp_path):
     """Four values in two slices: one that leaves holes, one whose slices are the same bytes of a smaller file."""
-    from rfnb.checkpoint.bundle.ordered import key_of_slice
 
     def index(first, second, offset):
         stored = [
