@@ -16,10 +16,8 @@ from tests.checkpoint.bundle.writer import write
 
 def hostile_views(word):
     """Names of entries, dtypes and the path; the parts of names are separated by a character that no payload has."""
-    entries = {
-        f"{word('up')}|{word(part)}": StoredEntry("", (2, 3), dtype)
-        for part, dtype in (("W", "float32"), ("b", word("?")))
-    }
+    parts = {"W": "float32", "b": word("?")}
+    entries = {f"{word('up')}|{word(part)}": StoredEntry("", (2, 3), dtype) for part, dtype in parts.items()}
     apart = {word("words"): StoredEntry("", (), word("string"))}
     checkpoint = Checkpoint(
         word("path"), entries, lambda key: torch.zeros(0), kind=word("kind"), apart=apart, separator="|"
@@ -58,7 +56,7 @@ def test_text_html_and_table(file):
 def test_values_on_demand_and_names_that_are_not_there(file):
     assert file["encoder/layer_0/W"].shape == (3, 2) and file["global_step"].item() == 7
     assert len(file) == len(list(file)) == 12 and "global_step" in file and "global" not in file
-    with pytest.raises(rf.errors.CheckpointError, match="did you mean 'encoder/layer_1/W'"):
+    with pytest.raises(rf.errors.CheckpointError, match="did you mean .*'encoder/layer_1/W'"):
         file["encoder/layer_1/w"]
 
 
