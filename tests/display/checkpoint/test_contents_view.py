@@ -56,7 +56,7 @@ def test_text_html_and_table(file):
 def test_values_on_demand_and_names_that_are_not_there(file):
     assert file["encoder/layer_0/W"].shape == (3, 2) and file["global_step"].item() == 7
     assert len(file) == len(list(file)) == 12 and "global_step" in file and "global" not in file
-    with pytest.raises(rf.errors.CheckpointError, match="did you mean .*'encoder/layer_1/W'"):
+    with pytest.raises(rf.errors.CheckpointError, match=r"did you mean .*'encoder/layer_1/W'"):
         file["encoder/layer_1/w"]
 
 

@@ -1,0 +1,46 @@
+"""The variables of a network by the names that checkpoints have, and what a net dict says of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.network.layer import Layer
+from rfnb.network.network import Network
+
+RECURRENT = ("rec", "rnn_cell")
+"""Layers whose cell has its variables in a scope of its own."""
+
+
+def variables_of(net: Network) -> dict[str, Parameter]:
+    """All parameters by the names of their variables: "encoder/W", "lstm/rec/W_re"."""
+    names = {id(parameter): name for name, parameter in net._builder.variables.found.items()}
+    for layer in net.layers.values():
+        if layer.layer_class in RECURRENT and isinstance(getattr(layer, "unit", None), str):
+            for name, parameter in layer.params.items():
+                known = names.get(id(parameter), "")
+                if known.endswith(name) and not name.startswith("batch_norm/"):
+                    names[id(parameter)] = f"{known.removesuffix(name)}rec/{name}"
+    return {names[id(parameter)]: parameter for parameter in net._builder.variables.found.values()}
+
+
+def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
+    """What stands before the names of a layer's variables; None if it has none. names: by the id of parameters."""
+    for name, parameter in layer.params.items():
+        known = names.get(id(parameter), "")
+        if known.endswith(name):
+            return known.removesuffix(name)
+    return None
+
+
+def options_of(net: Network, path: str) -> Mapping[str, Any]:
+    """What the net dict says of a layer; empty for a layer that is not in it."""
+    layers: Any = net._builder.scope.layers
+    described: Any = {}
+    for name in path.split("/"):
+        described = layers.get(name) if isinstance(layers, Mapping) else None
+        if not isinstance(described, Mapping):
+            return {}
+        layers = described.get("subnetwork") or described.get("unit")
+    return described
