@@ -22,8 +22,8 @@ ROOMS = {
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice decoding register public",
-    "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report tables "
-    "conversion transforms save load foreign public",
+    "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
+    "variables save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
     "config construct network weights public",
     "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.checkpoint.conversion import made_from
-from rfnb.checkpoint.transforms import TRANSFORMS
+from rfnb.checkpoint.variables.conversion import made_from
+from rfnb.checkpoint.variables.transforms import TRANSFORMS
 from rfnb.errors import CheckpointError
 from rfnb.network.weights.access import variables_of
 from tests.checkpoint.bundle.writer import write

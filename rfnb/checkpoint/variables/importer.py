@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from rfnb.checkpoint.transforms import common_part
+from rfnb.checkpoint.variables.transforms import common_part
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
-from rfnb.network.layer import Layer
 
 Values = dict[str, tuple[torch.Tensor, str]]
 """By the names of a layer's parameters: the new value, and what was done."""
 
 
-def imported(layer: Layer, how: Any, values: Mapping[str, torch.Tensor]) -> Values:
+def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values:
     """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
 
     how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along
@@ -39,7 +38,7 @@ def imported(layer: Layer, how: Any, values: Mapping[str, torch.Tensor]) -> Valu
     raise CheckpointError(f"layer {layer.name!r}: custom_param_importer {how!r:.60} is not known", expected=expected)
 
 
-def _checked(layer: Layer, given: Any) -> Values:
+def _checked(layer: Any, given: Any) -> Values:
     known = layer.params
     found: Values = {}
     for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
@@ -52,7 +51,7 @@ def _checked(layer: Layer, given: Any) -> Values:
     return found
 
 
-def _subset(layer: Layer, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
+def _subset(layer: Any, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
     new = parameter.raw_tensor.detach()
     if new.ndim != old.ndim:
         return new, ""
@@ -62,9 +61,7 @@ def _subset(layer: Layer, name: str, parameter: Parameter, old: torch.Tensor) ->
     return common_part(new.cpu(), old, blocks), f"the common part of {tuple(old.shape)} and {tuple(new.shape)}"
 
 
-def _blocks(
-    layer: Layer, name: str, new: Sequence[int], old: Sequence[int]
-) -> list[tuple[Sequence[int], Sequence[int]]]:
+def _blocks(layer: Any, name: str, new: Sequence[int], old: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
     """For each axis the sizes of its blocks: gates, and in a kernel the rows of the input and of h."""
     blocks: list[tuple[Sequence[int], Sequence[int]]] = [((n,), (m,)) for n, m in zip(new, old, strict=True)]
     out_dim = layer.out_dim.dimension if layer.out_dim is not None else None
@@ -81,6 +78,3 @@ def _blocks(
 
 def _shape(parameter: Parameter) -> tuple[int, ...]:
     return tuple(parameter.raw_tensor.shape)
-
-
-Importer = str | Callable[..., Any]

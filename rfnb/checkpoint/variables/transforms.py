@@ -1,4 +1,4 @@
-"""From variables of a file to a variable of a model, by the names that `tables.net_dicts` uses.
+"""From variables of a file to a variable of a model, by the names that `net_dicts` uses.
 
 Native weights have the gates j, i, f, o (cell input, input gate, forget gate, output gate), kernels i, j, f, o, and the
 canonical weights of cuDNN are a tensor for each of i, f, j, o. A kernel has the rows of the input, then those of h.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rfnb.checkpoint.tables.net_dicts import ROWS, Row
+from rfnb.checkpoint.variables.net_dicts import ROWS, Row
 
 
 class Made(NamedTuple):
