@@ -133,6 +133,7 @@ NAMES = {
         LossHolder
         Network
         SpatialDim
+        preload
         read_config
         set_behavior_version
     """,

@@ -20,12 +20,12 @@ def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values
     """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
 
     how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along
-        every axis and for each gate; a function `f(layer=…, values_dict=…)` returns {name: array}, or sets them itself
-        and returns None.
+        every axis and for each gate; a function `f(layer=…, values_dict=…, session=None)` returns {name: array}, or
+        sets them itself and returns None.
     """
     known = layer.params
     if callable(how):
-        given = how(layer=layer, values_dict={name: value.numpy() for name, value in values.items()})
+        given = how(layer=layer, values_dict={name: value.numpy() for name, value in values.items()}, session=None)
         return {} if given is None else _checked(layer, given)
     if how == "reset":
         return {}

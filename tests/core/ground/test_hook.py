@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-import rfnb.checkpoint.load  # imports are lazy, but its hook is in the table
+import rfnb.checkpoint.load  # noqa: F401, imports are lazy, but its hook is in the table
 import rfnb.display.panel.comm as comm
 from rfnb.core.ground.hook import HOOKS, ClassHook, Hook
 
