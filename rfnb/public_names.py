@@ -96,6 +96,11 @@ NAMES = {
         to_torch torch_parameters
         weight_dropout weight_noise
     """,
+    "data": """
+        FrameBatches
+        HdfDataset HdfWriter
+        hdf
+    """,
     "trace": """
         Captured Comparison
         ModelGraph

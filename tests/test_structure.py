@@ -13,10 +13,11 @@ import pytest
 from tests.walks import files_visited, recorded_loop
 
 ROOT = Path(__file__).parents[1] / "rfnb"
-ORDER = "printable errors core backend ops trace loop nn search checkpoint network layers display".split()
+ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
+    "data": "layout dataset batching writing public",
     "trace": "record run observe compare graph capture public",
     "loop": "steps body replay check zero_steps run_body choice loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
