@@ -98,7 +98,7 @@ NAMES = {
     """,
     "data": """
         FrameBatches
-        HdfDataset HdfWriter
+        HdfWriter
         hdf
     """,
     "trace": """

@@ -48,7 +48,7 @@ class CheckpointFile(Shown):
 
     @property
     def apart(self) -> Mapping[str, StoredEntry]:
-        """The same of optimizers, steps, and values that are not numbers."""
+        """By name the shape and the dtype of entries of optimizers, of steps, and of values that are not numbers."""
         return self._checkpoint.apart
 
     def __getitem__(self, name: str) -> torch.Tensor:

@@ -80,7 +80,7 @@ class FrameBatches:
         return len(self._batches())
 
     def _batches(self) -> list[list[int]]:
-        """Those of this process."""
+        """The batches of this process."""
         if self._made is None or self._made[0] != self.epoch:
             batches = self._of_all()
             batches += [batches[i % len(batches)] for i in range(-len(batches) % self.world_size)]

@@ -25,7 +25,7 @@ def _number(value: int) -> bytes:
 
 
 def _signed(value: int) -> bytes:
-    """As many bytes as the leading bits say: one for −64 to 63."""
+    """The bytes of a signed number: their count is in the leading bits, one for −64 to 63."""
     bits = (~value if value < 0 else value).bit_length()
     size = bits // 7 + 1
     whole = bytearray((value & (1 << 80) - 1).to_bytes(10, "big"))[-size:]

@@ -44,7 +44,7 @@ def _newest(folder: Path) -> Path:
     """The checkpoint that the file `checkpoint` names, in the same folder, wherever it was written."""
     state = folder / _STATE
     if state.stat().st_size > _LARGEST_STATE:
-        raise CheckpointError(f"{public_function()}: {state} is no list of checkpoints", got="more than a megabyte")
+        raise CheckpointError(f"{public_function()}: {state} is not a list of checkpoints", got="more than a megabyte")
     text = state.read_text(encoding="utf-8", errors="replace")
     named = re.search(r'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
     if named is None:

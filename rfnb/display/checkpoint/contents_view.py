@@ -21,7 +21,7 @@ DEEPEST = 12
 OPEN = 8
 """Parts with at most so many entries are open at first."""
 ITEMSIZES = {"bool": 1, "float8_e5m2": 1, "float8_e4m3fn": 1}
-"""Of dtypes whose names do not say it."""
+"""The bytes of a value, for dtypes whose names do not say it."""
 
 
 class StoredRow(TypedDict):

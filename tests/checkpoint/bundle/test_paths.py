@@ -34,7 +34,7 @@ def test_a_folder_that_was_moved(tmp_path):
         ('model_checkpoint_path: "network.041"', r"network.041.index is missing\n(.*\n)*.*network.040"),
         ("nothing", "names no checkpoint"),
         ("\0\xff" * 100, "names no checkpoint"),
-        ("x" * 2_000_000, "is no list of checkpoints"),
+        ("x" * 2_000_000, "is not a list of checkpoints"),
     ],
 )
 def test_a_bad_list_of_checkpoints(text, message, tmp_path):
