@@ -16,7 +16,7 @@ from rfnb.ops.ctc import ctc_greedy_decode, ctc_loss
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.index import gather
 from rfnb.ops.loss import edit_distance
-from rfnb.ops.math import abs as abs_, cast, exp, log, log1p, maximum, not_equal, square
+from rfnb.ops.math import abs as abs_, cast, exp, is_finite, log, log1p, maximum, not_equal, square, where
 from rfnb.ops.reduce import reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.softmax import log_softmax
@@ -32,6 +32,7 @@ class LayerLoss:
     """
 
     needs_target: ClassVar[bool] = True
+    by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
     own: ClassVar[dict[str, Any]] = {}
     shared: ClassVar[dict[str, Any]] = {
@@ -186,6 +187,7 @@ class AsIs(LayerLoss, loss="as_is"):
 class Ctc(LayerLoss, loss="ctc"):
     """Connectionist temporal classification (Graves et al. 2006); the last output is the blank. By sequence."""
 
+    by_frame = False
     more_labels = 1
     own: ClassVar[dict[str, Any]] = {
         "target_collapse_repeated": False,
@@ -200,13 +202,17 @@ class Ctc(LayerLoss, loss="ctc"):
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         logits, frames, labels = self._parts(output, logits, target)
-        return ctc_loss(
+        found = ctc_loss(
             logits=logits,
             targets=set_sparse_dim(target, feature(output)),
             input_spatial_dim=frames,
             targets_spatial_dim=labels,
             blank_index=feature(output).get_dim_value() - 1,
+            max_approx=self.opts["use_viterbi"],
         )
+        if (self.opts["ctc_opts"] or {}).get("ignore_longer_outputs_than_inputs"):
+            found = where(is_finite(found), found, 0.0)  # targets that are too long have an infinite loss
+        return found
 
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""
@@ -224,6 +230,23 @@ class Ctc(LayerLoss, loss="ctc"):
         if logits is None:
             logits = output if self.opts["output_in_log_space"] else log(maximum(output, 1e-20))
         return logits, frames, labels
+
+
+class EditDistance(LayerLoss, loss="edit_distance"):
+    """No value; the error is the edit distance of each sequence (Levenshtein 1966)."""
+
+    by_frame = False
+
+    def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> None:
+        """None: it has no gradient."""
+
+    def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
+        """The error of each sequence."""
+        frames, labels = time_of(output), time_of(target)
+        if frames is None or labels is None or output.sparse_dim is None:
+            what = "edit_distance: the output and the target must be sequences of labels"
+            raise DimError(what, got=output.describe_dims())
+        return cast(edit_distance(_plain(output), frames, _plain(target), labels), "float32")
 
 
 def _plain(labels: Tensor) -> Tensor:

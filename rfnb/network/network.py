@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,25 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
+from rfnb.network.build.naming import ends_of
+from rfnb.network.build.node import Node
+from rfnb.network.builder import Builder
+from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
-from rfnb.network.construct import Builder, Node, ends_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
+from rfnb.network.rec.decode import searched_net, searching
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import order_of, outside_needs
+from rfnb.network.rec.run import RecRun, run_node
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
+from rfnb.ops.grad import stop_gradient_scope
 from rfnb.ops.math import square
 from rfnb.ops.reduce import reduce_sum
+from rfnb.search.found import Found
 
 
 class Outputs(Mapping[str, Tensor]):
@@ -93,9 +102,11 @@ class Network(Module):
         self.name = name
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
-        self._builder = Builder(self, extern_data, self.behavior_version, device)
+        self._builder = Builder(self, extern_data, self.behavior_version, device, search=search_flag)
+        self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
+        self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
     def from_config(
@@ -107,11 +118,13 @@ class Network(Module):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+            functions: stand for functions of the config with these names; they get Tensors and give one.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -121,14 +134,15 @@ class Network(Module):
         ['output']
         """
         config = read_config(path, options=options)
+        own = {name: Own(function) for name, function in (functions or {}).items()}
         net = cls(
-            config={"behavior_version": config.get("behavior_version")},
+            config={**config.values, **own},
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
             device=device,
         )
-        return net.construct_from_dict(config.network(epoch))
+        return net.construct_from_dict(with_own(config.network(epoch), own))
 
     # -- construction
 
@@ -147,6 +161,7 @@ class Network(Module):
                 what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
             )
         self._builder.construct(net_dict, ends)
+        self._order = order_of(self._nodes, None)
         return self
 
     @property
@@ -171,7 +186,7 @@ class Network(Module):
     def template(self, path: str) -> Tensor:
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
-        return self._nodes[path].template
+        return self._builder.seen(path, self._builder.scope)
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""
@@ -205,11 +220,8 @@ class Network(Module):
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
-            for path, node in self._nodes.items():
-                if node.layer is not None:
-                    values[path] = self._run(node, values)
-                    values.update({f"{path}/{part}": x for part, x in node.layer.parts.items()})
-                    node.layer.parts = {}
+            for node in self._order:
+                self._run(node, values)
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 self._mark_losses()
@@ -218,23 +230,60 @@ class Network(Module):
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
 
-    def _run(self, node: Node, values: Mapping[str, Tensor]) -> Tensor:
-        assert node.layer is not None
-        missing = [name for name in (*node.sources, *node.inputs.values()) if name not in values]
+    def _run(self, node: Node | RecNet, values: dict[str, Tensor]) -> None:
+        """Computes a layer, or a recurrent net with all its steps."""
+        if isinstance(node, Node) and node.layer is None:
+            return
+        needed = outside_needs(node)
+        missing = [name for name in needed if name not in values]
         if missing:
             key = missing[0].removeprefix("data:")
             raise DataNotFound(
                 f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
             )
-        sources = [values[source] for source in node.sources]
-        inputs = {name: values[source] for name, source in node.inputs.items()}
         try:
-            out: Tensor = node.layer(*sources, **inputs)
+            if isinstance(node, RecNet):
+                RecRun(node, values, self._nodes).run()
+            else:
+                run_node(node, values)
         except RfError as error:
             if not error.what.startswith("layer "):
-                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
+                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
             raise
-        return out
+
+    def search(
+        self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
+    ) -> Found:
+        """The search of a recurrent layer with a choice: n-best lists, scores, the tree. No gradients are recorded.
+
+        The same net is constructed once more, with the same parameters, so flags and results of this one stay.
+
+        Args:
+            beam_size: of the choices; default: as the net dict says. layer: the recurrent layer, if several search.
+
+        >>> unit = {
+        ...     "scores": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        ...     "output": {"class": "choice", "from": "scores", "target": "classes", "initial_output": 0},
+        ...     "end": {"class": "compare", "from": "output", "value": 0},
+        ... }
+        >>> extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True}})
+        >>> net = rf.Network(extern_data=extern)
+        >>> rec = {"class": "rec", "unit": unit, "from": [], "target": "classes", "max_seq_len": 4}
+        >>> found = net.construct_from_dict({"output": rec}).search(extern.example(), beam_size=3)
+        >>> found.scores.dims[-1]
+        Dim{beam:3}
+
+        Raises LayerNotFound if no layer searches.
+        """
+        if beam_size not in self._searches:
+            self._searches[beam_size] = searching(self, beam_size)
+        net = self._searches[beam_size]
+        rec = searched_net(net, layer)
+        with stop_gradient_scope():
+            net(data)
+        assert rec.choices is not None
+        found: Found = rec.choices.found
+        return found
 
     # -- losses
 
@@ -261,8 +310,10 @@ class Network(Module):
     def _held(self) -> dict[str, LossHolder]:
         holders = {}
         for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None:
+            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
                 continue
+            if node.loop is not None and self.train_flag is False:
+                continue  # those in loops are for training
             if node.target is not None and node.target not in self._values:
                 key = node.target.removeprefix("data:")
                 raise DataNotFound(
@@ -278,7 +329,7 @@ class Network(Module):
 
     def _constraints(self) -> Any:
         total: Any = 0
-        for layer in self.layers.values():
+        for layer in (each for each in self.modules() if isinstance(each, Layer)):
             for parameter in layer.params.values() if layer.L2 else ():
                 if parameter.trainable:
                     total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total

@@ -24,6 +24,7 @@ from rfnb.ops.reduce import reduce_all
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
 from rfnb.search.checks.arguments import check_step
+from rfnb.search.variants.apart import best_apart
 from rfnb.search.variants.groups import above, best_of_groups
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -62,6 +63,9 @@ def beam_step(
     groups: int = 1,
     diversity: float = 0.5,
     threshold: float | None = None,
+    end: int | None = None,
+    living: int | None = None,
+    most_ended: int | None = None,
 ) -> BeamStep:
     """The best extensions of all hypotheses by one label. {…, beam, axis}, {…, beam} → {…, out_beam}
 
@@ -88,6 +92,9 @@ def beam_step(
             hypotheses; a label costs a candidate `diversity` for each time that an earlier group chose it in this step.
             The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
         threshold: hypotheses that are worse than the best by more than this lose their place.
+        living: how many places, the first ones, are for hypotheses that go on; those that have ended, or end by the
+            label `end`, get the others. most_ended: no more end once so many have
+            (https://arxiv.org/abs/2204.05424).
 
     Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
     `keep_beams` or `gold`.
@@ -120,6 +127,9 @@ def beam_step(
         total = combine(*given).copy_transpose(order)
     if groups != 1:
         labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
+    elif living is not None and end is not None:
+        of_ends: dict[str, Any] = {"end": end, "living": living, "most_ended": most_ended}
+        labels, parents, best = best_apart(total, ended, axis, beam, out_beam, **of_ends)
     elif gold is not None:
         labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
     else:

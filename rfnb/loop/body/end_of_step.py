@@ -79,6 +79,7 @@ def close(body: Body) -> TracedStep:
         last_places=ends.last_places,
         unfrozen=ends.unfrozen,
         seed=body.seed,
+        warns=body.loop.warns,
         call=body.call,
         watchers=tuple(body.watchers),
         states=tuple(body.loop.state),
@@ -241,7 +242,9 @@ def _give_masks(body: Body, active: Traced | None) -> None:
     """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
     masks = _masks(body, active)
     given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
-    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders])
+    choices = [] if body.hypotheses is None else body.hypotheses.choices
+    parents = [(each.after, body.var(each.parents.plain)) for each in choices]
+    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders], parents)
     for order in body.kept_orders:
         order.complete(masks)
 

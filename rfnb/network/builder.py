@@ -1,0 +1,381 @@
+"""Constructing a net: each layer after those it needs, its options read once, its template computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
+from rfnb.network import options as _options
+from rfnb.network.axes import declared_order
+from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
+from rfnb.network.build.node import Node
+from rfnb.network.build.prepare import join, known_options, set_options
+from rfnb.network.build.template import on_meta, template_of
+from rfnb.network.extern_data import ExternData
+from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.losses import loss_by_name
+from rfnb.network.params import Variables, check_shape, layer_of_parameter
+from rfnb.network.rec.build import Loops
+from rfnb.network.rec.net import RecNet
+from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources
+from rfnb.network.versions import holds
+from rfnb.nn.module.module import Module
+from rfnb.ops.shape import set_feature_dim
+
+
+class Builder:
+    """Constructs the layers of a net dict. nodes: those that are constructed, each after those it needs."""
+
+    def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
+        self.root, self.extern, self.version = root, extern, version
+        self.config: Mapping[str, Any] = getattr(root, "config", {})
+        self.axes = extern.axes
+        self.nodes: dict[str, Node] = {}
+        self.modules: dict[str, Layer] = {}
+        self.variables = Variables(device)
+        self.scope = Scope({}, searches=search)
+        self.loops = Loops(self)
+        self.stack: list[str] = []
+        self._aliases: dict[str, str] = {}
+
+    # -- which layers
+
+    def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
+        self.scope.layers = {**self.scope.layers, **net_dict}
+        for name, described in net_dict.items():
+            key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
+            if key is not None:
+                self._aliases[key] = name
+        for name in [*self._aliases.values(), *names]:
+            if EXTRA.match(name):
+                self.find(self.scope, name)
+            else:
+                self._in_order(self.scope, name)
+        done: set[str] = set()
+        while more := [scope for scope in self._all_subs() if scope.path not in done]:
+            for scope in more:
+                done.add(scope.path)
+                if scope.path.rstrip("/") in self.nodes:
+                    for name in ends_of(scope.layers, search=scope.search):
+                        self._in_order(scope, name)
+        self.loops.order()
+
+    def _in_order(self, scope: Scope, name: str) -> None:
+        """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""
+        todo = [(scope, name, False)]
+        begun: dict[str, None] = {}  # in their order
+        while todo:
+            scope, name, ready = todo.pop()
+            path = scope.path + name
+            if ready:
+                del begun[path]
+                self.layer(scope, name)
+            elif path in begun:
+                raise in_circle(path, list(begun))
+            elif path not in self.nodes:
+                begun[path] = None
+                todo.append((scope, name, True))
+                todo.extend((*found, False) for found in reversed(self._sources_of(scope, name)))
+
+    def _sources_of(self, scope: Scope, name: str) -> list[tuple[Scope, str]]:
+        """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
+        described = scope.layers.get(name)
+        if not isinstance(described, Mapping) or scope.recurrent:
+            return []
+        if scope.is_subnet(name) and described["class"] == "subnetwork":
+            inner = described.get("subnetwork")
+            return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
+        found = []
+        for source in names_of_sources(described, None):
+            try:
+                where, reference = scope.find(source)
+                while reference == "data" and where.parent is not None:
+                    inner = names_of_sources(where.options_of_subnet(), None)
+                    where, reference = where.parent.find(inner[0] if inner else "data")
+            except NetworkError:
+                continue
+            head = reference if reference in where.layers else reference.partition("/")[0]
+            if head in where.layers:
+                found.append((where, head))
+        return found
+
+    def _all_subs(self) -> list[Scope]:
+        return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
+
+    def _subs(self, scope: Scope) -> list[Scope]:
+        return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
+
+    def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
+        """The path of the layer or data that a reference means, which is constructed if it is not yet.
+
+        "frame:layer" is the frame of the step of a loop, of a sequence from outside.
+        """
+        if reference.startswith("frame:"):
+            return self.loops.frame_of(
+                scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True
+            )
+        where, name = scope.find(reference, needed_by)
+        if name in where.layers:
+            return self.layer(where, name)
+        if name == STEP or name.startswith("prev:"):
+            return self.loops.value(where, name)
+        head, _, part = name.partition("/")
+        if head in where.layers:
+            path = self.layer(where, head)
+            if f"{path}/{part}" not in self.nodes:
+                what = f"{needed_by}: the layer {path!r} has no part {part!r}"
+                raise LayerNotFound(what, hint=f"its parts: {', '.join(self._parts(path)) or 'none'}")
+            return f"{path}/{part}"
+        key = name.partition(":")[2]
+        return self.loops.frame(where, key) if where.recurrent else self.data(where, key, needed_by)
+
+    def seen(self, path: str, scope: Scope) -> Tensor:
+        """The template of a value as a layer of a net gets it: that of one step, or that of a whole sequence."""
+        return self.loops.seen(self.nodes[path], scope)
+
+    def _parts(self, path: str) -> list[str]:
+        return [name.removeprefix(f"{path}/") for name in self.nodes if name.startswith(f"{path}/")]
+
+    def data(self, scope: Scope, key: str, needed_by: str = "") -> str:
+        """The path of a data key; in a subnetwork, its sources are data too. In a loop it is the whole sequence."""
+        if scope.recurrent:
+            assert scope.parent is not None
+            return self.data(scope.parent, key, needed_by)
+        if scope.parent is not None:
+            described = scope.options_of_subnet()
+            sources = names_of_sources(described, "data" if not holds("from is required", self.version) else None)
+            if not key and sources:
+                if len(sources) == 1:
+                    return self.find(scope.parent, sources[0], needed_by)
+                return self._joined(scope, sources)
+            if key.isdecimal() and int(key) < len(sources):
+                return self.find(scope.parent, sources[int(key)], needed_by)
+            return self.find(scope.parent, f"data:{key}", needed_by)
+        key = key or self.extern.default_input
+        if key in self._aliases:
+            return self.layer(self.scope, self._aliases[key])
+        path = f"data:{key}"
+        if path not in self.nodes:
+            if not self.extern.has_data(key):
+                hint = did_you_mean(key, [*self.extern.data, *self._aliases])
+                what = f"{needed_by}: there is no data key {key!r}" if needed_by else f"there is no data key {key!r}"
+                raise DataNotFound(what, expected=", ".join(self.extern.data) or "none", hint=hint)
+            self.nodes[path] = Node(path, None, template_of(self.extern.get_data(key)))
+        return path
+
+    def _joined(self, scope: Scope, sources: list[str]) -> str:
+        """The sources of a subnetwork as one layer inside of it, named "data"."""
+        path = f"{scope.path}data"
+        if path not in self.nodes:
+            assert scope.parent is not None
+            self._build(scope.parent, path, {"class": "copy", "from": sources}, scope)
+        return path
+
+    # -- one layer
+
+    def layer(self, scope: Scope, name: str) -> str:
+        """Constructs a layer, with all that it needs, unless it is there. Returns its path."""
+        path = scope.path + name
+        if path in self.nodes and not (self.nodes[path].guessed and path not in self.stack):
+            return path
+        if path in self.stack:
+            if not self.loops.across_steps(path):
+                raise in_circle(path, self.stack)
+            return self.loops.guess(scope, name)
+        described = scope.layers[name]
+        if not isinstance(described, Mapping) or "class" not in described:
+            what = f"layer {path!r} is not described by a dict with a class"
+            raise NetworkError(what, got=repr(described)[:60], expected='{"class": …}')
+        self.stack.append(path)
+        try:
+            for _ in self.loops.attempts(scope, path):
+                self._build(scope, path, described, scope)
+        except RfError as error:
+            if not getattr(error, "at_layer", None):
+                line = getattr(described, "line", None)
+                where = f"layer {path!r} ({described['class']})" + (f", line {line}" if line else "")
+                error.what = f"{where}: {error.what}"
+                error.at_layer = path  # type: ignore[attr-defined]
+            raise
+        finally:
+            self.stack.pop()
+        return path
+
+    def module(self, scope: Scope) -> Module:
+        """The module of a net: the network, or the layer of a subnetwork."""
+        if scope.parent is None:
+            return self.root
+        path = scope.path.rstrip("/")
+        if path not in self.modules:
+            described = scope.options_of_subnet()
+            self._attach(scope.parent, scope.name, class_of(described)(path, self.version))
+        return self.modules[path]
+
+    def _attach(self, scope: Scope, name: str, layer: Layer) -> None:
+        owner = self.module(scope)
+        attribute = name.replace(".", "_")
+        while hasattr(type(owner), attribute) or attribute in vars(owner):
+            attribute += "_"
+        setattr(owner, attribute, layer)
+        self.modules[scope.path + name] = layer
+
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
+        """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
+        cls, original = class_of(described), described
+        described = cls.rewritten(described)
+        given = known_options(cls, described)
+        rec: RecNet | None = None
+        if "subnetwork" in cls.options:
+            inner = scope.sub(path[len(scope.path) :])
+            sources = [self.layer(inner, "output")] if "output" in inner.layers else []
+            if not sources:
+                raise LayerNotFound("the subnetwork has no output", expected='a layer named "output"')
+        elif cls.recurrent:
+            rec = self.loops.net(scope.sub(path[len(scope.path) :]))
+            sources = [self.loops.output(rec)]
+        else:
+            sources = self.sources(cls, described, scope, path)
+        inputs: dict[str, str] = {}
+        for name, option in cls.options.items() if rec is None else ():
+            if option.kind in ("layer", "embedded") and isinstance(given.get(name), str):
+                inputs[name] = self.find(scope, given.pop(name), path)
+            elif option.kind == "layers" and given.get(name) is not None:
+                found: dict[str, str] = {}
+                given[name] = _options.without_layers(given[name], option.types, name, found)
+                inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
+            elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
+                own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
+                embedded = self._build(scope, f"{path}/{name}", own, None)
+                assert embedded.layer is not None
+                given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
+                inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
+        inner, more = cls.net_inside(self, scope, path, original)
+        inputs.update(more)
+        templates = [self.seen(source, scope) for source in sources]
+        layer = self.modules.get(path) or cls(path, self.version)
+        if inner is not None:
+            layer.inner = inner
+        layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        layer.nets = self.loops.nets
+        if rec is None:
+            join(layer, templates, self.axes)
+        node = Node(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
+        with get_run_ctx().train_flag_ctx(False):
+            with on_meta():
+                prepared = layer.prepared(*templates) if rec is None else tuple(templates)
+            first = prepared[0] if prepared else None
+            if rec is None:
+                set_options(layer, given, self, first)
+            self._set_target(node, scope, first, given)
+            if layer.takes_target and node.target is not None:
+                targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
+                for i, target in enumerate(targets):
+                    path_of_target = node.target if not i else self._target(scope, target, path)
+                    inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
+            self._give_parameters(layer, scope, path, given)
+            by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
+            layer.setup(*prepared, **by_name)
+            with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
+                out = self._output(node, prepared, by_name)
+                layer.feature_dim = layer.feature_of(out, prepared)
+                out = set_feature_dim(out, layer.feature_dim)
+                order = layer.order_of(declared_order(out, prepared), prepared)
+                node.template = out.copy_transpose(order)
+        if layer.batch_norm:
+            layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
+        layer._new_parameter = None
+        for part, x in layer.parts.items():
+            template = x.copy_transpose(declared_order(x, prepared))
+            self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop)
+        layer.parts = {}
+        for dim, name in layer.names_of_dims().items():
+            self.axes.name(dim, name)
+        if owner is not None:
+            if path not in self.modules:
+                self._attach(owner, path[len(owner.path) :], layer)
+            self.nodes[path] = node
+        return node
+
+    def _output(self, node: Node, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
+        """What the layer computes from templates; and the template of its state, if it has one."""
+        layer = node.layer
+        assert layer is not None
+        if not layer.stepwise:
+            return layer.compute(*prepared, **inputs)
+        out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
+        return out
+
+    def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
+        """The paths of the sources of a layer; in a loop, those from the step before come last."""
+        default = None if cls.sourceless or holds("from is required", self.version) else "data"
+        if "from" not in described and default is None and not cls.sourceless:
+            raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
+        names = names_of_sources(described, default)
+        later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
+        found = {i: self.find(scope, names[i], path) for i in later}
+        return [found[i] for i in range(len(names))]
+
+    def _set_target(self, node: Node, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
+        layer = node.layer
+        assert layer is not None
+        if layer.loss is not None:
+            opts = dict(layer.loss_opts or {})
+            factor = opts.get("custom_inv_norm_factor")
+            if isinstance(factor, str):
+                node.inv_norm_factor = self.find(scope, factor, node.path)
+            node.loss = loss_by_name(layer.loss, opts)
+        target = layer.target
+        if target is None and node.loss is not None and node.loss.needs_target:
+            target = self.extern.default_target
+        if isinstance(target, list | tuple):
+            target = target[0] if target else None
+        if target is not None:
+            node.target = self._target(scope, target, node.path)
+        taken = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
+        if layer.out_dim is None and layer.n_out is not None:
+            layer.out_dim = self.axes.feature(layer.n_out, taken)
+        elif layer.out_dim is None and node.target is not None:
+            of = self.nodes[node.target].template
+            dim = of.sparse_dim or of.feature_dim
+            more = 0 if node.loss is None else node.loss.more_labels
+            if dim is not None and dim.dimension is not None:
+                layer.out_dim = self.axes.feature(dim.dimension + more, taken) if more else dim
+
+    def _target(self, scope: Scope, target: str, needed_by: str) -> str:
+        """The path of a target: a layer if there is one with this name, else a data key, with all frames."""
+        reference = target.removeprefix("layer:")
+        if target.startswith("layer:") or target in scope.layers:
+            return self.find(scope, reference, needed_by)
+        return self.data(self.scope, target.removeprefix("data:"), needed_by)
+
+    # -- parameters
+
+    def _give_parameters(self, layer: Layer, scope: Scope, path: str, given: Mapping[str, Any]) -> None:
+        prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
+        trainable = layer.trainable and is_trainable(scope)
+        reused = given.get("reuse_params")
+
+        def new(name: str, dims: Any, initial: Any) -> Parameter:
+            if shared := layer_of_parameter(reused, name):
+                other = self.nodes[self.find(scope, shared, path)].layer
+                found = {} if other is None else other.params
+                if name not in found:
+                    raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
+                check_shape(name, found[name], dims)
+                return found[name]
+            return self.variables.get(f"{prefix}{name}", dims, initial, trainable=trainable)
+
+        layer._new_parameter = new
+
+
+def class_of(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
+    name = described["class"]
+    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)

@@ -1,0 +1,88 @@
+"""The order of computation: what of a recurrent net is computed before, in and after its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rfnb.errors import NetworkError
+from rfnb.network.build.node import Node
+from rfnb.network.rec.move import split
+from rfnb.network.rec.net import RecNet
+
+
+def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecNet]:
+    """All that is computed in the net of a loop, or outside of loops: each after what it needs.
+
+    A loop in it stands for all that its steps compute.
+    """
+    nets = {node.loop for node in nodes.values() if node.loop is not None}
+    inner = [rec for net in nets for rec in net.chain if rec.outer is loop]
+    done: dict[str, None] = {}
+    found: list[Node | RecNet] = []
+    for start in [path for path, node in nodes.items() if node.loop is loop] + [rec.path for rec in inner]:
+        todo = [(start, False)]
+        begun: dict[str, None] = {}
+        while todo:
+            path, ready = todo.pop()
+            rec = _loop_with(nodes, path, loop)
+            key = path if rec is None else f"{rec.path} as a loop"
+            if ready:
+                found.append(nodes[path] if rec is None else rec)
+                done[key] = None
+                begun.pop(key, None)
+            elif key not in done and (rec is not None or nodes[path].loop is loop):
+                if key in begun:
+                    raise NetworkError(f"{path} needs itself", got=" → ".join([*begun, key]), expected="an order")
+                begun[key] = None
+                todo.append((path, True))
+                todo += [(need, False) for need in needs_of(rec or nodes[path], nodes)]
+    return found
+
+
+def _loop_with(nodes: Mapping[str, Node], path: str, loop: RecNet | None) -> RecNet | None:
+    """The loop, in the net of `loop`, that computes this value; None if it is computed there itself, or farther out."""
+    at = nodes[path].loop if path in nodes else None
+    while at is not None and at is not loop:
+        if at.outer is loop:
+            return at
+        at = at.outer
+    return None
+
+
+def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
+    """The paths of what a value needs in the same step, or of all that a loop needs from outside."""
+    if isinstance(item, Node):
+        return list(item.needs)
+    rec = item
+    inside = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
+    names = [*rec.sources, *rec.inputs.values(), *(path for path in rec.initial.values() if path in nodes)]
+    names += [need for node in inside for need in node.needs]
+    for net in {node.loop for node in inside if node.loop is not None}:
+        names += [*net.sources, *net.inputs.values()]
+        names += [path for path in net.initial.values() if isinstance(path, str) and path in nodes]
+    return [name for name in names if nodes[name].loop is None or nodes[name].loop not in rec]
+
+
+def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
+    """Sets what the net computes in each step."""
+    inside = order_of(nodes, rec)
+    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
+    computed = {node.path for node in rec.inside if isinstance(node, Node)}
+    for node in rec.after:
+        needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
+        of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
+        rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
+
+
+def _is_value(node: Node) -> bool:
+    """Whether a value of a step is known only in the loop; frames and the numbers of steps are known outside."""
+    return node.kind in ("layer", "part", "previous")
+
+
+def outside_needs(node: Node | RecNet) -> list[str]:
+    """The paths of the values from outside that a layer, or a recurrent net, takes in each call."""
+    if isinstance(node, Node):
+        return [*node.sources, *node.inputs.values()]
+    inside = [each for each in node.inside if isinstance(each, Node)]
+    frames = [each.of for each in inside if each.kind == "frame" and each.of]
+    return [*node.sources, *node.inputs.values(), *frames]
