@@ -146,7 +146,9 @@ def _sequences(x: Tensor) -> list[np.ndarray]:
     time = [dim for dim in x.dims if dim not in batch and dim.need_masking()]
     time = time or [dim for dim in x.dims if dim not in batch and dim is not x.feature_dim][:1]
     if len(batch) != 1 or len(time) != 1:
-        raise DataError("HdfWriter: this is not a batch of sequences", got=x.describe_dims(), expected="{batch, time, …}")
+        raise DataError(
+            "HdfWriter: this is not a batch of sequences", got=x.describe_dims(), expected="{batch, time, …}"
+        )
     rest = [dim for dim in x.dims if dim not in (*batch, *time)]
     array = x.copy_transpose([*batch, *time, *rest]).numpy()
     lengths = [int(n) for n in np.broadcast_to(np.asarray(x.size_of(time[0]).values), (len(array),))]

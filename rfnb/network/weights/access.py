@@ -9,20 +9,10 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.network.layer import Layer
 from rfnb.network.network import Network
 
-RECURRENT = ("rec", "rnn_cell")
-"""Layers whose cell has its variables in a scope of its own."""
-
 
 def variables_of(net: Network) -> dict[str, Parameter]:
     """All parameters by the names of their variables: "encoder/W", "lstm/rec/W_re"."""
-    names = {id(parameter): name for name, parameter in net._builder.variables.found.items()}
-    for layer in net.layers.values():
-        if layer.layer_class in RECURRENT and isinstance(getattr(layer, "unit", None), str):
-            for name, parameter in layer.params.items():
-                known = names.get(id(parameter), "")
-                if known.endswith(name) and not name.startswith("batch_norm/"):
-                    names[id(parameter)] = f"{known.removesuffix(name)}rec/{name}"
-    return {names[id(parameter)]: parameter for parameter in net._builder.variables.found.values()}
+    return dict(net._builder.variables.found)
 
 
 def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
