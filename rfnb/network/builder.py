@@ -370,7 +370,8 @@ class Builder:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
                 check_shape(name, found[name], dims)
                 return found[name]
-            return self.variables.get(f"{prefix}{name}", dims, initial, trainable=trainable)
+            cell = "" if name.startswith("batch_norm/") else layer.cell_scope
+            return self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
 
         layer._new_parameter = new
 

@@ -68,6 +68,7 @@ class Layer(Module):
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
     sourceless: ClassVar[bool] = False
+    cell_scope: ClassVar[str] = ""  # before the names of the variables of a cell
     recurrent: ClassVar[bool] = False
     can_step: ClassVar[bool] = False
     in_search: ClassVar[bool] = False

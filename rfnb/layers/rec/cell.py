@@ -32,6 +32,7 @@ VARIABLE = "var"
 class Rec(Layer, layer_class="rec"):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
+    cell_scope = "rec/"
     can_step = True
     state_has_output = True
     unit: Any = value("lstm", str, dict)
