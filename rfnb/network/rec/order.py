@@ -76,7 +76,15 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         if layer is not None:
             layer.gives_parts = any(node.path in taken for node in found)
     inside = [item for item in inside if isinstance(item, RecNet) or item.kind != "part" or item.path in taken]
-    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
+    moves = rec.moves and rec.own_axis is None
+    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if moves else ([], inside, [])
+    for node in rec.inside:
+        if isinstance(node, Node) and node.layer is not None and node.layer.needs_all_frames and node.state is not None:
+            raise NetworkError(
+                f"layer {node.path!r}: it needs the whole sequence, but stays in the loop",
+                got=" ← ".join(rec.name_of(path) for path in way_to_the_step_before(node, nodes)),
+                expected="a layer whose sources do not depend on prev:…", hint='"direction": 1',
+            )  # fmt: skip
     computed = {node.path for node in rec.inside if isinstance(node, Node)}
     for node in rec.after:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
@@ -93,6 +101,20 @@ def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
     for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
         found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
     return {path for path in found if isinstance(path, str)}
+
+
+def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
+    """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
+    ways, seen = [[node.path]], {node.path}
+    while ways:
+        way = ways.pop(0)
+        if nodes[way[-1]].kind == "previous":
+            return way
+        for need in nodes[way[-1]].needs:
+            if need in nodes and nodes[need].loop is node.loop and need not in seen:
+                seen.add(need)
+                ways.append([*way, need])
+    return [node.path]
 
 
 def _is_value(node: Node) -> bool:

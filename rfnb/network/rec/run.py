@@ -68,6 +68,9 @@ class RecRun:
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
         self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
+        if rec.own_axis is not None:
+            rec.own_axis.bind(self.axis.size)
+            self.axis = rec.own_axis
         self.loop = Loop(
             axis=self.axis, max_seq_len=longest(rec, values), name=rec.path,
             optimize_move_layers_out=layer.optimize_move_layers_out,
@@ -127,7 +130,7 @@ class RecRun:
                     logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
-            if self.axis is not rec.axis:
+            if self.axis is not rec.axis and rec.axis not in x.dims:
                 x = _with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         self.whole.update({path: self.outside[path] for path in left})
