@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.suggestions import did_you_mean
@@ -41,11 +42,8 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
 
 def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
     """A copy of the description of a layer, which keeps its line in the config."""
-    cls: Any = type(described)
-    copied = cls(described)
+    copied: Any = copy(described)
     copied[key] = given
-    if hasattr(described, "line"):
-        copied.line = described.line
     return copied
 
 
