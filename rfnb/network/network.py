@@ -283,8 +283,7 @@ class Network(Module):
         if layer not in nets:
             hint = did_you_mean(layer, nets) or '"class": "rec", "unit": {…}'
             raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
-        loops, trains = self._builder.loops, self.train_flag is not False
-        return explanation_of(nets[layer], self._nodes, loops.stacked, trains=trains)
+        return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
 
     # -- losses
 

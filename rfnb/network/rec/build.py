@@ -173,8 +173,7 @@ class Loops:
             )  # fmt: skip
         with on_meta():
             y = set_feature_dim(expand_dim(x, rec.axis), x.feature_dim)
-        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
-        return y.copy_transpose([rec.axis, *batch, *(dim for dim in x.dims if dim not in batch)])
+        return y.copy_transpose(stacked_dims(x, rec))
 
     # -- circles through the step before
 
@@ -358,6 +357,12 @@ class Loops:
         made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
         setattr(rec.layer, called, made)
         return made
+
+
+def stacked_dims(x: Tensor, rec: RecNet) -> list[Dim]:
+    """The dims of the values of all steps, by the template of a step."""
+    batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
+    return [rec.axis, *batch, *(dim for dim in x.dims if dim not in (*batch, rec.axis))]
 
 
 def _chooses(node: Node) -> bool:

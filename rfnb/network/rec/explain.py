@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.network.build.node import Node
 from rfnb.network.layer import Layer
+from rfnb.network.rec.build import stacked_dims
 from rfnb.network.rec.move import looked_into, users_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.resolve import Scope
-
-if TYPE_CHECKING:
-    from rfnb.core.tensor.tensor import Tensor
 
 LayerPlace = Literal["before the loop", "each step", "after the loop"]
 Nodes = Mapping[str, Node]
@@ -56,13 +55,8 @@ class NetExplanation(Shown):
         return found[0]
 
 
-def explanation_of(
-    rec: RecNet, nodes: Nodes, stacked: Callable[[Tensor, RecNet], Tensor], *, trains: bool
-) -> NetExplanation:
-    """Where the layers of a recurrent net are computed. stacked: a template with the axis of the loop.
-
-    trains: whether dropout draws random numbers.
-    """
+def explanation_of(rec: RecNet, nodes: Nodes, *, trains: bool) -> NetExplanation:
+    """Where the layers of a recurrent net are computed. trains: whether dropout draws random numbers."""
     places = _Places(rec, nodes, trains)
     rows = []
     for node in (*rec.before, *rec.inside, *rec.after):
@@ -70,10 +64,9 @@ def explanation_of(
             continue
         place = places.of(node.path)
         path, why = places.kept_by(node.path) if place == "each step" else ((), "")
-        whole = node.template if rec.axis in node.template.dims else stacked(node.template, rec)
         name = rec.name_of(node.path)
         described = name, node.layer.layer_class or "", line_of(rec.scope, name)
-        dims = _dims(node.template), _dims(whole)
+        dims = _dims(node.template.dims), _dims(stacked_dims(node.template, rec))
         rows.append(ExplainedLayer(*described, place, *dims, tuple(map(rec.name_of, path)), why))
     return NetExplanation(rec.path, rec.axis.name or "steps", rows)
 
@@ -194,10 +187,10 @@ def _closed(among: set[str], edges: Mapping[str, list[str]]) -> set[str]:
     return among
 
 
-def _dims(x: Tensor) -> str:
+def _dims(dims: Sequence[Dim]) -> str:
     """The names of the dims, and the sizes that are fixed."""
-    fixed = [not (dim.is_dynamic() or dim.is_batch_dim() or dim.name == "beam") for dim in x.dims]
-    return "{" + ", ".join(d.describe() if each else str(d.name) for d, each in zip(x.dims, fixed, strict=True)) + "}"
+    fixed = [not (dim.is_dynamic() or dim.is_batch_dim() or dim.name == "beam") for dim in dims]
+    return "{" + ", ".join(d.describe() if each else str(d.name) for d, each in zip(dims, fixed, strict=True)) + "}"
 
 
 def line_of(scope: Scope, name: str) -> int | None:
