@@ -90,7 +90,8 @@ def to_html(view: NetExplanationView) -> Html:
 
 def _row(each: LayerPlaceView) -> Html:
     chip = el("span", each["where"], style=f"{style.chip(style.PALETTE[HUES[each['where']]])};white-space:nowrap")
-    name = [each["name"], quiet(f"  line {each['line']}") if each["line"] is not None else None]
+    line = quiet(f" line {each['line']}") if each["line"] is not None else None
+    name = el("span", each["name"], line, style="white-space:nowrap" if len(each["name"]) <= 40 else None)
     path = el("span", path_of(each), title=" ← ".join(each["path"])) if each["path"] else None
     why = quiet(f"{'; ' if path is not None else ''}{each['why']}") if each["why"] else None
     return row(name, quiet(each["cls"]), chip, each["step"], each["whole"], [path, why])
