@@ -35,6 +35,7 @@ VIEWS = {
     "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
     "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
+    "net_explanation": ("loop.layers_view", "rfnb.network.rec.explain.NetExplanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
     "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
     "check": ("check.view", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
+from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
@@ -24,6 +25,7 @@ from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
 from rfnb.network.rec.decode import searched_net, searching
+from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
@@ -33,28 +35,6 @@ from rfnb.ops.grad import stop_gradient_scope
 from rfnb.ops.math import square
 from rfnb.ops.reduce import reduce_sum
 from rfnb.search.found import Found
-
-
-class Outputs(Mapping[str, Tensor]):
-    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
-
-    def __init__(self, values: dict[str, Tensor]):
-        self._values = values
-
-    def __getitem__(self, path: str) -> Tensor:
-        if path not in self._values:
-            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
-            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
-        return self._values[path]
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 class Network(Module):
@@ -284,6 +264,26 @@ class Network(Module):
         assert rec.choices is not None
         found: Found = rec.choices.found
         return found
+
+    def explain(self, layer: str = "output") -> NetExplanation:
+        """Where the layers of a recurrent layer are computed (before its loop, in each step, after it), and why.
+
+        >>> unit = {
+        ...     "x": {"class": "linear", "n_out": 3, "from": "data:source"},
+        ...     "output": {"class": "combine", "kind": "add", "from": ["x", "prev:output"]},
+        ... }
+        >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+        >>> _ = net.construct_from_dict({"output": {"class": "rec", "unit": unit, "from": "data"}})
+        >>> net.explain("output")["x"].place, net.explain("output")["output"].path
+        ('before the loop', ('output', 'prev:output', 'output'))
+
+        Raises LayerNotFound if there is no loop with this name.
+        """
+        nets = self._builder.loops.nets
+        if layer not in nets:
+            hint = did_you_mean(layer, nets) or '"class": "rec", "unit": {…}'
+            raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
+        return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
 
     # -- losses
 

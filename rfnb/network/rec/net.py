@@ -13,6 +13,7 @@ from rfnb.network.resolve import Scope
 if TYPE_CHECKING:
     from rfnb.network.build.node import Node
     from rfnb.network.layer import Layer
+    from rfnb.network.rec.lines import Lines
     from rfnb.network.rec.search import SearchChoices
 
 
@@ -35,6 +36,7 @@ class RecNet:
         moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
+        lines: the lines of the net dict that describe the layers, once the net has run.
     """
 
     path: str
@@ -58,6 +60,7 @@ class RecNet:
     before: list[Node] = field(default_factory=list)
     inside: list[Node | RecNet] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
+    lines: Lines | None = None
 
     @property
     def chain(self) -> list[RecNet]:
