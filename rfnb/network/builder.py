@@ -42,13 +42,14 @@ class Builder:
         self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
         self.stack: list[str] = []
+        self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
 
     # -- which layers
 
     def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
-        self.scope.layers = {**self.scope.layers, **net_dict}
+        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:

@@ -62,6 +62,7 @@ class Layer(Module):
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
+        gives_parts: whether another layer, or somebody outside of a loop, takes one of them.
     """
 
     layer_class: ClassVar[str | None] = None
@@ -124,6 +125,7 @@ class Layer(Module):
         self.logits: Tensor | None = None
         self.dropped_dims: tuple[Dim, ...] = ()
         self.parts: dict[str, Tensor] = {}
+        self.gives_parts = True
         self.normalized: BatchNorm | None = None
 
     @classmethod

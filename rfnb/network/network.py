@@ -329,7 +329,10 @@ class Network(Module):
 
     def _constraints(self) -> Any:
         total: Any = 0
-        for layer in (each for each in self.modules() if isinstance(each, Layer)):
+        builder = self._builder
+        if builder.every_layer is None:
+            builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+        for layer in builder.every_layer:
             for parameter in layer.params.values() if layer.L2 else ():
                 if parameter.trainable:
                     total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total

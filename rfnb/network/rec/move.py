@@ -2,8 +2,8 @@
 
 A layer may be computed before the loop if all that it needs is known there, and after it if nothing in the loop needs
 it. Layers without a state stay in the loop, whose own optimization computes each of their ops for all steps together
-where that is possible; so only layers with a state are moved, with those on the way to them. If all may be computed
-before the loop, all of them are, and there is no loop.
+where that is possible; so only layers with a state are moved, with those on the way to them. If all layers may be
+computed before the loop, all of them are, and there is no loop.
 """
 
 from __future__ import annotations

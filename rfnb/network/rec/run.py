@@ -53,8 +53,9 @@ def inputs_of(node: Node, values: Mapping[str, Tensor]) -> tuple[list[Tensor], d
 def take_parts(node: Node, values: Values) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
-    values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-    node.layer.parts = {}
+    if node.layer.parts:
+        values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
+        node.layer.parts = {}
 
 
 class RecRun:
@@ -167,8 +168,7 @@ class RecRun:
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
         with self._named(node):
             y = node.layer(*(self._all(path) for path in node.sources), **inputs)
-        self.whole.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-        node.layer.parts = {}
+        take_parts(node, self.whole)
         return y
 
     def _all(self, path: str) -> Tensor:
@@ -340,7 +340,7 @@ def _like(x: Tensor, template: Tensor) -> Tensor:
         x = cast(x, template.dtype)
     if x.sparse_dim is not template.sparse_dim:
         x = set_sparse_dim(x, template.sparse_dim)
-    if set(x.dims) == set(template.dims):
+    if x.dims != template.dims and set(x.dims) == set(template.dims):
         x = x.copy_transpose(template.dims)
     return set_feature_dim(x, feature)
 
