@@ -107,13 +107,13 @@ def beam_step(
     backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
     places, order = [*batch, beam], [*batch, beam, axis]
     scores = scores if combine is None else _full(scores, base)
-    before, new = _raw(base, places), _raw(scores, order)
-    past = None if ended is None else _raw(_full(ended, base), places)
+    before, new = raw_in_order(base, places), raw_in_order(scores, order)
+    past = None if ended is None else raw_in_order(_full(ended, base), places)
     compared, had_counts = before, None
     if past is not None:
-        new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
+        new = backend.where_raw(backend.expand_dims_raw(past, -1), first_label_only(scores, axis)._raw, new)
     if counts is not None and past is not None:
-        had_counts = _raw(_full(counts, base), places)
+        had_counts = raw_in_order(_full(counts, base), places)
         number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
         offset_counts = had_counts
         if offset:
@@ -141,7 +141,7 @@ def beam_step(
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     best = best.copy_transpose([*batch, out_beam])
-    index = _raw(_full(parents, best), best.dims), len(batch), 1, False
+    index = raw_in_order(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
     if combine is None:
         kept = backend.gather_raw(before, *index)
@@ -153,7 +153,7 @@ def beam_step(
     return BeamStep(labels, parents, best.like(total), best.like(counted))
 
 
-def _raw(x: Tensor, order: Sequence[Dim]) -> Any:
+def raw_in_order(x: Tensor, order: Sequence[Dim]) -> Any:
     """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
     if not x.dims_set <= set(order):
         x.copy_transpose(order)  # raises an error that names the dims
@@ -228,7 +228,7 @@ def _with_gold(
     )
 
 
-def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:
+def first_label_only(scores: Tensor, axis: Dim) -> Tensor:
     """0 for the first label, -∞ for the others. {axis}"""
     numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
     numbers[:1] = 0
