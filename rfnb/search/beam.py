@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
@@ -26,6 +25,9 @@ from rfnb.ops.top_k import top_k
 from rfnb.search.checks.arguments import check_step
 from rfnb.search.variants.apart import best_apart
 from rfnb.search.variants.groups import above, best_of_groups
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 
@@ -111,7 +113,7 @@ def beam_step(
     past = None if ended is None else raw_in_order(_full(ended, base), places)
     compared, had_counts = before, None
     if past is not None:
-        new = backend.where_raw(backend.expand_dims_raw(past, -1), first_label_only(scores, axis)._raw, new)
+        new = backend.where_raw(backend.expand_dims_raw(past, -1), first_label_only(backend, axis, new), new)
     if counts is not None and past is not None:
         had_counts = raw_in_order(_full(counts, base), places)
         number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
@@ -228,10 +230,10 @@ def _with_gold(
     )
 
 
-def first_label_only(scores: Tensor, axis: Dim) -> Tensor:
-    """0 for the first label, -∞ for the others. {axis}"""
-    numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
+def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
+    """0 for the first label, -∞ for the others, a raw tensor of the dtype and on the device of another. [axis]"""
+    numbers = np.full(axis.get_dim_value(), -np.inf, "float32")
     numbers[:1] = 0
     with untaped():
-        raw = backend.cast_raw(backend.from_numpy_raw(numbers, scores.device), scores.dtype)
-        return tensor_of(raw, align.sig([axis]), EMPTY)
+        raw = backend.from_numpy_raw(numbers, backend.get_device_raw(like))
+        return backend.cast_raw(raw, backend.get_dtype_name_raw(like))

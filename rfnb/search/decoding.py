@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,11 +129,11 @@ def decode(
     search.labels = own or search.labels
     prev = search.last[:, :beam].reshape(-1)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
-    state = map_leaves(partial(_taken, np.repeat(np.arange(sequences), beam), sequences), state)
+    state = map_leaves(_Rows(np.repeat(np.arange(sequences), beam), sequences).of, state)
     while not search.done:
         raw, state = search.pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
-        state = map_leaves(partial(_taken, rows, len(rows)), state)
+        state = map_leaves(_Rows(rows, len(rows)).of, state)
     return search.found(vocab, tags)
 
 
@@ -150,21 +149,30 @@ OTHER_NAMES = {
 """Options of other libraries, and ours."""
 
 
-def _taken(rows: np.ndarray, count: int, leaf: Any) -> Any:
-    """A part of a state at `rows` of its first axis, which has `count` entries."""
-    if leaf is None or isinstance(leaf, bool | int | float | str):
-        return leaf
-    reorder = getattr(leaf, "reorder_cache", None)
-    backend = raw_registry.selected()
-    if reorder is not None:
-        moved = reorder(backend.from_numpy_raw(rows, None))
-        return leaf if moved is None else moved
-    shape = tuple(getattr(leaf, "shape", ()))
-    if not shape or shape[0] != count:
-        raise SearchError(
-            "decode: the first axis of each part of the state counts the hypotheses",
-            got=shape or type(leaf).__name__,
-            expected=f"({count}, …), or an object with reorder_cache(index)",
-            hint="leave out what is the same for all hypotheses: lambda prev, state: model(prev, state, encoded)",
-        )
-    return backend.index_raw(leaf, backend.from_numpy_raw(rows, str(leaf.device)), 0)
+class _Rows:
+    """Rows of the first axis of the parts of a state, which has `count` entries."""
+
+    def __init__(self, rows: np.ndarray, count: int):
+        self.rows, self.count, self.backend = rows, count, raw_registry.selected()
+        self.on: dict[Any, Any] = {}  # by device
+
+    def of(self, leaf: Any) -> Any:
+        """Those of a part."""
+        if leaf is None or isinstance(leaf, bool | int | float | str):
+            return leaf
+        reorder = getattr(leaf, "reorder_cache", None)
+        if reorder is not None:
+            moved = reorder(self.backend.from_numpy_raw(self.rows, None))
+            return leaf if moved is None else moved
+        shape = getattr(leaf, "shape", ())
+        if not shape or shape[0] != self.count:
+            raise SearchError(
+                "decode: the first axis of each part of the state counts the hypotheses",
+                got=tuple(shape) or type(leaf).__name__,
+                expected=f"({self.count}, …), or an object with reorder_cache(index)",
+                hint="leave out what is the same for all hypotheses: lambda prev, state: model(prev, state, encoded)",
+            )
+        rows = self.on.get(leaf.device)
+        if rows is None:
+            rows = self.on[leaf.device] = self.backend.from_numpy_raw(self.rows, str(leaf.device))
+        return self.backend.index_raw(leaf, rows, 0)

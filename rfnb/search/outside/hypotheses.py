@@ -70,19 +70,18 @@ class Hypotheses:
         self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), 0
         self.variant, self.vocab, self.last = variant, vocab, np.repeat(first[:, None], beam, axis=1)
         self.scales = {} if scorers is None else scorers.scales
-        self.kept: dict[str, list[np.ndarray]] = {}
+        self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
         self._first_label: Any = None  # see `best_candidates`
+        self._as_they_are = scorers is None and not variant.changes and self.going == beam
+        self.past, self.done = self.ended, False
+        self._stop()
 
-    @property
-    def past(self) -> np.ndarray:
-        """Hypotheses that have ended, or have as many labels as their sequence may have."""
-        return self.ended | (self.steps >= self.limits)[:, None]
-
-    @property
-    def done(self) -> bool:
-        """Whether no hypothesis goes on."""
-        return bool(self.past.all())
+    def _stop(self) -> None:
+        """Finds the hypotheses that have ended, or have as many labels as their sequence may have; and whether any
+        goes on."""
+        self.past = self.ended | (self.steps >= self.limits)[:, None]
+        self.done = bool(self.past.all())
 
     def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
@@ -97,14 +96,12 @@ class Hypotheses:
         scores = self._with_finals(parents, scores, ends, parts)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.ended, self.scores, self.counts = was | ends | (scores == -np.inf), scores, counts
-        names = ("labels", "parents", "scores", "ended", "ends")
-        kept = dict(zip(names, (labels, parents, scores, past, ends), strict=True))
-        kept |= {f"pruned {name}": part[:, beam:] for name, part in zip(names[:3], wide, strict=False)}
-        kept |= {f"part {name}": part[:, :beam] for name, part in parts.items()}
-        kept |= {f"pruned part {name}": part[:, beam:] for name, part in parts.items()}
-        for name, part in kept.items():
+        kept = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
+        kept["pruned scores"] = wide.scores[:, beam:]
+        for name, part in (kept | parts).items():
             self.kept.setdefault(name, []).append(part)
         self.steps += 1
+        self._stop()
         self.last = labels
         if self.variant.states:
             self.variant.follow(parents, self.dims)
@@ -138,31 +135,32 @@ class Hypotheses:
             self.kept.setdefault(f"final {name}", []).append(worth)
             added = np.where(ends, worth, 0.0).astype(scores.dtype)
             scores = scores + added * self.scales[name]
-            if name in parts:
-                parts[name][:, : ends.shape[1]] += added
+            if f"part {name}" in parts:
+                parts[f"part {name}"][:, : ends.shape[1]] += added
         return scores
 
     def _best(self, raw: Any, past: np.ndarray) -> tuple[Best, dict[str, np.ndarray]]:
         """The best candidates, those that find no place too, and the parts of their scores."""
-        scores = self._scores(raw)
-        log_probs = log_scores(scores, self.labels, self.input_type)
-        scored = None
-        if self.scorers is not None:
-            last = self._tensor(self.last, sparse_dim=self.labels)
-            scored = self.scorers.add_up(log_probs, last, self.dims, self.labels)
-            log_probs = scored.total
-        log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
-        order = *self.dims, self.labels
-        if log_probs.dims != order:
+        self._check(raw)
+        backend, scored = self.backend, None
+        if self._as_they_are and self.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
+            log_probs, scores = None, backend.log_probs_raw(raw, 1).reshape(*self.scores.shape, -1)
+        else:
+            log_probs = log_scores(self._scores(raw), self.labels, self.input_type)
+            if self.scorers is not None:
+                last = self._tensor(self.last, sparse_dim=self.labels)
+                scored = self.scorers.add_up(log_probs, last, self.dims, self.labels)
+                log_probs = scored.total
+            log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
             check_step(log_probs, self._tensor(self.scores), self.labels, self.dims[1], Dim(1, name="beam"))
+            scores = raw_in_order(log_probs, [*self.dims, self.labels])
         if self._first_label is None:
-            self._first_label = first_label_only(log_probs, self.labels)._raw
+            self._first_label = first_label_only(backend, self.labels, scores)
         found = best_candidates(
-            self.backend, raw_in_order(log_probs, order),
-            Before(self.scores, past, self.counts), first_label=self._first_label, places=self._places, step=self.steps,
-            exponent=self.exponent, offset=self.offset, device=self.device,
+            backend, scores, Before(self.scores, past, self.counts), first_label=self._first_label,
+            places=self._places, step=self.steps, exponent=self.exponent, offset=self.offset, device=self.device,
         )  # fmt: skip
-        if self.variant.places_differ or self.endings.living:
+        if log_probs is not None and (self.variant.places_differ or self.endings.living):
             found = self._chosen(log_probs, past, found)
         return found, {} if scored is None or self.variant.change is not None else self._parts_of(scored, found)
 
@@ -185,7 +183,8 @@ class Hypotheses:
             tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in found[:2]
         )
         own = {name: of_chosen(part, self.labels, self.dims[1], labels, parents) for name, part in scored.parts.items()}
-        return {name: self.backend.to_numpy_raw(part.copy_transpose(dims)._raw).copy() for name, part in own.items()}
+        numpy = self.backend.to_numpy_raw
+        return {f"part {name}": numpy(part.copy_transpose(dims)._raw).copy() for name, part in own.items()}
 
     def _parts(self, found: BeamStep) -> list[np.ndarray]:
         return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
@@ -202,8 +201,8 @@ class Hypotheses:
             )
         return made
 
-    def _scores(self, raw: Any) -> Tensor:
-        """The scores of the model, {batch, beam, labels}."""
+    def _check(self, raw: Any) -> None:
+        """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.scores) * self.going
         known = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
         if not known or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
@@ -221,11 +220,16 @@ class Hypotheses:
         if self.labels.dimension is None:
             vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
             self.labels = Dim(shape[1], name="labels", vocab=vocab)
+        if not self._places:
+            places = self.scores.shape[1]
+            self._places = min(places + self.candidates, places * shape[1])  # with the pruned candidates
+            self.device = self.backend.get_device_raw(raw)
+
+    def _scores(self, raw: Any) -> Tensor:
+        """The scores of the model, {batch, beam, labels}."""
         batch, places = self.scores.shape
-        self._places = min(places + self.candidates, places * shape[1])  # with the pruned candidates
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
         found = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
-        self.device = found.device
         if going is self.dims[1]:
             return found
         rest = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
@@ -243,10 +247,21 @@ class Hypotheses:
             self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED,
             scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
         )  # fmt: skip
-        kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
+        kept = {name: np.stack(parts) for name, parts in self.kept.items()}
+        for name in [name for name in kept if name in ("labels", "parents") or name.startswith("part ")]:
+            kept[f"pruned {name}"], kept[name] = kept[name][:, :, beam.size.max :], kept[name][:, :, : beam.size.max]
         size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
         limit = Size([batch], self.limits)
-        return collect(plan, Searched(kept, make(self.ended, None), size, self.include_eos, limit))
+        return collect(
+            plan,
+            Searched(
+                {name: make(part, None) for name, part in kept.items()},
+                make(self.ended, None),
+                size,
+                self.include_eos,
+                limit,
+            ),
+        )
 
 
 def _first(chosen: Best, best: Best, count: int) -> Best:
