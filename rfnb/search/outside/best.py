@@ -29,6 +29,17 @@ class Best(NamedTuple):
     scores: np.ndarray
     counts: np.ndarray
 
+    def among(self, rows: np.ndarray, before: Before) -> Best:
+        """These, of some sequences, and those of the others, whose hypotheses stay as they were."""
+        shape, beam = (len(before.scores), self.scores.shape[1]), before.scores.shape[1]
+        labels, parents = (np.zeros(shape, part.dtype) for part in self[:2])
+        scores, counts = np.full(shape, -np.inf, self.scores.dtype), np.zeros(shape, self.counts.dtype)
+        parents[:, :beam], scores[:, :beam], counts[:, :beam] = np.arange(beam), before.scores, before.counts
+        whole = Best(labels, parents, scores, counts)
+        for each, part in zip(whole, self, strict=True):
+            each[rows] = part
+        return whole
+
 
 def best_candidates(
     backend: type[Backend],

@@ -74,14 +74,15 @@ class Hypotheses:
         self.device: str | None = None  # of the scores
         self._first_label: Any = None  # see `best_candidates`
         self._as_they_are = scorers is None and not variant.changes and self.going == beam
-        self.past, self.done = self.ended, False
-        self._stop()
+        self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
+        self._look()
 
-    def _stop(self) -> None:
-        """Finds the hypotheses that have ended, or have as many labels as their sequence may have; and whether any
-        goes on."""
-        self.past = self.ended | (self.steps >= self.limits)[:, None]
-        self.done = bool(self.past.all())
+    def _look(self) -> None:
+        """Finds which hypotheses have ended, or have as many labels as their sequence may have. The step after the last
+        of a sequence still puts them in order; then they stay as they are."""
+        before, self.past = self._over, self.ended | (self.steps >= self.limits)[:, None]
+        self._over = self.past.all(axis=1)
+        self.done, self._still = bool(self._over.all()), before & self._over
 
     def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
@@ -101,7 +102,7 @@ class Hypotheses:
         for name, part in (kept | parts).items():
             self.kept.setdefault(name, []).append(part)
         self.steps += 1
-        self._stop()
+        self._look()
         self.last = labels
         if self.variant.states:
             self.variant.follow(parents, self.dims)
@@ -144,7 +145,10 @@ class Hypotheses:
         self._check(raw)
         backend, scored = self.backend, None
         if self._as_they_are and self.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
-            log_probs, scores = None, backend.log_probs_raw(raw, 1).reshape(*self.scores.shape, -1)
+            log_probs, scores = None, raw.reshape(*self.scores.shape, -1)
+            if self._still.any():
+                return self._best_of_others(scores), {}
+            scores = backend.log_probs_raw(scores, 2)
         else:
             log_probs = log_scores(self._scores(raw), self.labels, self.input_type)
             if self.scorers is not None:
@@ -154,15 +158,26 @@ class Hypotheses:
             log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
             check_step(log_probs, self._tensor(self.scores), self.labels, self.dims[1], Dim(1, name="beam"))
             scores = raw_in_order(log_probs, [*self.dims, self.labels])
-        if self._first_label is None:
-            self._first_label = first_label_only(backend, self.labels, scores)
-        found = best_candidates(
-            backend, scores, Before(self.scores, past, self.counts), first_label=self._first_label,
-            places=self._places, step=self.steps, exponent=self.exponent, offset=self.offset, device=self.device,
-        )  # fmt: skip
+        found = self._best_of(scores, Before(self.scores, past, self.counts))
         if log_probs is not None and (self.variant.places_differ or self.endings.living):
             found = self._chosen(log_probs, past, found)
         return found, {} if scored is None or self.variant.change is not None else self._parts_of(scored, found)
+
+    def _best_of(self, scores: Any, before: Before) -> Best:
+        if self._first_label is None:
+            self._first_label = first_label_only(self.backend, self.labels, scores)
+        return best_candidates(
+            self.backend, scores, before, first_label=self._first_label, places=self._places, step=self.steps,
+            exponent=self.exponent, offset=self.offset, device=self.device,
+        )  # fmt: skip
+
+    def _best_of_others(self, scores: Any) -> Best:
+        """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
+        rows = np.flatnonzero(~self._still)
+        scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
+        before = Before(self.scores, self.past, self.counts)
+        part = self._best_of(self.backend.log_probs_raw(scores, 2), Before(*(each[rows] for each in before)))
+        return part.among(rows, before)
 
     def _chosen(self, log_probs: Tensor, past: np.ndarray, best: Best) -> Best:
         """Candidates that get their places in another way, and behind them the best of the others."""
@@ -174,7 +189,7 @@ class Hypotheses:
             groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold, **self.endings.selects,
         )  # fmt: skip
         parts = self._parts(chosen)
-        return _first(Best(*parts[:3], parts[-1]), best, self.labels.get_dim_value())
+        return _first(Best(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
 
     def _parts_of(self, scored: Scored, found: Best) -> dict[str, np.ndarray]:
         """The parts of the scores of candidates. [batch, candidates]"""

@@ -49,9 +49,8 @@ class Variant:
         """The scores of the next labels. last: the last label of each hypothesis, over `dims`."""
         if self.constraints and not self.states:
             self.states = [one.initial_state(batch_dims=list(dims)) for one in self.constraints]
-        label = _beside(last, scores, dims, labels) if self.constraints else None
         for i, constraint in enumerate(self.constraints):
-            added, self.states[i] = constraint.score(label, self.states[i])
+            added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added
         return scores if self.change is None else self.change(scores, labels)
 
