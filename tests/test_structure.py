@@ -22,7 +22,7 @@ ROOMS = {
     "loop": "steps body replay check zero_steps run_body choice loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
-    "options replayed collect score choice decoding register public",
+    "options replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
     "variables save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data losses holder params build rec builder "
