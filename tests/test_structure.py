@@ -24,7 +24,7 @@ ROOMS = {
     "options replayed collect score choice decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
-    "config construct network public",
+    "config outline construct lenient rehearsal differences training_keys report network public",
     "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
     "softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "

@@ -19,7 +19,10 @@ from rfnb.network.construct import Builder, Node, ends_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
+from rfnb.network.lenient import construct_what_can
 from rfnb.network.losses import loss_by_name
+from rfnb.network.outline import Entry, outline
+from rfnb.network.report import NetworkReport, report_of
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import square
@@ -96,6 +99,7 @@ class Network(Module):
         self._builder = Builder(self, extern_data, self.behavior_version, device)
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
+        self.failures: dict[str, Exception] = {}
 
     @classmethod
     def from_config(
@@ -107,11 +111,14 @@ class Network(Module):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
+        strict: bool = True,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+            strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
+                `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -122,18 +129,21 @@ class Network(Module):
         """
         config = read_config(path, options=options)
         net = cls(
-            config={"behavior_version": config.get("behavior_version")},
+            config=config.values,
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
+            name=Path(path).stem,
             device=device,
         )
-        return net.construct_from_dict(config.network(epoch))
+        return net.construct_from_dict(config.network(epoch), strict=strict)
 
     # -- construction
 
-    def construct_from_dict(self, net_dict: Mapping[str, Any]) -> Network:
+    def construct_from_dict(self, net_dict: Mapping[str, Any], *, strict: bool = True) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
+
+        strict: whether a layer that cannot be constructed is an error; otherwise it is in `failures`.
 
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
@@ -141,13 +151,34 @@ class Network(Module):
             what = "construct_from_dict: this is not a net dict"
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
-        if not ends:
+        if not ends and strict:
             what = "construct_from_dict: there is no layer to construct"
             raise NetworkError(
                 what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
             )
-        self._builder.construct(net_dict, ends)
+        if strict:
+            self._builder.construct(net_dict, ends)
+        else:
+            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
         return self
+
+    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
+        """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
+        given = self._builder.scope.layers if net_dict is None else net_dict
+        ends = ends_of(given, search=self.search_flag, evaluate=self.eval_flag)
+        names = {"default_input": self.extern_data.default_input, "default_target": self.extern_data.default_target}
+        return outline(given, ends, version=self.behavior_version, **names)
+
+    def report(self) -> NetworkReport:
+        """What stops the network, what it ignores, and what differs from the reference, the worst first.
+
+        >>> extern = rf.ExternData({"data": {"dim": 3}})
+        >>> net = rf.Network(extern_data=extern)
+        >>> _ = net.construct_from_dict({"output": {"class": "cpoy", "from": "data"}}, strict=False)
+        >>> net.report().findings[0].what
+        "there is no layer class 'cpoy'"
+        """
+        return report_of(self, self._nodes)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -172,6 +203,14 @@ class Network(Module):
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
         return self._nodes[path].template
+
+    def templates(self) -> dict[str, Tensor]:
+        """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
+        return {path: node.template for path, node in self._nodes.items()}
+
+    def variable_names(self) -> dict[int, str]:
+        """The names of the parameters in the reference's checkpoints, such as "output/rec/s/W", by `id`."""
+        return {id(parameter): name for name, parameter in self._builder.variables.found.items()}
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""
@@ -202,6 +241,8 @@ class Network(Module):
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
             {axis: numbers} if several axes have lengths.
         """
+        for error in self.failures.values():
+            raise error
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
