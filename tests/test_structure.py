@@ -14,7 +14,7 @@ from tests.walks import files_visited, recorded_loop
 
 ROOT = Path(__file__).parents[1] / "rfnb"
 ORDER = "printable errors core backend ops trace loop nn search checkpoint network layers display".split()
-ORDER += ["public_names", "module_paths", "as_returnn"]
+ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",

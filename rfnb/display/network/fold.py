@@ -16,7 +16,7 @@ from rfnb.network.outline import Entry
 
 Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]
 """What became of a layer, and why."""
-WIDE = 42
+WIDE = 48
 """The most characters of a line of a reason."""
 
 
@@ -72,7 +72,7 @@ class NetFolder:
                 source = holder.get(path) or self._port(body, ports, path, net, back)
                 goal = loss if path == target and loss is not None else key
                 if source != goal:
-                    lines[source, goal, self.numbers.get(path, -1), back and path in holder] = None
+                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back and path in holder] = None
         order = {"input": 0, "output": 2}
         body["nodes"].sort(key=lambda node: order.get(node["kind"], 1))
         body["edges"] = [{"source": a, "target": b, "value": n, "back": back} for a, b, n, back in lines]
