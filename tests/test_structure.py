@@ -23,10 +23,10 @@ ROOMS = {
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "network": "versions axes resolve options batch_norm layer extern_data template losses holder params "
-    "config outline construct lenient rehearsal differences training_keys report network public",
-    "layers": "activations initializers rec_cells basic conv create eval matmul norm range rec reduce shape slice "
-    "softmax time concat wrap register",
+    "network": "versions axes resolve options batch_norm layer extern_data losses holder params build rec builder "
+    "config outline lenient rehearsal differences training_keys report network public",
+    "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
+    "range rec reduce run shape shift signal slice softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
     "public",
 }

@@ -49,7 +49,7 @@ def activation_of(given: Any) -> Activation:
     if callable(given):
         function: Activation = given
         return function
-    name = str(given).removeprefix("tf.").removeprefix("nn.").removeprefix("math.")
+    name = re.sub(r"^(tensorflow\.|tf\.)?(nn\.|math\.)?", "", str(given).strip("<>"))
     scaled = re.fullmatch(r"\s*([0-9.eE+-]+)\s*\*\s*(\w+)\s*", name)
     if scaled:
         factor, inner = float(scaled[1]), activation_of(scaled[2])

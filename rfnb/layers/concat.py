@@ -1,19 +1,70 @@
-"""Layers with several sources or several outputs: split, stack, top_k."""
+"""Layers with several sources or several outputs: concat, split, stack, top_k."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
-from rfnb.network.options import axis, value
-from rfnb.ops.concat import split, stack
+from rfnb.network.options import REQUIRED, axis, value
+from rfnb.ops.concat import concat, split, stack
+from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import slice as slice_
 from rfnb.ops.top_k import top_k
+
+
+class Concat(Layer, layer_class="concat"):
+    """The sources one behind the other along an axis of each. {…, a}, {…, b} → {…, a+b}
+
+    In time, the second source starts behind the longest sequence of the first: its padding stays in between.
+    """
+
+    joins = False
+    concat_axes: Any = value(REQUIRED, list)
+    allow_broadcast: bool = value(False, bool)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The sources without their axes, which are an option."""
+        pairs = described.get("from")
+        if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
+            raise NetworkError(
+                "concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T"), …]'
+            )
+        return {**described, "from": [name for name, _ in pairs], "concat_axes": [given for _, given in pairs]}
+
+    def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
+        """The axes, and the new one."""
+        self.over = [self.pool.one(given, x) for given, x in zip(self.concat_axes, sources, strict=True)]
+        sizes = [dim.dimension for dim in self.over]
+        self.is_feature = self.over[0] is sources[0].feature_dim
+        if self.out_dim is None and None not in sizes:
+            taken = [dim for dim in sources[0].dims if dim not in self.over]
+            make = self.pool.feature if self.is_feature else self.pool.static
+            self.out_dim = make(sum(size or 0 for size in sizes), taken)
+
+    def compute(self, *sources: Tensor) -> Tensor:
+        """{…, a}, {…, b} → {…, a+b}"""
+        pairs = list(zip(sources, self.over, strict=True))
+        if any(dim.dimension is None for dim in self.over):
+            y, dim = self._with_padding(pairs)
+        else:
+            y, dim = concat(*pairs, allow_broadcast=self.allow_broadcast, out_dim=self.out_dim)
+        return set_feature_dim(y, dim if self.is_feature else sources[0].feature_dim)
+
+    def _with_padding(self, pairs: list[tuple[Tensor, Dim]]) -> tuple[Tensor, Dim]:
+        """The whole axes, one behind the other, cut to the sum of the lengths; so the padding stays in between."""
+        y, whole = concat(*pairs, allow_broadcast=self.allow_broadcast, handle_dynamic_dims=False)
+        dim = reduce(add, self.over) if self.out_dim is None else self.out_dim
+        sizes = [get_size_tensor(each, device=y.device) if each.is_dynamic() else each.dimension for each in self.over]
+        return slice_(y, axis=whole, end=reduce(add, sizes), out_dim=dim)
 
 
 class Split(Layer, layer_class="split"):

@@ -52,20 +52,27 @@ class Variable(Layer, layer_class="variable"):
 
     def setup(self) -> None:  # type: ignore[override]
         """One parameter, named after the layer."""
-        if self.add_time_axis or self.init_by_layer:
-            raise NetworkError("variable: add_time_axis and init_by_layer are not supported here yet")
+        if self.init_by_layer:
+            raise NetworkError("variable: init_by_layer is not supported here yet", hint='"init": a number or a name')
         self.dims: list[Dim] = []
         sizes = self.shape or ()
         for i, size in enumerate(sizes):
             make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
             self.dims.append(make(size, self.dims))
+        self.frame = self.pool.static(1, self.dims) if self.add_time_axis else None
         initial = initial_values(self.init)
         self.trained = self.parameter(self.param_name or self.name.rpartition("/")[2], self.dims, initial)
 
     def compute(self) -> Tensor:
         """→ {dims…}"""
-        return expand_dim(self.trained, batch_dim) if self.add_batch_axis else self.trained
+        y = self.trained if self.frame is None else expand_dim(self.trained, self.frame)
+        return expand_dim(y, batch_dim) if self.add_batch_axis else y
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The last axis."""
         return self.dims[-1] if self.dims else None
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The batch, the time, and the axes of the shape."""
+        more = [batch_dim] if self.add_batch_axis else []
+        return [*more, *([] if self.frame is None else [self.frame]), *self.dims]

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.expression.expression import Expression
-from rfnb.core.expression.reader import Names
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.layers.activations import ACTIVATIONS, activation_of
+from rfnb.layers.activations import activation_of
+from rfnb.network.axes import order_now
+from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
-from rfnb.ops import math
-from rfnb.ops.create import ones_like, zeros_like
-from rfnb.ops.grad import stop_gradient
-from rfnb.ops.math import cast, combine_bc, compare_bc, where
+from rfnb.ops.math import combine_bc, compare_bc, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 KINDS = {
@@ -31,15 +27,51 @@ KINDS = {
 """The kinds of combine, and the names of the same in `rf.combine`."""
 
 
-class Combine(Layer, layer_class="combine"):
-    """The sources combined one after the other. {…}, {…} → {… of all}"""
+class Evaluated(Layer):
+    """What `eval` and `combine` of the kind eval share: the computation of an expression or a function."""
 
     joins = False
+    eval: Any = value("source(0)")
+    eval_locals: dict[str, Any] | None = value(None, dict)
+
+    def begin(self, *sources: Tensor) -> None:
+        """Reads the expression; keeps the declared order of the sources."""
+        self.computation = Computation(self.eval, self.config, self.eval_locals)
+        self.orders = [list(x.dims) for x in sources]
+        self.order: list[Dim] | None = None
+
+    def evaluated(self, *sources: Tensor) -> Tensor:
+        """The value of the expression. {…}, {…} → {…}"""
+        orders = [order_now(order, x) for order, x in zip(self.orders, sources, strict=True)]
+        y, self.order = self.computation(sources, orders, self.pool)
+        y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
+        feature = feature_of_any(y, sources)
+        last = self.order[-1] if self.order else None
+        if feature is None and last is not None and last.dimension is not None and y.sparse_dim is None:
+            feature = last
+        return set_feature_dim(y, feature)
+
+    def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
+        """The labels of the first source, unless `out_type` says otherwise, or the result is no number of a label."""
+        told = self.out_type if isinstance(self.out_type, dict) else {}
+        if not y.dtype.startswith(("int", "uint")) or told.get("sparse") is False:
+            return None
+        if told.get("sparse_dim") is not None or (told.get("sparse") and told.get("dim") is not None):
+            return self.pool.feature(told.get("sparse_dim") or told["dim"])
+        return source.sparse_dim
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """That of the expression."""
+        known = getattr(self, "order", None)
+        return order if known is None or {*known} != {*order} else known
+
+
+class Combine(Evaluated, layer_class="combine"):
+    """The sources combined one after the other. {…}, {…} → {… of all}"""
+
     kind: str = value("add", str)
     activation: Any = value(None)
     with_bias: bool = value(False, bool)
-    eval: str | None = value(None, str)
-    eval_locals: dict[str, Any] | None = value(None, dict)
     eval_for_output_loss: bool = value(False, bool)
     b: Parameter
 
@@ -48,13 +80,15 @@ class Combine(Layer, layer_class="combine"):
         if self.kind != "eval" and self.kind not in KINDS:
             hint = did_you_mean(self.kind, KINDS)
             raise NetworkError(f"there is no kind {self.kind!r}", expected=", ".join([*KINDS, "eval"]), hint=hint)
+        if self.kind == "eval":
+            self.begin(*sources)
         if self.with_bias and sources[0].feature_dim is not None:
             self.parameter("b", [sources[0].feature_dim], 0.0)
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {… of all}"""
         if self.kind == "eval":
-            y = evaluated(self.eval or "source(0)", sources, self.eval_locals)
+            y = self.evaluated(*sources)
         else:
             y = reduce(lambda a, b: combine_bc(a, KINDS[self.kind], b), sources)
             if self.kind == "average":
@@ -65,18 +99,18 @@ class Combine(Layer, layer_class="combine"):
         return activation_of(self.activation)(y)
 
 
-class Eval(Layer, layer_class="eval"):
-    """An expression of the sources, which is parsed and never run: "source(0) + source(1) * 2.0"."""
+class Eval(Evaluated, layer_class="eval"):
+    """An expression of the sources, or a function of the config, which is interpreted: "source(0) * 2.0"."""
 
-    joins = False
-    eval: str = value("source(0)", str)
-    eval_locals: dict[str, Any] | None = value(None, dict)
     activation: Any = value(None)
+
+    def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
+        """Reads the expression."""
+        self.begin(*sources)
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {…}"""
-        y = evaluated(self.eval, sources, self.eval_locals)
-        return activation_of(self.activation)(set_feature_dim(y, feature_of_any(y, sources)))
+        return activation_of(self.activation)(self.evaluated(*sources))
 
 
 class Compare(Layer, layer_class="compare"):
@@ -118,39 +152,3 @@ class Switch(Layer, layer_class="switch"):
 def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:
     """The feature dim of the first source that has one which is in the result."""
     return next((x.feature_dim for x in sources if x.feature_dim is not None and x.feature_dim in y.sig.index), None)
-
-
-FUNCTIONS: dict[str, Any] = {
-    **ACTIVATIONS,
-    **{
-        name: getattr(math, name)
-        for name in "minimum maximum equal not_equal less less_equal greater greater_equal logical_and logical_or "
-        "clip_by_value cast where add mod squared_difference".split()
-    },
-    "subtract": math.sub,
-    "multiply": math.mul,
-    "divide": math.true_divide,
-    "where_bc": math.where,
-    "floordiv": math.floor_divide,
-    "floormod": math.mod,
-    "zeros_like": zeros_like,
-    "ones_like": ones_like,
-    "stop_gradient": stop_gradient,
-    "to_float": lambda x: cast(x, "float32"),
-    "to_int32": lambda x: cast(x, "int32"),
-}
-"""What an expression may call, as `tf.name(…)`, `tf.math.name(…)`, `tf.nn.name(…)`."""
-DTYPES = {name: name for name in "float32 float64 int32 int64 bool".split()}
-
-
-def evaluated(text: str, sources: Sequence[Tensor], more: dict[str, Any] | None) -> Tensor:
-    """The value of an expression of `source(i)`, the functions above, `tf.float32` and the like, and `eval_locals`."""
-    written = re.sub(r"\btf\.(?:math\.|nn\.)?(?=\w+\()", "rf.", text)
-    written = re.sub(r"(?<![\w.])(source|safe_log|where_bc)(?=\()", r"rf.\1", written)
-    functions = {**FUNCTIONS, "source": lambda i, **_: sources[i]}
-    found = Expression(written).value(Names({"tf": DTYPES, **(more or {})}, functions))
-    if not isinstance(found, Tensor):
-        raise NetworkError(
-            "the expression gives no tensor", got=repr(found)[:40], expected="an expression of source(0)"
-        )
-    return found

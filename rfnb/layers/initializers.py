@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.default import get_default_device
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.nn.init import Glorot, HeNormal, HeUniform, Normal, VarianceScaling
+from rfnb.nn.init import Glorot, HeNormal, HeUniform, Normal, ParamInit, VarianceScaling
+from rfnb.ops.convert import convert_to_tensor
+
+
+class Drawn(ParamInit):
+    """Random numbers with these options of `rf.random`."""
+
+    def __init__(self, **options: Any):
+        self.options = options
+
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+        """The options."""
+        return self.options
+
+
+class Matrix(ParamInit):
+    """A matrix, whose columns are those of the last dim: orthogonal ones (Saxe et al. 2014), or the identity."""
+
+    def __init__(self, *, orthogonal: bool, gain: float = 1.0):
+        self.orthogonal, self.gain = orthogonal, gain
+
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+        """What the orthogonal columns are made of."""
+        return {"distribution": "normal"}
+
+    def __call__(self, dims: Sequence[Dim], dtype: str, *, device: str | None = None, **options: Any) -> Tensor:
+        """The matrix."""
+        if (device or get_default_device()) == "meta":
+            return super().__call__(dims, dtype, device=device, **options)
+        columns = dims[-1].get_dim_value() if dims else 1
+        rows = math.prod(dim.get_dim_value() for dim in dims[:-1])
+        if self.orthogonal:
+            drawn = super().__call__(dims, "float32", device="cpu").raw_tensor.numpy().reshape(rows, columns)
+            q, r = np.linalg.qr(drawn if rows >= columns else drawn.T)
+            q = q * np.sign(np.diag(r))
+            made = q if rows >= columns else q.T
+        else:
+            made = np.eye(rows, columns)
+        shape = [dim.get_dim_value() for dim in dims]
+        values = (made * self.gain).reshape(shape).astype(dtype)
+        return convert_to_tensor(values, dims=dims, dtype=dtype, device=device)
+
 
 NAMES: dict[str, Any] = {
     "glorot_uniform": lambda **_: Glorot(),
@@ -23,7 +70,12 @@ NAMES: dict[str, Any] = {
     "variance_scaling": lambda scale=1.0, mode="fan_in", distribution="truncated_normal", **_: VarianceScaling(
         scale, mode.lower(), distribution
     ),
-    "random_normal": lambda mean=0.0, stddev=0.05, **_: Normal(stddev, truncated=False),
+    "random_normal": lambda mean=0.0, stddev=0.05, **_: Drawn(distribution="normal", mean=mean, stddev=stddev),
+    "random_uniform": lambda minval=-0.05, maxval=0.05, **_: Drawn(
+        distribution="uniform", minval=minval, maxval=maxval
+    ),
+    "orthogonal": lambda gain=1.0, **_: Matrix(orthogonal=True, gain=gain),
+    "identity": lambda gain=1.0, **_: Matrix(orthogonal=False, gain=gain),
     "truncated_normal": lambda mean=0.0, stddev=0.05, **_: Normal(stddev),
 }
 """What makes the initial values, by name, with the options of the call."""

@@ -78,9 +78,15 @@ class BatchNormLayer(Layer, layer_class="batch_norm"):
     update_sample_only_in_training: Any = value(None)
     delay_sample_update: Any = value(None)
     update_sample_masked_time: Any = value(None)
+    fused: Any = value(None)
+    fused_bn: Any = value(None)
+    axes: tuple[Dim, ...] | None = axes(None)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """gamma, beta, mean and variance of the features."""
+        if self.axes is not None and {*self.axes} != {*x.dims} - {x.feature_dim}:
+            what = "batch_norm over other axes than all but the features is not supported here"
+            raise NetworkError(what, got=", ".join(dim.name for dim in self.axes), expected="all axes but the features")
         self.norm = BatchNorm.of(self, x, {name: getattr(self, name) for name in OPTIONS})
 
     def compute(self, x: Tensor) -> Tensor:

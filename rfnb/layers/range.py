@@ -10,9 +10,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
-from rfnb.ops.create import range_over_dim
+from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask
 from rfnb.ops.math import where
+from rfnb.ops.repeat import repeat
+from rfnb.ops.shape import expand_dim
 
 
 class Range(Layer, layer_class="range"):
@@ -58,6 +60,29 @@ class RangeInAxis(Layer, layer_class="range_in_axis"):
         if self.unbroadcast or self.keepdims:
             raise NetworkError("range_in_axis: unbroadcast and keepdims are not supported here yet")
         return range_over_dim(self.axis, dtype=self.dtype, device=x.device)
+
+
+class RangeFromLength(Layer, layer_class="range_from_length"):
+    """The positions 0, 1, … up to the lengths that the source gives. {batch} → {frames}"""
+
+    axis: Any = value("T", str)
+    dtype: str = value("int32", str)
+    sparse: bool = value(False, bool)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The dim of the positions, whose lengths come with each batch."""
+        self.frames = self.out_spatial_dim or Dim(None, name=f"range:{self.name}", kind="spatial")
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{batch} → {frames}"""
+        one = Dim(1, name="one")
+        repeat(zeros([one]), in_spatial_dim=one, repeats=expand_dim(x, one), out_spatial_dim=self.frames)
+        return range_over_dim(self.frames, dtype=self.dtype, device=x.device)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """There is none."""
+        return None
 
 
 class SeqLenMask(Layer, layer_class="seq_len_mask"):

@@ -7,11 +7,13 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, value
 from rfnb.ops import reduce as reductions
+from rfnb.ops.create import zeros
 from rfnb.ops.math import abs as abs_, cast, pow as pow_
 from rfnb.ops.reduce import reduce_out, reduce_sum
 from rfnb.ops.sequence import cumsum
@@ -96,6 +98,7 @@ class MathNorm(Layer, layer_class="math_norm"):
 class CumSum(Layer, layer_class="cumsum"):
     """The sum of all entries up to each one. {…, axis} → the same"""
 
+    can_step = True
     axis: Dim = axis("T")
     additional_left_summand_per_element: Any = value(None)
     reverse: bool = value(False, bool)
@@ -106,6 +109,20 @@ class CumSum(Layer, layer_class="cumsum"):
             return cumsum(x, spatial_dim=self.axis)
         total = reduce_sum(x, axis=self.axis, use_mask=False)  # the frames behind the end of a sequence count
         return total - cumsum(x, spatial_dim=self.axis) + x
+
+    def first_state(self, x: Tensor) -> State:
+        """Nothing yet."""
+        return State(sum=zeros(x.dims, dtype=x.dtype))
+
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
+        """{…} → {…}"""
+        y = state.sum + x
+        return y, State(sum=y)
+
+    def output_of(self, state: State) -> Tensor:
+        """The sum so far."""
+        y: Tensor = state.sum
+        return y
 
 
 class WeightedSum(Layer, layer_class="weighted_sum"):

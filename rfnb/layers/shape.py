@@ -1,19 +1,30 @@
-"""Layers that change the axes: split_dims, merge_dims, squeeze, expand_dims, reinterpret_data, length."""
+"""Layers that change the axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.batches import merged_with_padding
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds
+from rfnb.ops.concat import concat
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast
-from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims, squeeze
+from rfnb.ops.shape import (
+    expand_dim,
+    merge_dims,
+    replace_dim,
+    reshape,
+    set_feature_dim,
+    set_sparse_dim,
+    split_dims,
+    squeeze,
+)
 
 
 class SplitDims(Layer, layer_class="split_dims"):
@@ -71,7 +82,12 @@ class MergeDims(Layer, layer_class="merge_dims"):
         self.ordered = tuple(self.axes) if as_given else tuple(dim for dim in x.dims if dim in self.axes)
         sizes = [dim.dimension for dim in self.ordered]
         self.product: Dim | None = None
-        if None not in sizes:
+        frames = [dim for dim in self.ordered if dim.is_dynamic() and not dim.is_batch_dim()]
+        self.padded = any(x.size_of(dim).dims for dim in frames if dim is not self.ordered[0])
+        if self.padded and len(self.ordered) > 1:
+            batch = any(dim.is_batch_dim() for dim in self.ordered)
+            self.product = Dim(None, name=f"{self.name}_merge_dims", kind="batch" if batch else "spatial")
+        elif None not in sizes:
             size = 1
             for each in sizes:
                 size *= each or 0
@@ -83,6 +99,8 @@ class MergeDims(Layer, layer_class="merge_dims"):
         """{…, axes…} → {…, product}"""
         if len(self.ordered) == 1:
             return x
+        if self.padded:
+            return merged_with_padding(x, self.ordered, self.product or self.ordered[0])
         y, self.product = merge_dims(x, dims=self.ordered, out_dim=self.product)
         return y
 
@@ -176,6 +194,84 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """That of the source, or the one that `set_axes` names."""
         return dict(self.replaced).get(self.feature_axis, self.feature_axis)  # type: ignore[arg-type]
+
+
+class Reshape(Layer, layer_class="reshape"):
+    """Some axes become others, the first ones slowest. {…, in_dims…} → {…, out_dims…}"""
+
+    in_dims: Any = value((), list, tuple)
+    out_dims: Any = value((), list, tuple)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The old and the new dims."""
+        self.old = [self.pool.one(described, x) for described in self.in_dims]
+        self.new: list[Dim] = []
+        self.made_feature = x.feature_dim in self.old
+        for i, size in enumerate(self.out_dims):
+            last = self.made_feature and i == len(self.out_dims) - 1
+            make = self.pool.feature if last else self.pool.static
+            self.new.append(make(size, [*(dim for dim in x.dims if dim not in self.old), *self.new]))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, in_dims…} → {…, out_dims…}"""
+        return reshape(x, self.old, self.new)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or the last new dim in its place."""
+        if not self.made_feature:
+            return sources[0].feature_dim
+        return self.new[-1] if self.new and self.new[-1].dimension is not None else None
+
+
+class Transpose(Layer, layer_class="transpose"):
+    """Another declared order of the axes: a list of all, or {the place of this one: this one}. {…} → the same"""
+
+    perm: Any = value(None, dict, list, tuple)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new order."""
+        perm = self.perm or list(x.dims)
+        if isinstance(perm, Mapping):
+            moved = {self.pool.one(place, x): self.pool.one(dim, x) for place, dim in perm.items()}
+            self.new_order = [moved.get(dim, dim) for dim in x.dims]
+        else:
+            self.new_order = [self.pool.one(dim, x) for dim in perm]
+        if {*self.new_order} != {*x.dims}:
+            what = "transpose: perm does not have each axis once"
+            raise NetworkError(what, got=repr(self.perm), expected=x.describe_dims())
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return x
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The order is that of `perm`."""
+        return self.new_order
+
+
+class Tile(Layer, layer_class="tile"):
+    """The source several times, one behind the other, along axes of fixed size. {…, axis} → {…, axis · number}"""
+
+    multiples: dict[Any, int] = value(None, dict)
+    out_dims: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dims."""
+        self.times: list[tuple[Dim, int, Dim]] = []
+        for described, number in (self.multiples or {}).items():
+            dim = self.pool.one(described, x)
+            if dim.dimension is None:
+                raise NetworkError("tile along an axis without a fixed size is not supported here", got=dim.describe())
+            make = self.pool.feature if dim is x.feature_dim else self.pool.static
+            self.times.append((dim, number, make(dim.dimension * number, [d for d in x.dims if d is not dim])))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, axis · number}"""
+        feature = x.feature_dim
+        for old, number, new in self.times:
+            x = concat(*[(x, old)] * number, out_dim=new)[0]
+            feature = new if feature is old else feature
+        return set_feature_dim(x, feature)
 
 
 class Length(Layer, layer_class="length"):

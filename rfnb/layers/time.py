@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.range import cast_number
@@ -13,16 +14,17 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.concat import concat
-from rfnb.ops.create import full
+from rfnb.ops.create import full, zeros
 from rfnb.ops.repeat import repeat
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.slice import pad
+from rfnb.ops.slice import pad, shift_left
 from rfnb.ops.window import window
 
 
 class Window(Layer, layer_class="window"):
     """The frames around each frame, along a new axis. {…, axis} → {…, axis', window}"""
 
+    can_step = True
     window_size: int | Dim = value(1, int, Dim)
     window_dim: Dim | None = value(None, Dim)
     window_left: int | None = value(None, int)
@@ -34,6 +36,22 @@ class Window(Layer, layer_class="window"):
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new axis."""
         self.new_dim = self.window_dim or self.pool.static(self.window_size, x.dims)
+        if self.stepwise and (self.window_right or 0) + (self.window_left or 0) + 1 != self.window_size:
+            self.window_left = self.new_dim.get_dim_value() - 1 - (self.window_right or 0)
+        if self.stepwise and self.window_left != self.new_dim.get_dim_value() - 1:
+            raise NetworkError(
+                "window: in a loop, frames after this one are not known yet", got=f"window_left={self.window_left}",
+                expected=f'"window_left": {self.new_dim.get_dim_value() - 1}',
+            )  # fmt: skip
+
+    def first_state(self, x: Tensor) -> State:
+        """Frames of zeros before the first one."""
+        return State(frames=zeros([self.new_dim, *x.dims], dtype=x.dtype))
+
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
+        """{…} → {…, window}"""
+        y = shift_left(state.frames, axis=self.new_dim, pad_value=x)
+        return set_feature_dim(y, x.feature_dim), State(frames=y)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis', window}"""
@@ -54,6 +72,8 @@ class Window(Layer, layer_class="window"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The new axis stands behind the frames, since version 18 before them."""
+        if self.stepwise:
+            return order
         rest = [dim for dim in order if dim is not self.new_dim]
         first = holds("window puts its axis first", self.version)
         rest.insert(rest.index(self.frames) + (not first), self.new_dim)

@@ -79,6 +79,7 @@ class Loop:
         self.debug = debug
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
+        self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
         self._state = StateHolder(name)
@@ -278,11 +279,19 @@ class Loop:
             groups: the beam consists of so many groups, where a label costs a candidate `diversity` for each time that
                 an earlier group chose it in this step (https://arxiv.org/abs/1610.02424).
             threshold: hypotheses that are worse than the best by more than this die.
+            ended: "compete": ended hypotheses compete with the others for the places of the beam. "apart": they have
+                places of their own, the last ones of the beam, so that they take none from those that go on; needs
+                end=, the label that ends them. living: how many places are for those that go on; default: half.
+            patience: the search of a sequence stops when patience · living hypotheses have ended; with ended="apart"
+                (https://arxiv.org/abs/2204.05424). By default, as many go on as leave room for those that end.
+            early_stop: it stops when so many of the best hypotheses are certain, as no other can become better; those
+                that go on lose their places then. most_gain: the most that a label adds to a score; by default 0 for
+                log-probabilities and positive scales, as scores can only fall.
             candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
                 loop needs none: its steps are computed again.
             blank: the number of a label that stands for no label, in a search over frames. Scores are then not
                 normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
-                "sum" of their probabilities or the "max"; None: they stay apart.
+                "sum" of their probabilities or the "max"; None: they stay apart. Scorers score labels, not blanks.
             label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
                 and blank in the others, and two equal labels need a blank between them.
 
@@ -323,4 +332,6 @@ def _of_each_sequence(body: Body, source: Tensor) -> Tensor:
     axis = body.loop.axis
     size = axis.size if body.size is None and axis is not None and has_steps(axis) else body.size
     lacking = [dim for dim in size.dims if dim not in source.dims] if size and isinstance(source, Tensor) else []
+    if body.hypotheses is not None and body.hypotheses.has(source):
+        lacking = [dim for dim in lacking if dim is not body.hypotheses.beam]
     return expand_dims(source, lacking) if lacking else source

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rfnb.core.advice.alike import is_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, batch_dim
@@ -44,6 +45,7 @@ class Axes:
         self._features: dict[int, list[Dim]] = {}
         self._static: dict[int, list[Dim]] = {}
         self._names: dict[Dim, list[str]] = {}
+        self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
@@ -76,22 +78,23 @@ class Axes:
         if isinstance(described, Dim):
             template.axis(described)
             return (described,)
+        dims = tuple(dim for dim in template.dims if not is_beam(dim))  # the beam is part of the batch
         if isinstance(described, int) and not isinstance(described, bool):
-            if numbers and -len(template.dims) <= described < len(template.dims):
-                return (template.dims[described],)
+            if numbers and -len(dims) <= described < len(dims):
+                return (dims[described],)
             raise DimError(
                 f"{described} is not an axis" if numbers else "axes are not given by numbers since version 5",
                 got=described,
-                expected=f"a name such as T or F, for an axis of {show_dims(template.dims)}",
+                expected=f"a name such as T or F, for an axis of {show_dims(dims)}",
             )
         if not isinstance(described, str):
             raise DimError("not an axis", got=repr(described), expected="a name such as T, a Dim, or a list of these")
-        order = AxisOrder(template.dims, template.feature_dim, self.names_of)
+        order = AxisOrder(dims, template.feature_dim, self.names_of)
         found = order.find(described)
         if not found and described.lower() != "t?" and not described.lower().startswith(_GROUPS):
             hint = order.suggestion(described)
             raise DimError(f"there is no axis {described!r}", got=show_dims(template.dims), hint=hint)
-        return tuple(template.dims[i] for i in found)
+        return tuple(dims[i] for i in found)
 
     def one(self, described: Any, template: Tensor, *, numbers: bool = True) -> Dim:
         """The only axis that a description means. Raises DimError if there is none, or more than one."""
@@ -152,15 +155,26 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
     return placed if last is None else [*placed, last]
 
 
+def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
+    """The declared order of a template for a value, whose hypotheses may be those after a choice."""
+    beam = next((dim for dim in x.dims if is_beam(dim) and dim not in order), None)
+    return [beam if beam is not None and is_beam(dim) else dim for dim in order]
+
+
+def _static(dim: Dim) -> bool:
+    """Whether a dim has a fixed size, and does not count hypotheses."""
+    return dim.dimension is not None and not is_beam(dim)
+
+
 def matching(source: Tensor, first: Tensor) -> tuple[tuple[Dim, Dim], ...]:
     """Which static dims of a source become dims of the first one: those of one size that the other lacks.
 
     Feature axes do not match here if the sources are joined in them; the caller leaves them out.
     """
     pairs = []
-    free = [dim for dim in first.dims if dim.dimension is not None and dim not in source.sig.index]
+    free = [dim for dim in first.dims if _static(dim) and dim not in source.sig.index]
     for dim in source.dims:
-        if dim.dimension is None or dim in first.sig.index:
+        if not _static(dim) or dim in first.sig.index:
             continue
         same = [other for other in free if other.dimension == dim.dimension]
         preferred = [other for other in same if (other is first.feature_dim) == (dim is source.feature_dim)]

@@ -32,8 +32,10 @@ OPTIONS: dict[str, Any] = {
     "update_sample_only_in_training": None,
     "delay_sample_update": None,
     "update_sample_masked_time": None,
+    "fused": None,
+    "fused_bn": None,
 }
-"""The options with their defaults; None depends on the version."""
+"""The options with their defaults; None depends on the version. fused, fused_bn: of no effect on the values."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rfnb.network.construct import Node
+from rfnb.network.build.node import Node
 from rfnb.network.layer import IGNORED, Layer
 
 NO_EFFECT = {

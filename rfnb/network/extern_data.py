@@ -16,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, NetworkError
 from rfnb.network.axes import Axes
+from rfnb.ops.collate import collate
 from rfnb.ops.convert import convert_to_tensor
 
 KNOWN = (
@@ -131,6 +132,27 @@ class ExternData:
         """The Tensors of a batch, by key. Raises DataNotFound for a key that is not described."""
         given = batch.data if isinstance(batch, TensorDict) else batch
         return {key: self.get_data(key).tensor(value) for key, value in given.items()}
+
+    def collate(self, samples: Sequence[Mapping[str, Any]]) -> TensorDict:
+        """A batch of samples, each a dict of arrays without batch axis: the `collate_fn` of torch's DataLoader.
+
+        Keys that the samples lack are not in the batch. "seq_tag" is the name of a sequence.
+
+        >>> extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 5, "sparse": True}})
+        >>> samples = [{"data": np.zeros((n, 2), "float32"), "classes": [1, 4]} for n in (3, 1)]
+        >>> extern.collate(samples)["data"].describe_dims()
+        '{batch:2, data:1–3, feature:2}'
+
+        Raises DimError if a sample does not fit, NetworkError if there is none.
+        """
+        if not samples:
+            raise NetworkError("collate: there are no samples", expected='[{"data": array, …}, …]')
+        spec = {}
+        for key, data in self.data.items():
+            if key in samples[0]:
+                dims = [batch_dim, *(dim for dim in data.dims if dim is not batch_dim)]
+                spec[key] = Tensor(key, dims, data.dtype, sparse_dim=data.sparse_dim, feature_dim=data.feature_dim)
+        return collate(spec, tag="seq_tag" if "seq_tag" in samples[0] else None)(samples)
 
     def example(self, batch: int = 3, frames: int = 7, seed: int = 0) -> TensorDict:
         """Random data that fits: the first sequence has `frames` frames, the others fewer.

@@ -10,7 +10,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.losses import Ctc, LayerLoss, on_frames_of
+from rfnb.network.losses import LayerLoss, on_frames_of
 from rfnb.ops.math import cast
 from rfnb.ops.reduce import reduce_mean, reduce_sum
 
@@ -32,8 +32,7 @@ class LossHolder:
 
     def __init__(self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, **more: Any):
         self.name, self.layer, self.loss, self.output = name, layer, loss, output
-        aligned = target is not None and not isinstance(loss, Ctc)
-        self.target = on_frames_of(target, output) if aligned and target is not None else target
+        self.target = on_frames_of(target, output) if loss.by_frame and target is not None else target
         self.scale: float = loss.opts["scale"] * layer.loss_scale
         self.train: bool = more.get("train", get_run_ctx().train_flag)
         self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
+from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes
 from rfnb.network.batch_norm import BatchNorm
 from rfnb.network.options import REQUIRED, Option, value
@@ -20,6 +22,9 @@ from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim, set_feature_dim
+
+if TYPE_CHECKING:
+    from rfnb.network.rec.net import RecNet
 
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""
@@ -49,6 +54,11 @@ class Layer(Module):
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
         sourceless: whether the layer has no sources unless `from` is given.
+        recurrent: whether the layer has a net of its own that is one step of a loop.
+        can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
+        in_search: whether a step of a search calls `choose` instead of `compute`.
+        by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
+        loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
     """
 
@@ -56,6 +66,10 @@ class Layer(Module):
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
     sourceless: ClassVar[bool] = False
+    recurrent: ClassVar[bool] = False
+    can_step: ClassVar[bool] = False
+    in_search: ClassVar[bool] = False
+    by_place: ClassVar[bool] = False
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -96,6 +110,8 @@ class Layer(Module):
         self.name, self.version = name, version
         for option, declared in self.options.items():
             setattr(self, option, None if declared.default is REQUIRED else declared.default)
+        self.loop: RecNet | None = None
+        self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
         self.feature_dim: Dim | None = None
@@ -104,9 +120,21 @@ class Layer(Module):
         self.parts: dict[str, Tensor] = {}
         self.normalized: BatchNorm | None = None
 
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a net dict gives, with the references to other layers where all classes have them."""
+        return described
+
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
-        out = self.compute(*self.prepared(*sources), **inputs)
+        return self._finished(self.compute(*self.prepared(*sources), **inputs))
+
+    def one_step(self, state: State, *sources: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
+        """The output of a step of a loop, and the state after it."""
+        out, state = self.step(state, *self.prepared(*sources), **inputs)
+        return self._finished(out), state
+
+    def _finished(self, out: Tensor) -> Tensor:
         if out.feature_dim is not self.feature_dim and (self.feature_dim is None or self.feature_dim in out.sig.index):
             out = set_feature_dim(out, self.feature_dim)
         return out if self.normalized is None else set_feature_dim(self.normalized(out), self.feature_dim)
@@ -127,6 +155,53 @@ class Layer(Module):
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
+    @property
+    def takes_target(self) -> bool:
+        """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
+        return False
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether the layer carries a state from step to step of the loop that it stands in."""
+        return self.can_step and self.loop is not None and getattr(self, "axis", None) is None
+
+    def first_state(self, *sources: Any, **inputs: Any) -> State:
+        """The state before the first step. sources: templates of what `step` gets; their numbers do not count."""
+        raise NotImplementedError(f"{type(self).__name__} has no state")
+
+    def step(self, state: State, *sources: Any, **inputs: Any) -> tuple[Tensor, State]:
+        """The output of one step, and the state after it."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def output_of(self, state: State) -> Tensor:
+        """The output that belongs to a state: the one before the first step, for example."""
+        raise NetworkError(f"{self.name}: the output before a step is not part of its state")
+
+    def choose(self, steps: Any, *sources: Any, **inputs: Any) -> Tensor:
+        """The output in a step of a search."""
+        raise NotImplementedError(f"{type(self).__name__} has no choose")
+
+    def choose_step(self, steps: Any, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """The output in a step of a search, from sources as they are."""
+        return self._finished(self.choose(steps, *self.prepared(*sources), **inputs))
+
+    def search_of(self, x: Tensor) -> RecNet | None:
+        """The recurrent net whose search a value is of: that with a beam of its dims."""
+        return next((rec for rec in self.nets.values() if rec.beam is not None and rec.beam in x.dims), None)
+
+    def parts_of(self, state: State) -> dict[str, Tensor]:
+        """The further outputs that belong to a state."""
+        return {}
+
+    def axis_in_loop(self, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
+        """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
+        if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
+            return None
+        try:
+            return axes.one(given, source, numbers=numbers)
+        except DimError:
+            return None
+
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""
         candidates = [out.feature_dim, self.out_dim, *(x.feature_dim for x in sources)]
@@ -146,6 +221,7 @@ class Layer(Module):
         return {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
 
     pool: Axes
+    config: Mapping[str, Any] = MappingProxyType({})
     _new_parameter: NewParameter | None = None
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.network.construct import Builder
+from rfnb.network.builder import Builder
 from rfnb.network.outline import Entry
-from rfnb.network.resolve import SUBNETS, Scope
+from rfnb.network.resolve import Scope
 
 
 def construct_what_can(
@@ -35,17 +35,19 @@ def construct_what_can(
         except Exception as error:
             missing.add(path)
             failures.setdefault(getattr(error, "at_layer", path), error)
+    if not missing:
+        try:
+            builder.construct({}, [path for path, entry in entries.items() if entry.used and not entry.scope.path])
+        except Exception as error:
+            failures[getattr(error, "at_layer", "")] = error
     return failures
 
 
 def _scope(root: Scope, wanted: Scope) -> Scope | None:
-    """The same net in the builder; None if its layers are not constructed one by one."""
-    names = []
-    while wanted.parent is not None:
-        if wanted.parent.layers[wanted.name].get("class") not in SUBNETS:
-            return None
-        names.append(wanted.name)
-        wanted = wanted.parent
-    for name in reversed(names):
-        root = root.sub(name)
-    return root
+    """The same net in the builder; None in a recurrent net, whose layers are constructed together."""
+    if wanted.in_loop is not None:
+        return None
+    if wanted.parent is None:
+        return root
+    above = _scope(root, wanted.parent)
+    return None if above is None else above.sub(wanted.name)

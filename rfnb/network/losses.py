@@ -32,6 +32,7 @@ class LayerLoss:
     """
 
     needs_target: ClassVar[bool] = True
+    by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
     own: ClassVar[dict[str, Any]] = {}
     shared: ClassVar[dict[str, Any]] = {
@@ -186,6 +187,7 @@ class AsIs(LayerLoss, loss="as_is"):
 class Ctc(LayerLoss, loss="ctc"):
     """Connectionist temporal classification (Graves et al. 2006); the last output is the blank. By sequence."""
 
+    by_frame = False
     more_labels = 1
     own: ClassVar[dict[str, Any]] = {
         "target_collapse_repeated": False,
@@ -224,6 +226,23 @@ class Ctc(LayerLoss, loss="ctc"):
         if logits is None:
             logits = output if self.opts["output_in_log_space"] else log(maximum(output, 1e-20))
         return logits, frames, labels
+
+
+class EditDistance(LayerLoss, loss="edit_distance"):
+    """No value; the error is the edit distance of each sequence (Levenshtein 1966)."""
+
+    by_frame = False
+
+    def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> None:
+        """None: it has no gradient."""
+
+    def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
+        """The error of each sequence."""
+        frames, labels = time_of(output), time_of(target)
+        if frames is None or labels is None or output.sparse_dim is None:
+            what = "edit_distance: the output and the target must be sequences of labels"
+            raise DimError(what, got=output.describe_dims())
+        return cast(edit_distance(_plain(output), frames, _plain(target), labels), "float32")
 
 
 def _plain(labels: Tensor) -> Tensor:

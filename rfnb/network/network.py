@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
+from rfnb.network.build.naming import ends_of
+from rfnb.network.build.node import Node
+from rfnb.network.builder import Builder
+from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
-from rfnb.network.construct import Builder, Node, ends_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
@@ -23,6 +26,9 @@ from rfnb.network.lenient import construct_what_can
 from rfnb.network.losses import loss_by_name
 from rfnb.network.outline import Entry, outline
 from rfnb.network.report import NetworkReport, report_of
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import order_of, outside_needs
+from rfnb.network.rec.run import RecRun, run_node
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import square
@@ -96,7 +102,8 @@ class Network(Module):
         self.name = name
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
-        self._builder = Builder(self, extern_data, self.behavior_version, device)
+        self._builder = Builder(self, extern_data, self.behavior_version, device, search=search_flag)
+        self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
         self.failures: dict[str, Exception] = {}
@@ -111,12 +118,14 @@ class Network(Module):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
         strict: bool = True,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
+            functions: stand for functions of the config with these names; they get Tensors and give one.
             strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
                 `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
 
@@ -128,15 +137,16 @@ class Network(Module):
         ['output']
         """
         config = read_config(path, options=options)
+        own = {name: Own(function) for name, function in (functions or {}).items()}
         net = cls(
-            config=config.values,
+            config={**config.values, **own},
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
             name=Path(path).stem,
             device=device,
         )
-        return net.construct_from_dict(config.network(epoch), strict=strict)
+        return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
 
     # -- construction
 
@@ -160,6 +170,8 @@ class Network(Module):
             self._builder.construct(net_dict, ends)
         else:
             self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
+        nodes = {path: node for path, node in self._nodes.items() if node.loop is None or not self.failures}
+        self._order = order_of(nodes, None)
         return self
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
@@ -178,7 +190,7 @@ class Network(Module):
         >>> net.report().findings[0].what
         "there is no layer class 'cpoy'"
         """
-        return report_of(self, self._nodes)
+        return report_of(self, self._nodes, self._order)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -202,7 +214,7 @@ class Network(Module):
     def template(self, path: str) -> Tensor:
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
-        return self._nodes[path].template
+        return self._builder.seen(path, self._builder.scope)
 
     def templates(self) -> dict[str, Tensor]:
         """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
@@ -246,11 +258,8 @@ class Network(Module):
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
-            for path, node in self._nodes.items():
-                if node.layer is not None:
-                    values[path] = self._run(node, values)
-                    values.update({f"{path}/{part}": x for part, x in node.layer.parts.items()})
-                    node.layer.parts = {}
+            for node in self._order:
+                self._run(node, values)
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 self._mark_losses()
@@ -259,23 +268,26 @@ class Network(Module):
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
 
-    def _run(self, node: Node, values: Mapping[str, Tensor]) -> Tensor:
-        assert node.layer is not None
-        missing = [name for name in (*node.sources, *node.inputs.values()) if name not in values]
+    def _run(self, node: Node | RecNet, values: dict[str, Tensor]) -> None:
+        """Computes a layer, or a recurrent net with all its steps."""
+        if isinstance(node, Node) and node.layer is None:
+            return
+        needed = outside_needs(node)
+        missing = [name for name in needed if name not in values]
         if missing:
             key = missing[0].removeprefix("data:")
             raise DataNotFound(
                 f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
             )
-        sources = [values[source] for source in node.sources]
-        inputs = {name: values[source] for name, source in node.inputs.items()}
         try:
-            out: Tensor = node.layer(*sources, **inputs)
+            if isinstance(node, RecNet):
+                RecRun(node, values, self._nodes).run()
+            else:
+                run_node(node, values)
         except RfError as error:
             if not error.what.startswith("layer "):
-                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
+                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
             raise
-        return out
 
     # -- losses
 
@@ -302,8 +314,10 @@ class Network(Module):
     def _held(self) -> dict[str, LossHolder]:
         holders = {}
         for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None:
+            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
                 continue
+            if node.loop is not None and self.train_flag is False:
+                continue  # those in loops are for training
             if node.target is not None and node.target not in self._values:
                 key = node.target.removeprefix("data:")
                 raise DataNotFound(

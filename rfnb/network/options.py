@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option. kind: "value", "axis", "axes", "layer" or "layers". types: of a value; empty: any."""
+    """A declared option. kind: value, axis, axes, layer, layers or embedded. types: of a value; empty: any."""
 
     kind: str
     default: Any
@@ -51,6 +52,35 @@ def layers(default: Any = None, words: tuple[Any, ...] = ()) -> Any:
     return Option("layers", default, words)
 
 
+def embedded(default: Any = REQUIRED) -> Any:
+    """An option that is a layer: described by a dict inside of the layer, or the name of another one.
+
+    In the first case the field is an `Embedded`, otherwise `compute` gets the output under the name of the option.
+    """
+    return Option("embedded", default)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A layer inside of a layer, which takes its sources and inputs from those of the outer one."""
+
+    option: str
+    layer: Any
+    sources: int
+    inputs: tuple[str, ...]
+
+    def keys(self) -> list[str]:
+        """Under which names the outer layer gets what this one takes."""
+        return [f"{self.option}_{key}" for key in (*range(self.sources), *self.inputs)]
+
+    def output(self, given: Mapping[str, Tensor]) -> Tensor:
+        """The output for what the outer layer gets."""
+        values = [given[key] for key in self.keys()]
+        sources, inputs = values[: self.sources], dict(zip(self.inputs, values[self.sources :], strict=True))
+        out: Tensor = self.layer(*sources, **inputs)
+        return out
+
+
 @dataclass(frozen=True)
 class FromLayer:
     """Stands in an option for the output of a layer, which `compute` gets as the input `key`."""
@@ -68,6 +98,13 @@ def without_layers(given: Any, words: tuple[Any, ...], key: str, found: dict[str
         found[key] = given
         return FromLayer(key)
     return given
+
+
+def check_required(options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+    """Raises NetworkError if an option is missing that must be given."""
+    for name, option in options.items():
+        if option.default is REQUIRED and name not in given:
+            raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
 
 
 def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:

@@ -8,12 +8,11 @@ from typing import Any
 
 from rfnb.errors import RfError
 from rfnb.network import options as _options
-from rfnb.network.layer import layer_by_class
-from rfnb.network.resolve import EXTRA, Scope, names_of_sources
+from rfnb.network.builder import class_of
+from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources
 from rfnb.network.versions import holds
 
-INNER = {"subnetwork": "subnetwork", "rec": "unit"}
-"""The option with the net dict inside of a layer, by class."""
 PLAIN = frozenset("class from target loss activation unit kind mode eval name_scope loss_opts".split())
 """Options of unknown classes whose value is no layer."""
 
@@ -104,9 +103,9 @@ class _Outliner:
             if not isinstance(name, str) or name.startswith("#"):
                 continue
             entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described)
-            inner = described.get(INNER.get(entry.cls, ""))
+            inner = inner_net(described)
             if isinstance(inner, Mapping):
-                sub = self.scopes[entry.path] = Scope(inner, f"{entry.path}/", scope, name)
+                sub = self.scopes[entry.path] = scope.sub(name)
                 entry.ends = [sub.path + each for each in _inner_ends(inner)]
                 yield sub
 
@@ -144,7 +143,7 @@ class _Outliner:
     def _references(self, entry: Entry) -> Iterator[Reference]:
         described, scope = entry.described, entry.scope
         try:
-            known = layer_by_class(described.get("class"))
+            known = class_known(described)
         except RfError:
             known = None
         default = None if self.from_is_required or known is None or known.sourceless else "data"
@@ -189,6 +188,11 @@ class _Outliner:
         return self.aliases.get(key or self.default_input, f"data:{key or self.default_input}"), back
 
 
+def class_known(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer. Raises NetworkError if there is none."""
+    return class_of(described) if isinstance(described.get("class"), str) else layer_by_class(described.get("class"))
+
+
 def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
     """The layers of an inner net that are computed for their own sake."""
     found = ["output"] if "output" in inner else []
@@ -209,7 +213,7 @@ def _named(known: Any, described: Mapping[str, Any], is_layer: Callable[[str], b
         return
     for option, declared in known.options.items():
         value = described.get(option)
-        if declared.kind == "layer" and isinstance(value, str):
+        if declared.kind in ("layer", "embedded") and isinstance(value, str):
             yield option, value
         elif declared.kind == "layers" and value is not None:
             found: dict[str, str] = {}

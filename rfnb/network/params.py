@@ -10,7 +10,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.errors import ParameterError
+from rfnb.errors import NetworkError, ParameterError
 from rfnb.network.layer import Layer
 from rfnb.ops.dims import dim_match_priority_when_needed
 
@@ -31,6 +31,22 @@ class Variables:
             self.found[name] = Parameter(dims, initial=initial, trainable=trainable, device=self.device)
         check_shape(name, self.found[name], dims)
         return self.found[name]
+
+
+def layer_of_parameter(reused: Any, name: str) -> str | None:
+    """The layer whose parameter of this name a layer uses, as its `reuse_params` says; None: it has its own.
+
+    reused: the name of a layer, or {"reuse_layer": name}, or {"map": {parameter: {"reuse_layer": name} or None}}.
+    """
+    if not isinstance(reused, Mapping):
+        return reused
+    given = reused.get("map", {}).get(name) if "map" in reused else reused
+    if isinstance(given, Mapping):
+        if "layer_output" in given:
+            what = f"reuse_params: the output of a layer as the parameter {name!r} is not supported here"
+            raise NetworkError(what, got=given["layer_output"], expected='{"reuse_layer": "layer"}')
+        given = given.get("reuse_layer")
+    return given
 
 
 def check_shape(name: str, parameter: Parameter, dims: Sequence[Dim]) -> None:

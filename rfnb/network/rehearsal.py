@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,42 +10,45 @@ import numpy as np
 from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.axes import time_of
-from rfnb.network.construct import Node
+from rfnb.network.build.node import Node
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.losses import LayerLoss
-from rfnb.network.template import on_meta, without_numbers
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import outside_needs
+from rfnb.network.rec.run import RecRun, run_node
+from rfnb.trace.run.options import recording
+from rfnb.network.build.template import on_meta, without_numbers
 
 NO_NUMBERS = "the numbers of a tensor on the meta device are needed"
 """In the error of an op that looks at numbers, which are only there with a batch."""
 
 
 def rehearse(
-    nodes: Mapping[str, Node], extern: ExternData, *, train: bool, losses: bool
+    net: Any, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], *, train: bool, losses: bool
 ) -> Iterator[tuple[str, str, Exception]]:
     """What fails: the path of the layer, "layer" or "loss", and the error. Layers that need a failed one are left out.
 
     train: whether this is training. losses: whether they are computed too.
     """
-    values = {path: node.template for path, node in nodes.items() if node.layer is None}
-    with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train):
-        for path, node in nodes.items():
-            needed = (*node.sources, *node.inputs.values())
-            if node.layer is None or any(name not in values for name in needed):
+    values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
+    with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train), recording(False):
+        for each in order:
+            if (isinstance(each, Node) and each.layer is None) or any(name not in values for name in outside_needs(each)):
                 continue
             try:
-                with on_meta(*node.layer.parameters()):
-                    inputs = {name: values[source] for name, source in node.inputs.items()}
-                    values[path] = node.layer(*(values[source] for source in node.sources), **inputs)
+                with on_meta(*net.parameters() if isinstance(each, RecNet) else each.layer.parameters()):
+                    if isinstance(each, RecNet):
+                        RecRun(each, values, nodes).run()
+                    else:
+                        run_node(each, values)
             except Exception as error:
                 if NO_NUMBERS not in str(error):
-                    yield path, "layer", error
-                continue
-            finally:
-                node.layer.parts = {}
-            if node.loss is not None and losses:
+                    yield getattr(error, "at_layer", each.path), "layer", error
+        for path, node in nodes.items():
+            if losses and node.loss is not None and path in values:
                 try:
-                    _loss(node, values, extern)
+                    _loss(node, values, net.extern_data)
                 except Exception as error:
                     if NO_NUMBERS not in str(error):
                         yield path, "loss", error
@@ -56,6 +59,8 @@ def _loss(node: Node, values: Mapping[str, Tensor], extern: ExternData) -> None:
     output, loss, layer = values[node.path], node.loss, node.layer
     assert isinstance(loss, LayerLoss) and layer is not None
     target = None if node.target is None or not loss.needs_target else values.get(node.target)
+    if target is None and loss.needs_target:
+        return
     if target is not None and node.target is not None and node.target.startswith("data:"):
         target = as_long_as(output, target, extern, node.target.removeprefix("data:"))
     factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)

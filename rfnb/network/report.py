@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,12 +11,13 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import RfError
 from rfnb.network.config.values import Function, Opaque
-from rfnb.network.construct import Node
+from rfnb.network.build.node import Node
 from rfnb.network.differences import differences, ignored_options
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import IGNORED, layer_by_class
+from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
-from rfnb.network.outline import Entry
+from rfnb.network.outline import Entry, class_known
+from rfnb.network.rec.net import RecNet
 from rfnb.network.rehearsal import rehearse
 from rfnb.network.training_keys import training_keys
 
@@ -86,10 +87,10 @@ class Reported(Protocol):
     def get_num_params(self) -> int: ...  # noqa: D102
 
 
-def report_of(net: Reported, nodes: Mapping[str, Node]) -> NetworkReport:
+def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet]) -> NetworkReport:
     """The report of a network."""
     entries = net.outline()
-    found = [*_stops(net, nodes, entries), *_ignored(entries), *_differs(net, nodes, entries)]
+    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, entries)]
     for group, names, way in training_keys(net.config):
         found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
@@ -111,7 +112,9 @@ def _merged(findings: list[Finding]) -> Iterator[Finding]:
 # -- what stops
 
 
-def _stops(net: Reported, nodes: Mapping[str, Node], entries: Mapping[str, Entry]) -> Iterator[Finding]:
+def _stops(
+    net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], entries: Mapping[str, Entry]
+) -> Iterator[Finding]:
     if not any(entry.used for entry in entries.values()):
         yield Finding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
     for path, error in net.failures.items():
@@ -122,7 +125,7 @@ def _stops(net: Reported, nodes: Mapping[str, Node], entries: Mapping[str, Entry
                 yield _finding("stops", what, entry, way)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     for train in modes:
-        for path, part, error in rehearse(nodes, net.extern_data, train=train, losses=net.eval_flag or train):
+        for path, part, error in rehearse(net, nodes, order, train=train, losses=net.eval_flag or train):
             yield _stop(path, entries.get(path), error, "" if part == "layer" else "the loss: ")
 
 
@@ -157,7 +160,7 @@ def reason(error: Exception) -> tuple[str, str]:
 def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
     """What is wrong with a layer that was not constructed, as far as its options alone tell."""
     try:
-        known = layer_by_class(entry.described.get("class"))
+        known = class_known(entry.described)
     except RfError as error:
         yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
         return

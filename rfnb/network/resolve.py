@@ -8,19 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.errors import LayerNotFound, NetworkError
+from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError
 
 MODULES: dict[str, str] = {}
 """The full name of the module that defines the layers of a class, by class name. `layers.register` fills the table, so
 that no import points up."""
 EXTRA = re.compile(r"extra(\.[A-Za-z0-9_.()]+)?:")
-SUBNETS = {"subnetwork"}
-"""Classes of layers whose own layers can be referred to from outside as "name/layer"."""
+STEP = ":i"
+"""The number of the step, in a recurrent subnetwork."""
+
+
+def inner_net(described: Any) -> Any:
+    """The net dict inside of a layer, whose layers are "name/layer" outside; None if it is not a layer of this kind."""
+    if not isinstance(described, Mapping):
+        return None
+    if described.get("class") == "rec":
+        return described["unit"] if isinstance(described.get("unit"), Mapping) else None
+    return described.get("subnetwork") if described.get("class") == "subnetwork" else None
 
 
 @dataclass(eq=False)
 class Scope:
-    """A net dict, at its place: the whole one, or that of a subnetwork.
+    """A net dict, at its place: the whole one, or that of a subnetwork, which may be recurrent.
 
     >>> from rfnb.network.resolve import Scope
     >>> net = Scope({"sub": {"class": "subnetwork", "subnetwork": {"a": {"class": "copy"}}}, "b": {"class": "copy"}})
@@ -38,7 +47,7 @@ class Scope:
     def sub(self, name: str) -> Scope:
         """The net inside of the subnetwork with this name."""
         if name not in self.subs:
-            inner = self.layers[name].get("subnetwork")
+            inner = inner_net(self.layers[name])
             if not isinstance(inner, Mapping):
                 what = f"{self.path}{name}: the option subnetwork is not a net dict"
                 raise NetworkError(what, got=type(inner).__name__, expected='"subnetwork": {…}')
@@ -48,7 +57,21 @@ class Scope:
     def is_subnet(self, name: str) -> bool:
         """Whether the layer with this name is a subnetwork."""
         described = self.layers.get(name)
-        return isinstance(described, Mapping) and described.get("class") in SUBNETS
+        is_subnetwork = isinstance(described, Mapping) and described.get("class") == "subnetwork"
+        return is_subnetwork or inner_net(described) is not None
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether this is the net of a recurrent layer: its layers are one step of a loop."""
+        return self.parent is not None and self.options_of_subnet()["class"] == "rec"
+
+    @property
+    def in_loop(self) -> Scope | None:
+        """The innermost recurrent net that this is, or that it is inside of."""
+        at: Scope | None = self
+        while at is not None and not at.recurrent:
+            at = at.parent
+        return at
 
     def options_of_subnet(self) -> Mapping[str, Any]:
         """The options of the layer whose net this is."""
@@ -70,7 +93,9 @@ class Scope:
             return self.parent.find(reference[len("base:") :], needed_by)
         if reference in self.layers:
             return self, reference
-        if EXTRA.match(reference) or reference.startswith("prev:"):
+        if reference.startswith("prev:") or reference == STEP:
+            return self._of_loop(reference, needed_by)
+        if EXTRA.match(reference):
             raise self._missing(reference, needed_by, f"{reference.partition(':')[0]}: is not supported here yet")
         head, _, rest = reference.partition("/")
         if rest and head in self.layers:
@@ -78,6 +103,17 @@ class Scope:
         if reference == "data" or reference.startswith("data:"):
             return self, reference
         raise self._missing(reference, needed_by, did_you_mean(reference, [*self.layers, "data"]))
+
+    def _of_loop(self, reference: str, needed_by: str) -> tuple[Scope, str]:
+        """The recurrent net, and "prev:layer" with the path of the layer in it, or ":i"."""
+        loop = self.in_loop
+        if loop is None:
+            hint = '"unit": {…} of a rec layer has steps'
+            raise self._missing(reference, needed_by, f"{reference.partition(':')[0]}: is for recurrent nets: {hint}")
+        if reference == STEP:
+            return loop, STEP
+        where, name = self.find(reference.removeprefix("prev:"), needed_by)
+        return loop, f"prev:{(where.path + name).removeprefix(loop.path)}"
 
     def _missing(self, reference: str, needed_by: str, hint: str | None) -> LayerNotFound:
         where = f"the net {self.path.rstrip('/')}" if self.path else "the net"
@@ -92,3 +128,14 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     given = described.get("from", default)
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     return [name for name in listed if name != "none"]
+
+
+def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
+    """The error for a layer that is needed for its own construction."""
+    circle = [*begun[begun.index(path) :], path]
+    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
+    return NetworkConstructionDependencyLoopException(
+        f"layer {path!r} needs itself: {' → '.join(shown)}",
+        got=f"a circle of {len(circle) - 1} layers",
+        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
+    )

@@ -22,6 +22,7 @@ if _TYPE_CHECKING:
     from rfnb.search.score.ngram import NGram as NGram
     from rfnb.search.score.phrases import Phrases as Phrases
     from rfnb.search.score.scorer import PartialScorer as PartialScorer, Scorer as Scorer
+    from rfnb.search.score.word_ngram import WordNGram as WordNGram
     from rfnb.search.tree import Tree as Tree
     from rfnb.search.variants.constraints import (
         allowed as allowed,
@@ -44,6 +45,7 @@ _NAMES = {
     "Phrases": "score.phrases",
     "Scorer": "score.scorer",
     "Tree": "tree",
+    "WordNGram": "score.word_ngram",
     "allowed": "variants.constraints",
     "beam_step": "beam",
     "ctc_beam": "blank.ctc",

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
-from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
+from rfnb.ops.math import cast, equal, greater, logical_and, where
+from rfnb.ops.reduce import reduce_all
+from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
 from rfnb.search.checks.arguments import check_step
+from rfnb.search.variants.apart import best_apart
 from rfnb.search.variants.groups import above, best_of_groups
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -59,6 +63,9 @@ def beam_step(
     groups: int = 1,
     diversity: float = 0.5,
     threshold: float | None = None,
+    end: int | None = None,
+    living: int | None = None,
+    most_ended: int | None = None,
 ) -> BeamStep:
     """The best extensions of all hypotheses by one label. {…, beam, axis}, {…, beam} → {…, out_beam}
 
@@ -85,6 +92,9 @@ def beam_step(
             hypotheses; a label costs a candidate `diversity` for each time that an earlier group chose it in this step.
             The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
         threshold: hypotheses that are worse than the best by more than this lose their place.
+        living: how many places, the first ones, are for hypotheses that go on; those that have ended, or end by the
+            label `end`, get the others. most_ended: no more end once so many have
+            (https://arxiv.org/abs/2204.05424).
 
     Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
     `keep_beams` or `gold`.
@@ -94,34 +104,77 @@ def beam_step(
         raise ParameterError(
             "choice: `groups` does not go together with `keep_beams` and `cheating`", got=groups, expected="1"
         )
-    if beam not in scores.dims_set:
-        scores = expand_dim(scores, beam)
-    compared = base
-    if ended is not None:
-        scores = where(ended, _first_label_only(scores, axis), scores)
-        if counts is not None:
-            compared = where(ended, base * ((step + (1 + offset)) / (counts + offset)) ** exponent, base)
-    batch = [dim for dim in base.dims if dim is not beam]
-    total = compared + scores if combine is None else combine(scores, compared)
-    total = total.copy_transpose([*batch, beam, axis])
+    backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
+    places, order = [*batch, beam], [*batch, beam, axis]
+    scores = scores if combine is None else _full(scores, base)
+    before, new = _raw(base, places), _raw(scores, order)
+    past = None if ended is None else _raw(_full(ended, base), places)
+    compared, had_counts = before, None
+    if past is not None:
+        new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
+    if counts is not None and past is not None:
+        had_counts = _raw(_full(counts, base), places)
+        number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
+        offset_counts = had_counts
+        if offset:
+            longer, offset_counts = _number(step, 1 + offset, base), had_counts + offset
+        compared = backend.where_raw(past, before * _power(longer / offset_counts, exponent), before)
+    lengths, signature = join(scores, base), align.sig(order, None, scores.feature_dim)
+    if combine is None:
+        total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
+    else:
+        given = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
+        total = combine(*given).copy_transpose(order)
     if groups != 1:
         labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
+    elif living is not None and end is not None:
+        of_ends: dict[str, Any] = {"end": end, "living": living, "most_ended": most_ended}
+        labels, parents, best = best_apart(total, ended, axis, beam, out_beam, **of_ends)
     elif gold is not None:
         labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
     else:
         labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
     if threshold is not None:
-        best = above(best, out_beam, threshold, spared=gold is not None)
-    if counts is None:
-        return BeamStep(labels, parents, best, None)
-    if ended is None:
-        return BeamStep(labels, parents, best, best * 0 + (step + 1))
-    had = logical_and(gather(ended, indices=parents, axis=beam), logical_not(is_neg_infinite(best)))
-    counted = gather(counts, indices=parents, axis=beam)
-    kept = gather(base, indices=parents, axis=beam)
-    if combine is not None:
-        kept = best / ((step + (1 + offset)) / (counted + offset)) ** exponent
-    return BeamStep(labels, parents, where(had, kept, best), where(had, counted, step + 1))
+        left = above(best, out_beam, threshold, spared=gold is not None)
+        # where all have ended, further steps are those of other sequences, and stretch normalized scores
+        best = left if ended is None else where(reduce_all(ended, axis=beam), best, left)
+    if had_counts is None:
+        return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
+    best = best.copy_transpose([*batch, out_beam])
+    index = _raw(_full(parents, best), best.dims), len(batch), 1, False
+    counted = backend.gather_raw(had_counts, *index)
+    if combine is None:
+        kept = backend.gather_raw(before, *index)
+    else:
+        kept = best._raw / _power(longer / (counted + offset if offset else counted), exponent)
+    dead = backend.activation_raw(best._raw, "is_neg_infinite")
+    had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
+    total, counted = backend.where_raw(had, kept, best._raw), backend.where_raw(had, counted, number)
+    return BeamStep(labels, parents, best.like(total), best.like(counted))
+
+
+def _raw(x: Tensor, order: Sequence[Dim]) -> Any:
+    """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
+    if not x.dims_set <= set(order):
+        x.copy_transpose(order)  # raises an error that names the dims
+    return align.apply(align.move(x.dims, order, trailing=False), x._raw)
+
+
+def _full(x: Tensor, like: Tensor) -> Tensor:
+    """With all dims of `like`."""
+    missing = [dim for dim in like.dims if dim not in x.dims_set]
+    return expand_dims(x, missing) if missing else x
+
+
+def _number(step: Tensor | int, more: float, like: Tensor) -> Any:
+    """How many labels a hypothesis has after this step, if it goes on and `more` is 1."""
+    if isinstance(step, Tensor):
+        return step._raw + more
+    return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
+
+
+def _power(raw: Any, exponent: float) -> Any:
+    return raw if exponent == 1 else raw**exponent
 
 
 def _chosen(

@@ -15,6 +15,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
@@ -22,16 +23,19 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
 from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, beam_step
-from rfnb.search.blank.in_loop import Blanks, check_blank
+from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
-from rfnb.search.score.parts import label_dim_of, read_parts
-from rfnb.search.score.target import target_labels, target_scores
+from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.variants.endings import Endings
+from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.several import keep_labels
+from rfnb.search.variants.target import target_labels, target_scores
 from rfnb.trace.record.traced import Traced
 
 
@@ -81,7 +85,10 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
-    return replace(chosen, labels=combined.labels(chosen))
+    labels = combined.labels(chosen)
+    assert body.hypotheses is not None
+    keep_labels(body, body.hypotheses, [*body.hypotheses.search.labels[:-1], *labels])
+    return replace(chosen, labels=labels)
 
 
 def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
@@ -103,23 +110,28 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
                 f"choice: with {each.name!r}, hypotheses cannot be compared by score / length",
                 hint="loop.choice(…, length_normalization=False)",
             )
-    if options.blank is not None and any(not isinstance(part.value, Tensor | None) for part in parts):
-        raise ParameterError(
-            "choice: scorers cannot be used with a blank yet", got=", ".join(given), expected="Tensors",
-            hint="carry the state in the body, rf.where(label == blank, state, new_state), and give the scores",
-        )  # fmt: skip
+    if options.blank is not None:
+        check_parts(body.loop.name, parts, axis, options)
+    if options.early_stop:
+        refuse_finals(f"{body.loop.name}: choice", parts)
+    options = replace(options, most_gain=most_gain(parts, options.gain, options.most_gain))
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
-    scored = add_up(body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size)
+    scored = add_up(
+        body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size, options.blank
+    )
     for part in scored.scales:
         scored.scales[part] *= options.prob_scale
     total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
+    of_labels = scored.of_labels if scored.of_labels is None else scored.of_labels * options.prob_scale
+    if of_labels is not None and not options.by_frame:
+        total, of_labels = total + of_labels, None
     if options.random_sample_scale:
         noise = gumbel(total)
         scored.parts["noise"], scored.scales["noise"] = noise, options.random_sample_scale
         total = total + noise * options.random_sample_scale
-    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0))
+    chosen = _step(body, total, axis, replace(options, prob_scale=1.0, random_sample_scale=0.0), of_labels)
     assert chosen.parents is not None
     if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
         scored.parts.clear()  # they do not add up
@@ -142,8 +154,8 @@ def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor
         return cast(fewest, "float32")
 
 
-def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
-    """The hypotheses after one more label."""
+def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labels: Tensor | None = None) -> Chosen:
+    """The hypotheses after one more label. of_labels: see `frame_step`."""
     check_blank(options, axis)
     beam = _beam(body, options)
     check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
@@ -160,9 +172,11 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
     if carried.blanks is not None:
-        dims: Any = {"axis": axis, "beam": before, "out_beam": after}
+        dims: Any = {"axis": axis, "beam": before, "out_beam": after, "of_labels": of_labels}
         frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
         return _take(body, hypotheses, frame, before, after)
+    if hypotheses.choices and (options.ended == "apart" or carried.endings.living):
+        raise ParameterError(f'{body.loop.name}: choice: `ended="apart"` needs the only choice of a step')
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     if options.plain:
         given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
@@ -172,7 +186,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
-        threshold=options.threshold,
+        threshold=options.threshold, **carried.endings.selects,
     )  # fmt: skip
     if wide is not after:
         count = after.get_dim_value()
@@ -181,6 +195,9 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
             hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
         parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
         found = BeamStep(*parts)  # type: ignore[arg-type]
+    if carried.endings.stops:
+        had = gather(ended, indices=found.parents, axis=before)
+        found = carried.endings.stop(found, after, had, body.step_number(), carried.exponent, carried.offset)
     return _take(body, hypotheses, found, before, after)
 
 
@@ -230,6 +247,8 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
         hypotheses.asked["counts"] = counts
     hypotheses.kept |= kept
+    earlier = [gather(x, indices=parents, axis=before) for x in carried.labels]
+    keep_labels(body, hypotheses, [*earlier, labels])
     return Chosen(labels, parents, total, after, hypotheses)
 
 
@@ -259,7 +278,8 @@ def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. finals: what the end of a hypothesis adds."""
+    scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis
+    adds. labels: those of the newest hypotheses by each choice of the step; vocabs: their texts."""
 
     scores_place: int
     ended: Traced
@@ -268,8 +288,11 @@ class Carried:
     exponent: float
     offset: float
     scales: dict[str, float]
-    blanks: Blanks | None = None
+    blanks: Blanks | None
+    endings: Endings
     finals: list[Final] = field(default_factory=list)
+    labels: list[Tensor] = field(default_factory=list)
+    vocabs: list[Vocab | None] = field(default_factory=list)
 
 
 def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
@@ -277,6 +300,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     backend, exponent, offset = body.backend, options.exponent, options.length_normalization_offset
     size = beam.get_dim_value()
     check_groups(options.groups, size)
+    ends = endings_of(body, options, size, axis)
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
     numbers = np.full([*sizes, size], -np.inf, plain.dtype)
@@ -288,17 +312,22 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     plan = SearchPlan(
         backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
         combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
+        living=ends.living, stops=ends.stops,
     )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
     ended_place = body.carry("search ended", like, "bool")
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
-    counts_place = body.carry("search", like, like.dtype) if exponent else None
+    with body.untraced():
+        ones = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
+    counts_place = body.carry("search", like, like.dtype, ones) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
-    hypotheses.search = Carried(place, past, counts, counts_place, exponent, offset, scales, blanks)
+    hypotheses.search = Carried(
+        place, past, counts, counts_place, exponent, offset, scales, blanks, ends, vocabs=plan.vocabs
+    )
     return hypotheses
 
 

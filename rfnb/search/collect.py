@@ -14,11 +14,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.errors import LoopError
 from rfnb.search.beam import Combine
 from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
 from rfnb.search.replayed.steps import Steps
 from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
+from rfnb.search.variants.several import joined_labels
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -33,7 +35,8 @@ class SearchPlan:
     offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
     first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
     function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
-    added to the scores. why_not: why its steps cannot be replayed, if they cannot.
+    added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
+    vocabs: the texts of the labels of each choice, if a step has several.
     """
 
     backend: type[Backend]
@@ -50,16 +53,26 @@ class SearchPlan:
     combine: Combine | None = None
     noisy: bool = False
     why_not: str = NOT_RECORDED
+    living: int | None = None
+    stops: bool = False
+    vocabs: list[Vocab | None] = field(default_factory=list)
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
+    if plan.living and searched.ended is None:
+        raise LoopError(
+            f'{plan.what}: `ended="apart"` needs the end of the hypotheses', hint="loop.end(chosen.labels == end)"
+        )
     sizes = initial.shape[:-1]
     flat = (math.prod(sizes), initial.shape[-1])
     kept = {name: numpy(raw) for name, raw in searched.kept.items()}
     kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
+    labels, vocab = kept.get("labels"), plan.vocab
+    if labels is not None and len(plan.vocabs) > 1:
+        labels, vocab = joined_labels(kept, plan.vocabs)
     if "scores" in kept:
         names = [dim.name for dim in plan.dims[:-1]]
         check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
@@ -76,7 +89,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     scores = _final_scores(plan, searched, counts, more)
     had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
-        labels=kept.get("labels", none),
+        labels=none if labels is None else labels,
         parents=parents,
         scores=kept.get("scores", none.astype(initial.dtype)),
         ended=had_ended,
@@ -85,13 +98,13 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
         include_eos=searched.include_eos,
         steps=steps,
-        vocab=plan.vocab,
+        vocab=vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
         length_normalization_offset=plan.offset,
         parts=_parts(plan, kept, had_ended),
         scales=dict(plan.scales),
-        pruned=_pruned(kept),
+        pruned=None if len(plan.vocabs) > 1 else _pruned(kept),  # those of one choice of several lack the other labels
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
@@ -99,6 +112,8 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         why_not=plan.why_not,
         blank=plan.blank,
         joined=kept.get("joined"),
+        living=plan.living,
+        stops=plan.stops,
     )
     trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
@@ -170,7 +185,11 @@ def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray, more
 def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:
     if "pruned labels" not in kept:
         return None
-    return Candidates(kept["pruned labels"], kept["pruned parents"], kept["pruned scores"])
+    parents, scores = kept["pruned parents"], kept["pruned scores"]
+    none = np.take_along_axis(kept["ended"], parents, axis=2) | np.isneginf(scores)
+    prefix = "pruned part "
+    parts = {name.removeprefix(prefix): np.where(none, 0.0, kept[name]) for name in kept if name.startswith(prefix)}
+    return Candidates(kept["pruned labels"], parents, scores, parts)
 
 
 def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | None:

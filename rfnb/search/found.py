@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.compare import compare_searches, compare_trees
+from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses
 from rfnb.search.explain.keep import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.stored import file
@@ -138,6 +138,10 @@ class Found(InWords):
         scales = {**(scales or {}), **more}
         trace, doubts = rescaled(self.tree, scales, length_normalization_exponent)
         return Found(trace, _like(self.scores, trace.final_scores, self.beam), self.lengths, self.beam, doubts)
+
+    def same_hypotheses(self, other: Found, pairs: Sequence[tuple[int, int]]) -> Any:
+        """The places of hypotheses with the same labels in two searches, by step; for `rf.compare` of two runs."""
+        return same_hypotheses(self.tree, other.tree, pairs)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the search to a file "x.rfbeam", which `rf.search.load` reads without the model; returns the path.

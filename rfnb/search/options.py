@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,12 +11,13 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.search.beam import Combine
 from rfnb.search.blank.in_loop import BlankOptions
-from rfnb.search.checks.arguments import check_count, check_numbers
+from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.sources import InputType
+from rfnb.search.variants.endings import EndOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceOptions(BlankOptions):
+class ChoiceOptions(BlankOptions, EndOptions):
     """The arguments of `loop.choice`, which explains them."""
 
     beam: Dim | None = None
@@ -54,7 +54,13 @@ class ChoiceOptions(BlankOptions):
     def plain(self) -> bool:
         """Whether the best candidates get the places, so that a replay of a step can rank the others."""
         other = self.keep_beams or self.cheating or self.by_frame or self.groups != 1 or self.threshold is not None
-        return not other and not self.length_normalization_offset
+        return not other and not self.length_normalization_offset and self.ended == "compete"
+
+    @property
+    def gain(self) -> float | None:
+        """The most that a label may add to a score, if that is known: nothing, for log-probabilities."""
+        other = self.custom_score_combine or self.random_sample_scale or self.base_beam_score_scale != 1.0
+        return None if other or self.prob_scale < 0 else 0.0
 
     def check(self) -> None:
         """Raises ParameterError for numbers that are out of range."""
@@ -77,10 +83,7 @@ def read_options(given: dict[str, Any]) -> ChoiceOptions:
             hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
         )  # fmt: skip
     options = ChoiceOptions(**given)
-    if not 0 <= options.length_normalization_offset < math.inf:
-        raise ParameterError(
-            "choice: `length_normalization_offset` is negative", got=options.length_normalization_offset, hint="5.0"
-        )
+    check_offset("choice", options.length_normalization_offset)
     return options
 
 
@@ -91,6 +94,7 @@ OTHER_NAMES = {
     "do_sample": 'loop.choice(rf.search.sampled(log_probs, axis=labels), input_type="log_prob", …)',
     "top_k": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_k=…), input_type="log_prob", …)',
     "top_p": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_p=…), input_type="log_prob", …)',
+    "early_stopping": 'early_stop=1, or patience=1.0 with ended="apart"',
     "num_beam_groups": "groups=…",
     "diversity_penalty": "diversity=…",
     "no_repeat_ngram_size": 'loop.choice({"model": scores, "no repeat": rf.search.no_repeat(3)}, …)',

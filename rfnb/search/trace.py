@@ -104,6 +104,8 @@ class Trace:
     end_label: int | None = None
     blank: int | None = None
     joined: np.ndarray | None = None
+    living: int | None = None
+    stops: bool = False
     again: Steps | None = None
     why_not: str = NOT_RECORDED
 

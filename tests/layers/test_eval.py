@@ -58,3 +58,31 @@ def test_names_of_eval_locals():
 def test_nothing_else_can_be_reached(text):
     with pytest.raises(RfError, match="output"):
         computed(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({}, 5),
+        ({"out_type": {"sparse": True, "dim": 7}}, 7),
+        ({"out_type": {"sparse": False}}, None),
+        ({"eval": "tf.to_float(source(0))"}, None),
+    ],
+)
+def test_labels_stay_labels_unless_told_otherwise(options, labels):
+    extern = rf.ExternData({"data": {"dim": 5, "sparse": True}})
+    net = rf.Network(extern_data=extern)
+    text = "tf.where(tf.equal(source(0), 3), source(0) - 1, source(0))"
+    net.construct_from_dict({"output": {"class": "eval", "eval": text, "from": "data", **options}})
+    out = net.forward({"data": np.array([[0, 3, 4]])})["output"]
+    assert (None if out.sparse_dim is None else out.sparse_dim.dimension) == labels
+    assert out.raw_tensor.tolist() == ([[0, 3, 4]] if "eval" in options else [[0, 2, 4]])
+
+
+def test_the_axes_of_several_sources_are_matched():
+    """A source without an axis that another one has gets one of size 1 there, before numbers mean axes."""
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+    mean = {"class": "reduce", "mode": "mean", "axes": "T", "from": "data"}
+    both = {"class": "eval", "eval": "source(0) - source(1)[:, 0:1]", "from": ["data", "mean"]}
+    net.construct_from_dict({"mean": mean, "output": both})
+    np.testing.assert_allclose(net.forward({"data": X})["output"].raw_tensor, X - X.mean(1, keepdims=True))

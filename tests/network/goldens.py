@@ -9,9 +9,23 @@ from typing import Any
 import numpy as np
 
 import rfnb as rf
+from rfnb.core.advice.alike import is_beam
 from rfnb.network.axes import time_of
 
 FOLDER = Path(__file__).parents[1] / "golden" / "network"
+
+
+COMBINE = {
+    "csc_scaled": lambda scores_in, scores_base, **_: 0.5 * scores_in + 2.0 * scores_base,
+    "csc_len_penalty": lambda scores_in, scores_base, **_: (
+        scores_base + scores_in - 0.1 * rf.cast(rf.range_over_dim(scores_in.feature_dim), "float32")
+    ),
+}
+"""Functions of a config."""
+
+
+DEAD = -1e29
+"""Scores of hypotheses that do not count."""
 
 
 class Case:
@@ -51,6 +65,8 @@ class Case:
             return self.dim(given["__dim__"])
         if "__tuple__" in given:
             return tuple(self.read(entry) for entry in given["__tuple__"])
+        if "__fn__" in given:
+            return COMBINE[given["__fn__"]]
         if "__set__" in given:
             return {self.read(entry) for entry in given["__set__"]}
         return {key: self.read(value) for key, value in given.items()}
@@ -59,6 +75,8 @@ class Case:
         """A dim tag; the same name is the same dim."""
         if described["kind"] == "batch":
             return rf.batch_dim
+        if described["kind"] == "single_step":
+            return rf.single_step_dim
         make = rf.FeatureDim if described["kind"] == "feature" else rf.SpatialDim
         return self.dims.setdefault(described["name"], make(described["name"], described["dim"]))
 
@@ -69,6 +87,9 @@ class Case:
             found = in_stored_order(outputs[path], template, expected["axes"])
             want = self.without_padding(self.numbers[expected["key"]], expected["axes"])
             assert found.shape == want.shape, (path, template.describe_dims(), found.shape, want.shape)
+            if path in self.case.get("search", {}):
+                alive = self.numbers[self.case["search"][path]["beam_scores"]] > DEAD
+                found, want = found[alive], want[alive]
             if want.dtype.kind == "f":
                 tolerances = {"rtol": self.case.get("rtol") or 1e-4, "atol": self.case.get("atol") or 1e-5}
                 np.testing.assert_allclose(found, want, **tolerances, err_msg=path)
@@ -117,6 +138,8 @@ def in_stored_order(x: Any, template: Any, axes: list[dict[str, Any]]) -> np.nda
     """The values with the axes batch, time, others in the declared order, features; 0 behind the ends."""
     dims = [dim for dim in template.dims if dim.is_batch_dim()]
     kinds = [axis["kind"] for axis in axes]
+    if "beam" in kinds:
+        dims += [dim for dim in template.dims if is_beam(dim)]
     feature = [template.feature_dim] if "feature" in kinds and template.feature_dim is not None else []
     time = time_of(template)
     if "time" in kinds and time is not None and time not in feature:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -74,3 +75,39 @@ def test_an_example_fits():
     batch = extern.example(batch=4, frames=3)
     assert batch["data"].describe_dims() == "{batch:4, data:1–3, feature:2}"
     assert batch["classes"].size_of(batch["classes"].dims[1]).values.tolist() == [3, 2, 1, 1]
+
+
+def test_collate_is_a_collate_fn_and_its_batch_fits_the_network():
+    extern = rf.ExternData(
+        {"data": {"dim": 2}, "align": {"dim": 4, "sparse": True, "same_dim_tags_as": "data"}, "more": {"dim": 3}}
+    )
+    draw = np.random.default_rng(0)
+    lengths = [4, 0, 2, 3]
+    samples = [
+        {"data": draw.normal(size=(n, 2)).astype("float32"), "align": draw.integers(0, 4, n), "seq_tag": f"s{n}"}
+        for n in lengths
+    ]
+    loader = torch.utils.data.DataLoader(samples, batch_size=2, collate_fn=extern.collate)
+    net = rf.Network(extern_data=extern)
+    net.construct_from_dict({"output": {"class": "linear", "n_out": 3, "from": ["data", "data:align"]}})
+    for first, batch in zip((0, 2), loader, strict=True):
+        assert list(batch.data) == ["data", "align"]
+        assert batch["data"].size_of(batch["data"].dims[1]).values.tolist() == lengths[first : first + 2]
+        out = net(batch)["output"]
+        for i in range(2):
+            one = samples[first + i]
+            alone = net.forward({key: (np.asarray(one[key])[None], [lengths[first + i]]) for key in ("data", "align")})
+            n = lengths[first + i]
+            np.testing.assert_allclose(
+                out.copy_transpose(net.template("output").dims).raw_tensor[i, :n].detach(),
+                alone["output"].copy_transpose(net.template("output").dims).raw_tensor[0, :n].detach(),
+                atol=1e-6,
+            )
+
+
+def test_samples_that_do_not_fit_are_an_error():
+    extern = rf.ExternData({"data": {"dim": 2}})
+    with pytest.raises(rf.errors.DimError, match="data"):
+        extern.collate([{"data": np.zeros((3, 5), "float32")}])
+    with pytest.raises(rf.errors.NetworkError, match="no samples"):
+        extern.collate([])

@@ -29,7 +29,7 @@ def constructed(layer, version=0, **more):
         ({"class": "combine", "from": "data", "kind": "ad"}, "did you mean 'add'"),
         ({"class": "linear", "from": "data", "n_out": 3, "forward_weights_init": "glorot"}, "no initializer"),
         ({"class": "linear", "from": "data", "n_out": 3, "reuse_params": "a"}, "no parameter 'W'"),
-        ({"class": "eval", "from": "data", "eval": "().__class__"}, "column"),
+        ({"class": "eval", "from": "data", "eval": "().__class__"}, "may not read"),
         ({"class": "eval", "from": "data", "eval": "source(0) + nothing"}, "nothing"),
         ("linear", "not described by a dict"),
     ],

@@ -54,6 +54,11 @@ def test_greedy_search_misses_what_a_beam_of_two_finds(lecture):
     assert lecture["lost"].verdict == "search error"
 
 
+def test_the_kept_candidate_leads_to_what_greedy_search_misses(lecture):
+    assert lecture["kept"].best.text == "a dog barks" != lecture["greedy_loop"].found.tree[0].best.text
+    assert lecture["kept"].run.forked_at == 0
+
+
 def most_probable(following) -> str:
     """Of all sentences of up to five words, by their probabilities."""
     words = [word for word in following if word != "</s>"]

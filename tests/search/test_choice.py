@@ -44,6 +44,7 @@ class Net:
 
 def search(net, batch, beam_size, limit, *, end=1, include_eos=False, **options):
     """A search in a loop; returns the loop and the stacked labels."""
+    options |= {"end": end} if options.get("ended") == "apart" else {}
     beam = rf.Dim(beam_size, name="beam")
     loop = rf.Loop(max_seq_len=limit, name="search", debug=options.pop("debug", False))
     loop.state.prev = rf.zeros([rf.batch_dim, beam], dtype="int64", sparse_dim=net.label)

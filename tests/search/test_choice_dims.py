@@ -90,7 +90,8 @@ def test_two_choices_in_a_step_agree_with_a_search_over_pairs(between):
     for place, (labels, score, _) in enumerate(beam):
         assert (tuple(first[place]), tuple(second[place])) == (labels[::2], labels[1::2])
         assert loop.found.scores.tolist()[place] == pytest.approx(score)
-        assert loop.found.tree[0].hypotheses[place].labels == labels[1::2]
+        both = zip(labels[::2], labels[1::2], strict=True)
+        assert loop.found.tree[0].hypotheses[place].text == " ".join(f"{a}/{b}" for a, b in both)
     assert followed == first
     assert loop.run.found.trace.parents.tolist() == loop.found.trace.parents.tolist()
     assert loop.run.stack("first.labels").copy_transpose(order).tolist() == first

@@ -295,7 +295,7 @@ def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, i
         if size is not None and axis in size.dims:
             raw = backend.from_numpy_raw(size.values, backend.device_key_raw(indices._raw))
             picked = backend.gather(tensor_of(raw, align.sig(size.dims), source.lengths), indices=indices, axis=axis)
-            sizes[dim] = Size(picked.dims, backend.to_numpy_raw(picked._raw))
+            sizes[dim] = Size(picked.dims, backend.to_numpy_raw(backend.with_numbers(picked, size.max)._raw))
     return backend.resized(found, sizes)
 
 

@@ -212,7 +212,9 @@ def _same_lengths(
         now = found.size_of(dim)
         other = backup.lengths.size(dim) if backup is not None else None
         over = [*now.dims, *(d for d in (other.dims if other else ()) if d not in now.dims)]
-        mask = align.apply(align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(holds._raw))
+        mask = align.apply(
+            align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(backend.with_numbers(holds, True)._raw)
+        )
         sizes[dim] = Size(over, np.where(mask, now.over(over), 0 if other is None else other.over(over)))
     if not sizes:
         return found, backup

@@ -55,7 +55,11 @@ class TorchRec:
         gates: torch.Tensor, h: torch.Tensor, c: torch.Tensor, rec_weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """[batch…, 4·out], [batch…, out] → the next h and c, as torch's LSTM has its gates: i, f, g, o."""
-        i, f, g, o = (gates + torch.matmul(h, rec_weight.t())).chunk(4, -1)
+        if h.ndim > 2 and h.shape[:-1] == gates.shape[:-1] and h.dtype == gates.dtype:
+            gates = torch.addmm(gates.flatten(0, -2), h.flatten(0, -2), rec_weight.t()).view(gates.shape)
+        else:
+            gates = gates + torch.matmul(h, rec_weight.t())
+        i, f, g, o = gates.chunk(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c), c
 

@@ -31,13 +31,27 @@ class TorchTopK:
 
 def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """`torch.topk` leaves the order of equal values open, so one more value is taken, to see whether some are equal."""
-    if raw.device.type == "cpu" and not torch.compiler.is_compiling():
-        values, index = torch.topk(raw, min(k + 1, raw.shape[axis]), axis)
-        longer, shorter = values.narrow(axis, 0, values.shape[axis] - 1), values.narrow(axis, 1, values.shape[axis] - 1)
-        if (longer > shorter).all():
-            return values.narrow(axis, 0, k), index.narrow(axis, 0, k)
-    order = raw
-    if raw.is_floating_point():
-        order = raw.nan_to_num(nan=torch.finfo(raw.dtype).min, posinf=math.inf, neginf=-math.inf)
-    index = order.sort(dim=axis, descending=True, stable=True).indices.narrow(axis, 0, k)
+    if raw.device.type != "cpu" or torch.compiler.is_compiling():
+        index = _order(raw, axis).narrow(axis, 0, k)
+        return raw.gather(axis, index), index
+    more = min(k + 1, raw.shape[axis])
+    values, index = torch.topk(raw, more, axis)
+    shorter = values.narrow(axis, 1, more - 1)
+    if more > k:
+        values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+        distinct = values > shorter
+    else:
+        distinct = values.narrow(axis, 0, more - 1) > shorter
+    if distinct.all():
+        return values, index
+    equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()
+    index[equal] = _order(raw.movedim(axis, -1)[equal], -1).narrow(-1, 0, k)
+    index = index.movedim(-1, axis)
     return raw.gather(axis, index), index
+
+
+def _order(raw: torch.Tensor, axis: int) -> torch.Tensor:
+    """The positions of the values from the largest to the smallest, the first of equal ones first."""
+    if raw.is_floating_point():
+        raw = raw.nan_to_num(nan=torch.finfo(raw.dtype).min, posinf=math.inf, neginf=-math.inf)
+    return raw.sort(dim=axis, descending=True, stable=True).indices

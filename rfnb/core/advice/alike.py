@@ -21,6 +21,11 @@ def mark_beam(dim: Dim) -> None:
         _beams.add(dim)
 
 
+def is_beam(dim: Dim) -> bool:
+    """Whether `dim` counts hypotheses or other choices."""
+    return dim in _beams
+
+
 def mark_extended(before: Dim, after: Dim) -> None:
     """Says that the hypotheses of `after` extend those of `before`: entry i of one is not entry i of the other."""
     _extended.setdefault(before, weakref.WeakSet()).update((after, *_extended.get(after, ())))

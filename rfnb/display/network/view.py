@@ -84,13 +84,13 @@ def status_of(net: Network, entries: Mapping[str, Entry]) -> dict[str, Status]:
     for path, entry in entries.items():
         if path in net.failures:
             found[path] = "stops", (next(unsupported(entry), None) or reason(net.failures[path]))[0]
-        elif path in layers or not entry.used:
+        elif path in layers or not entry.used or entry.scope.path.rstrip("/") in layers:  # an `end` only searches need
             found[path] = ("constructed" if path in layers else "unused"), ""
         elif wrong := next(unsupported(entry), None):
             found[path] = "stops", wrong[0]
         else:
             missing = (each for each in entry.needs if found.get(each, ("",))[0] in ("stops", "waits"))
-            found[path] = "waits", next(missing, "")
+            found[path] = "waits", next(missing, entry.scope.path.rstrip("/"))
     return found
 
 

@@ -79,6 +79,7 @@ def close(body: Body) -> TracedStep:
         last_places=ends.last_places,
         unfrozen=ends.unfrozen,
         seed=body.seed,
+        warns=body.loop.warns,
         call=body.call,
         watchers=tuple(body.watchers),
         states=tuple(body.loop.state),
@@ -182,25 +183,23 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
-    hypotheses, ends_now = body.hypotheses, None
-    if hypotheses is not None:
-        if body.condition is not None:
-            ends_now = hypotheses.end(body.condition)  # which may change what the search carries
-        loop_own |= {place: hypotheses.at_the_end(value) for place, value in hypotheses.carried.items()}
-    going = active  # at the start of the step
+    hypotheses, going = body.hypotheses, active  # going: at the start of the step
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
-        going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
-        if hypotheses is None or ends_now is None:
+        if body.reorders:
+            going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
+        if hypotheses is None:
             condition, (ended, lengths) = body.condition, (reordered(body, value, going) for value in before)
-        else:
-            condition, (ended, lengths) = ends_now, map(hypotheses.at_the_end, before)
-        ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
-        live = logical_not(ended if body.include_eos else ended_now)
-        active = live if active is None else logical_and(live, active)
-        loop_own[ended_place] = ended_now
-        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
+            ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
+            live = logical_not(ended if body.include_eos else ended_now)
+            active = live if active is None else logical_and(live, active)
+            lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
+        else:  # which may change what the search carries
+            ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
+        loop_own |= {ended_place: ended_now, lengths_place: lengths}
+    if hypotheses is not None:
+        loop_own = {place: hypotheses.at_the_end(x) for place, x in hypotheses.carried.items()} | loop_own
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}
@@ -243,7 +242,9 @@ def _give_masks(body: Body, active: Traced | None) -> None:
     """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
     masks = _masks(body, active)
     given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
-    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders])
+    choices = [] if body.hypotheses is None else body.hypotheses.choices
+    parents = [(each.after, body.var(each.parents.plain)) for each in choices]
+    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders], parents)
     for order in body.kept_orders:
         order.complete(masks)
 

@@ -21,9 +21,8 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
 from rfnb.loop.steps.beams import Asked, Beams, FirstNan, Searched, SearchPlan
-from rfnb.ops.create import full
 from rfnb.ops.index import gather
-from rfnb.ops.math import is_neg_infinite, logical_or, where
+from rfnb.ops.math import where
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -42,6 +41,16 @@ class Choice(NamedTuple):
     after: Dim
     parents: Traced
     rows: Traced
+
+
+class Ended(NamedTuple):
+    """The end of a step, of the hypotheses after it. now: which have ended. lengths: how many steps count for each.
+    active: whether this one does. ends: those that end in it."""
+
+    now: Traced
+    lengths: Traced
+    active: Traced
+    ends: Traced
 
 
 class Hypotheses:
@@ -110,23 +119,34 @@ class Hypotheses:
         )
         return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths))
 
-    def end(self, condition: Traced) -> Traced:
-        """Which hypotheses end in this step: those of the condition, and places of the beam without a hypothesis."""
-        if not self.has(condition):
-            condition = logical_or(full(dims=[self.newest], fill_value=False), condition)
+    def end(self, condition: Traced, before: Sequence[Traced], active: Traced | None, include_eos: bool) -> Ended:
+        """Ends the hypotheses of the condition, and places of the beam without a hypothesis.
+
+        before: which hypotheses had ended before this step, and their lengths. active: the sequences that take it.
+        """
         if self.at_ends is not None:
             self.at_ends(self, self.follow(condition))
-        condition, scores = self.at_the_end(condition), self.at_the_end(self.scores)
+        condition = self.at_the_end(condition)
         if not condition.dims_set <= set(self.dims):
             raise DimError(
                 f"{self._recorder.name}: end needs one bool for each hypothesis",
                 got=condition.describe_dims(),
                 expected=", ".join(dim.name for dim in self.dims),
             )
-        ends = logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
-        assert isinstance(ends, Traced)
-        self.kept["ends"] = ends
-        return ends
+        had, count, scores = map(self.at_the_end, (*before, self.scores))
+        over, count, scores, ends = map(self._placed, (had, count, scores, condition))
+        ends = self._backend.activation_raw(scores, "is_neg_infinite") | ends
+        now = over | ends
+        over = over if include_eos else now
+        live = ~over if active is None else self._backend.compare_raw(self._placed(active), "greater", over)
+        wrapped = (tensor_of(raw, align.sig(self.dims), had.lengths) for raw in (now, count + live, live, ends))
+        ended = Ended(*map(self._recorder._wrap, wrapped))
+        self.kept["ends"] = ended.ends
+        return ended
+
+    def _placed(self, value: Traced) -> Any:
+        """The raw value with the axes of the scores, of size 1 for what it does not have."""
+        return align.apply(align.move(value.dims, self.dims, trailing=False), value.plain._raw)
 
     def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
         """A carried value, but the one that its parent had for hypotheses that have ended."""
@@ -141,10 +161,13 @@ class Hypotheses:
         """Entries along the beam of the parents; where the layout allows it, as rows of the merged leading axes."""
         leading = [choice.before if dim is choice.after else dim for dim in choice.parents.dims]
         plain, count = value.plain, len(leading)
-        if list(plain.dims[:count]) != leading:
+        if list(plain.dims[:count]) != leading or plain.dims.index(choice.before) != count - 1:
             return gather(value, indices=choice.parents, axis=choice.before)
-        raw = self._backend.merge_axes_raw(plain._raw, 0, count) if count > 1 else plain._raw
-        raw = self._backend.index_raw(raw, choice.rows.plain._raw, 0)
+        if len(plain.dims) == count:
+            raw = self._backend.gather_raw(plain._raw, choice.parents.plain._raw, count - 1, 1, False)
+        else:
+            raw = self._backend.merge_axes_raw(plain._raw, 0, count) if count > 1 else plain._raw
+            raw = self._backend.index_raw(raw, choice.rows.plain._raw, 0)
         dims = [*choice.parents.dims, *plain.dims[count:]]
         feature = choice.after if plain.feature_dim is choice.before else plain.feature_dim
         return self._recorder._wrap(tensor_of(raw, align.sig(dims, plain.sparse_dim, feature), plain.lengths))

@@ -51,6 +51,8 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     If the loop fails, the last value is printed regardless of `steps`. Watched values are computed before the steps
     where possible, otherwise in them, never after them; results stay the same up to rounding. Replays print nothing.
     Outside of a loop, `x` is printed at once. Entries of ended sequences appear as `·` and are left out of statistics.
+    In a search, these are ended hypotheses; others are printed by their places in the beam at this step, as the final
+    ones, by which `loop.stack(x)` goes, are not known yet.
 
     Args:
         steps: which steps to print: numbers such as `[0, 7]` or `range(0, 1000, 100)`, or a function of the step's
@@ -90,19 +92,32 @@ def _watch(x: Tensor, watcher: Watcher, *numbers: Tensor) -> None:
 
 
 def leave_out_ended(
-    watchers: Sequence[Watcher], tape: Tape, masks: Sequence[tuple[Var, Sequence[Dim], bool]], moved: Sequence[Dim]
+    watchers: Sequence[Watcher],
+    tape: Tape,
+    masks: Sequence[tuple[Var, Sequence[Dim], bool]],
+    moved: Sequence[Dim],
+    parents: Sequence[tuple[Dim, Var]] = (),
 ) -> None:
     """Gives watchers the masks of active sequences, which are known only at the end of the step.
 
     masks: each with its dims, and whether it is true for ended sequences. moved: dims whose entries are reordered; they
-    are printed as long as one of their entries is active.
+    are printed as long as one of their entries is active. parents: of a search, the dim of the hypotheses after each
+    choice, and which hypothesis before it each one extends.
     """
     for watcher in watchers:
         if watcher.call is not None and any(watcher.call is call for call in tape.calls):
             call, watcher.call = watcher.call, None
-            call.args = (*call.args, *[var for var, _, _ in masks])
+            last = next((i for i, (dim, _) in enumerate(parents, 1) if dim in watcher.dims), 0)
+            followed = [var for _, var in parents[:last]]  # a value of later hypotheses comes after their choice
+            more: list[Var] = []
+            watcher.masks = []
+            for var, dims, negated in masks:
+                follows = bool(last) and negated
+                more += [var, *(followed if follows else ())]
+                of = [*dims[:-1], parents[last - 1][0]] if follows else dims
+                watcher.masks.append((of, negated, moved, len(followed) if follows else 0))
+            call.args = (*call.args, *more)
             call._reads = call._read_vars = None
-            watcher.masks = [(dims, negated, moved) for _, dims, negated in masks]
 
 
 class Watcher:
@@ -112,12 +127,14 @@ class Watcher:
         self.name, self.loops, self.steps = name, loops, steps
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
-        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # dims, negated, moved
+        self.dims: Sequence[Dim] = ()  # of the value
+        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim], int]] = []  # dims, negated, moved, number of choices
         self._not_shown: tuple[Tensor, list[int], Sequence[Any]] | None = None
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
         """A function that each step calls with its raw tensor, in place of the traced frame's."""
         alias, signature, lengths = backend_of_raw(frame._raw).alias_raw, frame.sig, frame.lengths
+        self.dims = frame.dims
         return lambda raw, *numbers: self.see(tensor_of(alias(raw), signature, lengths), numbers)
 
     def see(self, x: Tensor, numbers: Sequence[Any]) -> None:
@@ -147,8 +164,12 @@ class Watcher:
     def _live(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
         """Which entries belong to active sequences."""
         live = None
-        for raw, (dims, negated, moved) in zip(masks, self.masks, strict=False):
-            mask = backend_of_raw(raw).to_numpy_raw(raw) ^ negated
+        arrays = (backend_of_raw(raw).to_numpy_raw(raw) for raw in masks)
+        for dims, negated, moved, choices in self.masks if masks else ():
+            mask = next(arrays)
+            for _ in range(choices):
+                mask = np.take_along_axis(mask, next(arrays), axis=-1)
+            mask = mask ^ negated
             mask = mask.any(axis=tuple(i for i, dim in enumerate(dims) if dim in moved))
             goes_on = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
             live = goes_on if live is None else live & goes_on

@@ -114,7 +114,7 @@ class TracedStep(TracedLines):
         last_places: for each of `lasts`, the position in `carried` whose final value it is.
         unfrozen: the positions in `carried` of states whose sequences go on after they have ended. Their final values
             are taken from the steps in which they end.
-        seed: seed for the random numbers of the steps.
+        seed: seed for the random numbers of the steps. warns: whether there may be warnings about the body.
         call: call of the user's function that the loop runs in, if the loop is recorded.
         watchers: one for each `rf.watch`.
         states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
@@ -131,6 +131,7 @@ class TracedStep(TracedLines):
     last_places: tuple[int, ...]
     unfrozen: tuple[int, ...]
     seed: Any
+    warns: bool
     call: EnclosingCall | None
     watchers: tuple[Watcher, ...]
     states: tuple[str, ...]

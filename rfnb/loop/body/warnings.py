@@ -115,7 +115,7 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
 def warn(step: TracedStep, notice: Notice) -> None:
     """Warns at the line of the `with`, once for each loop in the source, however often it runs."""
     source = step.source
-    if source is None or notice.about in _warned[source]:
+    if source is None or not step.warns or notice.about in _warned[source]:
         return
     _warned[source].add(notice.about)
     frame = frame_of(source.code)

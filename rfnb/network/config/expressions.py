@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.errors import ConfigError
+from rfnb.network.config.arrays import POOL, Array, Shape
 from rfnb.network.config.builtins import TYPES, Builtins
 from rfnb.network.config.limits import Limits
 from rfnb.network.config.modules import Module, Options
-from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Located, Opaque, Raised, Super
+from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Known, Located, Opaque, Raised, Super
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -69,6 +70,12 @@ class Expressions:
             return Opaque(f"{owner.name}.{name}")
         if isinstance(owner, Module):
             return owner.names[name] if name in owner.names else Opaque(f"{owner.name}.{name}")
+        if isinstance(owner, Array):
+            members = owner.members()
+            if name in members:
+                return members[name]
+        if isinstance(owner, Shape) and name in ("ndims", "as_list"):
+            return getattr(owner, name)
         if isinstance(owner, Options) and name in owner.methods:
             return owner.methods[name]
         if isinstance(owner, Instance):
@@ -103,6 +110,8 @@ class Expressions:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
+        if isinstance(function, Known) and POOL.get(None) is not None:
+            return function.run(*args, **kwargs)
         if isinstance(function, Opaque):
             return Opaque(f"{function.name}()")
         if isinstance(function, type) and function in TYPES:
@@ -212,6 +221,8 @@ class Expressions:
             right = self.value(right_node, frame)
             if isinstance(left, Opaque) or isinstance(right, Opaque):
                 found = left is right if isinstance(op, ast.Is | ast.Eq) else isinstance(op, ast.IsNot | ast.NotEq)
+            elif isinstance(left, Array) or isinstance(right, Array):
+                return COMPARE[type(op)](left, right)
             else:
                 self.limits.weigh(left, right)
                 found = COMPARE[type(op)](left, right)
@@ -239,6 +250,8 @@ class Expressions:
         owner, index = self.value(node.value, frame), self.value(node.slice, frame)
         if isinstance(owner, Opaque | Module):
             return Opaque(f"{owner.name}[…]")
+        if isinstance(owner, Array):
+            return owner[index]
         self.limits.weigh(index)
         if not isinstance(owner, str | bytes | list | tuple | dict | range):
             raise TypeError(f"{type(owner).__name__} has no entries")

@@ -6,10 +6,12 @@ import ast
 from typing import Any
 
 from rfnb.errors import ConfigError
+from rfnb.network.config.arrays import Array
 from rfnb.network.config.builtins import Builtins
 from rfnb.network.config.expressions import Expressions
 from rfnb.network.config.limits import LimitError, Limits
 from rfnb.network.config.modules import Module, Options, missing, modules, typing_name
+from rfnb.network.config.tf_names import NATIVE, tensorflow
 from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Opaque, Raised
 
 DEPTH = 60
@@ -31,7 +33,7 @@ class Interpreter(Expressions):
         self.globals = Frame()
         self.builtins = Builtins(self.limits, self.attribute)
         self.options = Options(self.globals.names, options)
-        self.modules = modules(self.limits, self.builtins, self.options, path)
+        self.modules = {**modules(self.limits, self.builtins, self.options, path), **tensorflow()}
         self.names = self.builtins.table() | {"config": self.options, "__file__": path, "__name__": "__config__"}
         self.line = 0
         self._depth = 0
@@ -55,6 +57,8 @@ class Interpreter(Expressions):
     def call_function(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
+        if function.name in NATIVE and any(isinstance(given, Array) for given in frame.names.values()):
+            return NATIVE[function.name](**frame.names)
         self._depth += 1
         line = self.line
         try:

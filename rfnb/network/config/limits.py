@@ -36,9 +36,9 @@ class Limits:
     def __init__(self) -> None:
         self.renew()
 
-    def renew(self) -> None:
+    def renew(self, seconds: float = SECONDS) -> None:
         """Begins to count again."""
-        self.steps, self.entries, self.end = STEPS, TOTAL, time.process_time() + SECONDS
+        self.steps, self.entries, self.end = STEPS, TOTAL, time.process_time() + seconds
 
     def step(self) -> None:
         """Counts a step."""

@@ -52,6 +52,14 @@ class Opaque:
         return self
 
 
+class Known(Opaque):
+    """A function of an import that is known, but only while an expression of a net is computed."""
+
+    def __init__(self, name: str, run: Callable[..., Any]):
+        super().__init__(name)
+        self.run = run
+
+
 @dataclass(repr=False)
 class Frame:
     """The names of a function or of the whole config. parent: where names are looked up that are not here."""
@@ -74,12 +82,17 @@ class Function:
         self.name = getattr(node, "name", "<lambda>")
         self.line = node.lineno
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """What the function gives."""
         return self._run(self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<function {self.name}>"
+
+    @property
+    def limits(self) -> Any:
+        """What the interpreter that runs it has left."""
+        return self._run.__self__.limits  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Function:
         return self
@@ -97,7 +110,7 @@ class Bound:
     def __init__(self, function: Function, owner: Any):
         self.function, self.owner = function, owner
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """What the method gives."""
         return self.function(self.owner, *args, **kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,8 @@ def ctc_beam(
     beam: int = 8,
     merge: Merge | None = "sum",
     labels: Any = None,
+    scorers: Mapping[str, Any] | None = None,
+    start: int | str = 0,
 ) -> Found:
     """The best label sequences by the sum over their alignments. {…, spatial_dim, axis} → found, with {…, beam}
 
@@ -40,8 +43,7 @@ def ctc_beam(
 
     Prefix beam search with the scores of blank and label apart: Hannun, Maas, Jurafsky, Ng, First-Pass Large
     Vocabulary Continuous Speech Recognition using Bi-Directional Recurrent DNNs, 2014 (arXiv:1408.2873).
-    For a language model or anything else that has states, `loop.choice(…, blank=…, label_loop=True)` does the same in
-    a loop of your own.
+    `loop.choice(…, blank=…, label_loop=True)` does the same in a loop of your own.
 
     Args:
         log_probs: of the labels and blank in each frame.
@@ -51,6 +53,8 @@ def ctc_beam(
         merge: "sum" over the alignments of the same labels, or the "max" of them. None: they are kept apart, as if
             they were different.
         labels: a list, an `rf.Vocab` or a tokenizer, for texts; default: the vocabulary of `axis`.
+        scorers: parts that are added for each label, but not for blanks, as for `loop.choice`: {"lm": (lm, 0.4)}.
+            start: the label that they see before the first one.
 
     Raises DimError if `log_probs` does not have the dims, ParameterError for numbers out of range.
     """
@@ -69,7 +73,9 @@ def ctc_beam(
     loop, hypotheses = Loop(axis=spatial_dim, name="ctc_beam"), Dim(beam, name="beam")
     with loop:
         frame = loop.unstack(log_probs)
-        loop.choice(frame, beam=hypotheses, axis=axis, input_type="log_prob", blank=blank, merge=merge, label_loop=True)
+        parts = frame if scorers is None else {"model": frame, **scorers}
+        given: dict[str, Any] = {"blank": blank, "merge": merge, "label_loop": True, "start": start}
+        loop.choice(parts, beam=hypotheses, axis=axis, input_type="log_prob", **given)
     found: Found = loop.found
     if labels is None:
         return found

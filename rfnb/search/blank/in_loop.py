@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.loop.body.body import Body
     from rfnb.loop.body.hypotheses import Hypotheses
+    from rfnb.search.score.parts import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,3 +90,18 @@ def check_blank(options: BlankOptions, axis: Dim) -> None:
         if value and options.by_frame:
             hint = "leave one of the two out; merge=None keeps alignments apart"
             raise ParameterError(f"choice: `{name}` cannot be used where hypotheses merge", got=value, hint=hint)
+
+
+def check_parts(name: str, parts: Sequence[Part], axis: Dim, options: BlankOptions) -> None:
+    """Raises ParameterError for parts of scores that a search with a blank cannot have."""
+    check_blank(options, axis)
+    if not any(isinstance(part.value, Tensor) for part in parts):
+        raise ParameterError(
+            f"{name}: choice: with a blank, frames need scores too", got=", ".join(part.name for part in parts),
+            hint='{"model": frame_scores, "lm": (lm, 0.4)}',
+        )  # fmt: skip
+    for part in parts:
+        if hasattr(part.value, "final"):
+            raise ParameterError(
+                f"{name}: choice: {part.name!r} scores the end of a hypothesis, which frames do not have"
+            )

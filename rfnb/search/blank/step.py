@@ -59,6 +59,7 @@ def frame_step(
     out_beam: Dim,
     blank: int,
     prefixes: Prefixes,
+    of_labels: Tensor | None = None,
     in_blank: Tensor | None = None,
     in_label: Tensor | None = None,
     ended: Tensor | None = None,
@@ -77,6 +78,8 @@ def frame_step(
     Args:
         scores: of the labels and of blank. base: of each hypothesis; -∞ for a place without one.
         prefixes: the labels of each hypothesis so far.
+        of_labels: scores that are added where a hypothesis gets one more label, such as those of a language model, but
+            not where a frame repeats the last one. {…, beam, axis}
         ended: which hypotheses have ended: they keep their scores, and get a blank that does not count.
         merge: the score of two that merge: the log of the sum of their probabilities, or the larger one. None: two
             alignments of the same labels stay apart.
@@ -87,8 +90,14 @@ def frame_step(
     scores = scores if beam in scores.dims_set else expand_dim(scores, beam)
     if ended is not None:
         scores = where(ended, where(is_blank, 0.0, -np.inf), scores)
-    total = (base + scores).copy_transpose(order)
+    new = scores
+    if of_labels is not None:
+        new = scores + where(is_blank if ended is None else one_of(is_blank, ended), 0.0, of_labels)
+    total = (base + new).copy_transpose(order)
     if merge is None:
+        if of_labels is not None and in_label is not None:
+            again = both(compare_bc(prefixes.last, "equal", number), no(is_neg_infinite(in_label)))
+            total = where(again, base + scores, total).copy_transpose(order)
         return _apart(total, axis, beam, out_beam, blank, prefixes, in_label)
     blanks = stays = gather(total, indices=blank, axis=axis)
     repeats = None
@@ -96,7 +105,7 @@ def frame_step(
         repeats = gather(scores, indices=prefixes.last, axis=axis) + in_label
         stays = merged(blanks, repeats, merge)
         is_last = compare_bc(prefixes.last, "equal", number)
-        total = where(is_last, in_blank + scores, total).copy_transpose(order)
+        total = where(is_last, in_blank + new, total).copy_transpose(order)
     shorter, met = prefixes.shortened(base, beam)
     met = met if ended is None else both(met, no(ended))
     comes, taken = _longer(total, shorter, prefixes.last, met, axis, beam)

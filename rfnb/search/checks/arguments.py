@@ -28,6 +28,12 @@ def check_count(what: str, name: str, count: Any, least: int) -> None:
         raise ParameterError(f"{what}: `{name}` is a count", got=repr(count), expected=f"an integer, {least} or more")
 
 
+def check_offset(what: str, offset: float) -> None:
+    """Raises ParameterError for an offset of length normalization that is negative."""
+    if not 0 <= offset < math.inf:
+        raise ParameterError(f"{what}: `length_normalization_offset` is negative", got=offset, hint="5.0")
+
+
 def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> None:
     """Raises DimError for dims of `beam_step` that do not fit."""
     if len({axis, beam, out_beam}) < 3:

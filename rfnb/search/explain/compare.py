@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
@@ -14,7 +16,7 @@ from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
     from rfnb.search.found import Found
-    from rfnb.search.tree import Tree
+    from rfnb.search.tree import Tree, Trees
 
 
 @dataclass(frozen=True)
@@ -179,3 +181,35 @@ def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
             found.setdefault(key, Prefix(tree.prefix_text(labels), node.rank, node.score))
         yield found
         before = now
+
+
+def same_hypotheses(
+    a: Trees, b: Trees, pairs: Sequence[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray, tuple[BeamsCompared, ...]]:
+    """For each step and place of `a` the place in `b` with the same labels, -1 if there is none; the same for `b`; and
+    the comparison of each pair of sequences.
+
+    The first row is that before the first step, where all hypotheses have no labels. [1 + steps, pairs, beam]
+    """
+    trees = [(a[i], b[j]) for i, j in pairs]
+    steps, sizes = min(len(a.trace.labels), len(b.trace.labels)), [x.trace.labels.shape[2] for x in (a, b)]
+    found = [np.full((1 + steps, len(pairs), size), -1) for size in sizes]
+    for own in found:
+        own[0, :, : min(sizes)] = np.arange(min(sizes))
+    for n, two in enumerate(trees):
+        columns = [list(_places(tree)) for tree in two]
+        for step in range(min(steps, *(len(column) for column in columns))):
+            mine, theirs = (column[step] for column in columns)
+            for key in mine.keys() & theirs.keys():
+                found[0][1 + step, n, mine[key]], found[1][1 + step, n, theirs[key]] = theirs[key], mine[key]
+    return found[0], found[1], tuple(compare_trees(*two) for two in trees)
+
+
+def _places(tree: Tree) -> Iterator[dict[Any, int]]:
+    """By step, the places of the best hypotheses by the texts of their labels."""
+    for step in range(tree.steps):
+        found: dict[Any, int] = {}
+        for node in tree.nodes(step):
+            assert node.place is not None
+            found.setdefault(tuple(map(tree.label, tree.prefix(step, node.place))), node.place)
+        yield found

@@ -34,7 +34,8 @@ class Fall:
         at_least: whether the margin and `rank` are only lower bounds, as the candidate ranks below the recorded ones.
         rank: of the candidate; None if this is not known.
         parts: how much better the last one was by each scorer, scaled, over all its labels.
-        reason: "pruned"; "not recorded", if it was pruned and not recorded; or "not allowed", if its score was −inf.
+        reason: "pruned"; "not recorded", if it was pruned and not recorded; "not allowed", if its score was −inf; or
+            "stopped", as the search stopped at this step.
     """
 
     step: int
@@ -60,6 +61,8 @@ class Fall:
         what = f'"{self.text}"' if self.label is not None else "the ended hypothesis"
         if self.reason == "not allowed":
             return f"fell out at step {self.step}: {what} had the score −inf"
+        if self.reason == "stopped":
+            return f"fell out at step {self.step}: {what} has no place, and the search stopped"
         if self.last is None:
             return f"fell out at step {self.step}: no hypothesis was left"
         more = ">" if self.at_least else ""
@@ -142,9 +145,16 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
     most = None if tree.trace.replayed is None else DEEP
     pruned, kept = tree.pruned(step, most), tree.nodes(step)
     candidate = next((each for each in pruned if _fits(tree, each, label, before)), None)
-    last = kept[-1] if kept else None
+    going = [node for node in kept if not (node.ended or node.ends)]
+    if tree.own.stops and kept and not going and candidate is None and label is not None:
+        return Fall(step, label, text, None, None, "", None, False, None, reason="stopped")
+    rivals, places = kept, tree.beam
+    if tree.own.living is not None:  # those that have ended take no place from those that go on
+        rivals = going if label is not None else [node for node in kept if node.ended or node.ends]
+        places = tree.own.living if label is not None else tree.beam - tree.own.living
+    last = rivals[-1] if rivals else None
     known = candidate or next(reversed(pruned), None)
-    all_known = 0 < len(kept) < tree.beam or len(pruned) < (most or _recorded(tree))
+    all_known = 0 < len(rivals) < places or len(pruned) < (most or _recorded(tree))
     reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
     known = None if reason == "not allowed" else known
     return Fall(

@@ -75,7 +75,7 @@ class Steps:
         if len(replay.plan.search.parents) > 1:
             return "its steps have several choices"
         if INPUTS[0] not in replay.plan.search.asked:
-            return "its hypotheses merge"
+            return "its hypotheses merge, or places do not go to the best candidates"
         if replay.plan.changes is not None:
             return replay.plan.changes
         return None if replay.version_now() == replay.version else "the model has changed since"
@@ -137,9 +137,12 @@ class Steps:
     def _scores_by(self, values: Mapping[str, Tensor], of: Candidates) -> dict[str, np.ndarray]:
         """The score of the label of each candidate by each scorer."""
         found, rows = {}, np.arange(of.labels.shape[1])[:, None]
+        ended = np.take_along_axis(self.array(values["had ended"]), of.parents[0], axis=1)
+        none = ended | np.isneginf(of.scores[0])
         for name in self._parts():
             part = self._whole(values[name])
-            found[name.removeprefix(PART)] = part[rows, of.parents[0], of.labels[0]][None]
+            own = part[rows, of.parents[0], of.labels[0]]
+            found[name.removeprefix(PART)] = np.where(none, 0.0, own)[None]
         return found
 
     def _whole(self, part: Tensor) -> np.ndarray:

@@ -12,6 +12,7 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
+from rfnb.ops.math import where
 from rfnb.trace.record.traced import Traced
 
 
@@ -43,8 +44,11 @@ class CarriedState:
     def _followed(self, before: Traced | None) -> Any:
         return None if before is None else self.hypotheses.follow(before)
 
-    def take(self, new: Any) -> None:
-        """Sets the value after the step. Raises LoopError or DimError if it does not fit the initial state."""
+    def take(self, new: Any, emitted: Tensor | None = None) -> None:
+        """Sets the value after the step. Raises LoopError or DimError if it does not fit the initial state.
+
+        emitted: which hypotheses got a label, {…, beam}; others keep what they had.
+        """
         new = arranged(new, self.initial)
         old = named_leaves(self.initial)
         if not same_structure(self.initial, new) or any(
@@ -55,9 +59,13 @@ class CarriedState:
                 got=", ".join(name or "one value" for name, _ in named_leaves(new)),
                 expected=", ".join(name or "one value" for name, _ in old),
             )
-        for place, (name, was), value in zip(self.places, old, leaves(new), strict=True):
+        for place, (name, was), value, before in zip(self.places, old, leaves(new), leaves(self.before), strict=True):
             if place is not None:
-                self._take(place, name, was, value)
+                after = value if emitted is None else where(emitted, self._follow(value), self._follow(before))
+                self._take(place, name, was, after)
+
+    def _follow(self, value: Any) -> Any:
+        return self.hypotheses.follow(self.body.of_body(value, f"the state of the scorer {self.name!r}"))
 
     def _take(self, place: int, name: str, was: Tensor, value: Any) -> None:
         after = self.body.of_body(value, f"the state of the scorer {self.name!r}")

@@ -49,6 +49,8 @@ class CTCPrefix:
         end: the label of the search that ends a hypothesis; the CTC model need not have it.
     """
 
+    only_falls = True  # scores are log-probabilities
+
     def __init__(self, log_probs: Tensor, *, axis: Dim, blank: int, end: int | None, classes: Dim | None = None):
         found = classes or log_probs.feature_dim
         if found is None or not {found, axis} <= set(log_probs.dims):

@@ -53,6 +53,8 @@ class KenLM:
     does not know.
     """
 
+    only_falls = True  # scores are log-probabilities
+
     def __init__(
         self, path: str | Path, labels: Dim, *, words: Mapping[str, str] | None = None, unknown: str | None = None
     ):

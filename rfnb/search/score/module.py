@@ -20,6 +20,8 @@ class ModuleScorer:
     that it is given.
     """
 
+    only_falls = True  # scores are log-probabilities
+
     def __init__(self, module: Any):
         self.module = module
 

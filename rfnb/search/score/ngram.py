@@ -60,6 +60,8 @@ class NGram:
     Raises SearchError for a broken file, with its line; DimError with the label that the file does not know.
     """
 
+    only_falls = True  # scores are log-probabilities
+
     def __init__(
         self,
         path: str | Path,
@@ -70,10 +72,19 @@ class NGram:
         device: str | None = None,
     ):
         model = read_arpa(path)
+        self._of(model, labels, words_of(labels, model.words, words or {}, unknown, "NGram"), device)
+
+    @classmethod
+    def of_words(cls, model: Arpa, device: str | None = None) -> NGram:
+        """A model whose labels are its words."""
+        found = cls.__new__(cls)
+        found._of(model, Dim(len(model.words), name="word", vocab=list(model.words)), list(model.words), device)
+        return found
+
+    def _of(self, model: Arpa, labels: Dim, texts: Sequence[str], device: str | None) -> None:
         self.labels, self.order, self._size = labels, len(model.log_probs), len(model.words)
         nodes = _nodes(model)
         self._start = nodes.get((model.words[START],), 0) if START in model.words else 0
-        texts = words_of(labels, model.words, words or {}, unknown, "NGram")
         self._make(model, nodes, np.asarray([model.words[text] for text in texts]), device)
 
     def _make(self, model: Arpa, nodes: dict[tuple[int, ...], int], words: np.ndarray, device: str | None) -> None:
@@ -109,14 +120,24 @@ class NGram:
         """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
         context = state.context
         if label is not None:
-            context = where(state.first, context, self._after(context, label))
-        scores: Tensor = self._unigrams
-        for node in reversed(self._contexts(context)):
-            place, found = self._entries(node, self._words)
-            backed_off = gather(self._backoffs, indices=node, axis=self._node) + scores
-            scores = where(found, gather(self._log_probs, indices=place, axis=self._entry), backed_off)
+            context = where(state.first, context, self.after(context, label))
+        scores = self._log_probs_of(context, self._words, self._unigrams)
         first = full(dims=[], fill_value=False, device=context.device)
         return set_feature_dim(scores, self.labels), State(context=context, first=first)
+
+    def of_label(self, context: Tensor, label: Tensor) -> Tensor:
+        """Log-probabilities of given labels after contexts. {…}"""
+        label = set_sparse_dim(label, self.labels)
+        words, unigrams = (gather(x, indices=label, axis=self.labels) for x in (self._words, self._unigrams))
+        return self._log_probs_of(context, words, unigrams)
+
+    def _log_probs_of(self, context: Tensor, words: Tensor, unigrams: Tensor) -> Tensor:
+        scores = unigrams
+        for node in reversed(self._contexts(context)):
+            place, found = self._entries(node, words)
+            backed_off = gather(self._backoffs, indices=node, axis=self._node) + scores
+            scores = where(found, gather(self._log_probs, indices=place, axis=self._entry), backed_off)
+        return scores
 
     def _contexts(self, context: Tensor) -> list[Tensor]:
         """A context and its suffixes, the longest first, but for the empty one."""
@@ -132,7 +153,7 @@ class NGram:
         place = where(less(place, len(self)), place, 0)
         return place, equal(gather(self._keys, indices=place, axis=self._entry), keys)
 
-    def _after(self, context: Tensor, label: Tensor) -> Tensor:
+    def after(self, context: Tensor, label: Tensor) -> Tensor:
         """The context after one more label. {…, beam}"""
         word = gather(self._words, indices=set_sparse_dim(label, self.labels), axis=self.labels)
         after = gather(self._following, indices=self._entries(context * 0, word)[0], axis=self._entry)

@@ -25,14 +25,19 @@ class Part:
 
 
 def read_parts(given: Mapping[str, Any]) -> list[Part]:
-    """The parts whose scale is not 0. Raises ParameterError for what is none."""
-    parts = [_part(name, value) for name, value in given.items()]
-    found = [part for part in parts if part.scale]
+    """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
+    found = parts_of(given)
     if all(part.value is None for part in found):
         raise ParameterError(
             "choice: no part scores the labels", got=given, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
         )
     return found
+
+
+def parts_of(given: Mapping[str, Any]) -> list[Part]:
+    """The parts whose scale is not 0. Raises ParameterError for what is none."""
+    parts = [_part(name, value) for name, value in given.items()]
+    return [part for part in parts if part.scale]
 
 
 def _part(name: Any, given: Any) -> Part:
@@ -67,3 +72,29 @@ def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer:
 def label_dim_of(tensors: list[Tensor]) -> Dim | None:
     """The feature dim of the first Tensor that has one."""
     return next((x.feature_dim for x in tensors if x.feature_dim is not None), None)
+
+
+def most_gain(parts: list[Part], known: float | None, given: float | None) -> float | None:
+    """The most that a label may add to the sum of the parts; None if that is not known.
+
+    known: what it is for log-probabilities, None if their sums are not the scores. given: by the user.
+    """
+    if given is not None or known is None:
+        return given
+    found = 0.0
+    for part in parts:
+        if part.value is None:
+            found += max(part.scale, 0.0)
+        elif part.scale < 0 or not (isinstance(part.value, Tensor) or getattr(part.value, "only_falls", False)):
+            return None
+    return found
+
+
+def refuse_finals(what: str, parts: list[Part]) -> None:
+    """Raises ParameterError for scorers by which the end of a hypothesis changes its score."""
+    for part in parts:
+        if hasattr(part.value, "final"):
+            raise ParameterError(
+                f"{what}: with {part.name!r}, the end of a hypothesis changes its score, so none is certain before",
+                hint="leave out early_stop",
+            )

@@ -42,6 +42,8 @@ def checked(trace: Trace) -> Trace:
     offset = trace.length_normalization_offset
     if not np.isfinite([trace.length_normalization_exponent, offset, *trace.scales.values()]).all() or offset < 0:
         raise RunFileError("a scale in the file is not a finite number")
+    if trace.living is not None and not 1 <= trace.living <= beam:
+        raise RunFileError("the number of places of a beam is out of range", got=trace.living, expected=f"1 to {beam}")
     return trace
 
 

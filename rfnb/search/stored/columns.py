@@ -56,6 +56,8 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "limit": None if own.limit is None else int(own.limit[0]),
         "end_label": None if own.end_label is None else int(own.end_label),
         "blank": None if own.blank is None else int(own.blank),
+        "living": None if own.living is None else int(own.living),
+        "stops": bool(own.stops),
         "scales": {name: float(scale) for name, scale in own.scales.items()},
         "labels": {
             "numbers": numbers,
@@ -183,6 +185,8 @@ def _read(data: Any) -> Trace:
         end_label=optional(data, "end_label", int),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
+        living=optional({"living": None} | data, "living", int),
+        stops=get({"stops": False} | data, "stops", bool),
         joined=_joined(columns, rows, shape),
     )
 

@@ -95,6 +95,8 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "length_normalization_offset": float(trace.length_normalization_offset),
+        "living": None if trace.living is None else int(trace.living),
+        "stops": bool(trace.stops),
         "tags": None if trace.tags is None else list(trace.tags),
         "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
         "roles": {} if vocab is None else roles_of(vocab),
@@ -179,4 +181,6 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         joined=array("joined") if "joined" in arrays else None,
+        living=optional({"living": None} | data, "living", int),
+        stops=get({"stops": False} | data, "stops", bool),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Constraint:
             {…, beam}, is the beam.
     """
 
+    only_falls: ClassVar[bool] = True  # scores are 0 or -∞
     start: Callable[[Sequence[Dim]], Any]
     allows: Callable[[Tensor, Any], tuple[Tensor, Any]]
 

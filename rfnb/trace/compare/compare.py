@@ -14,6 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ParameterError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
+from rfnb.trace.compare.hypotheses import Hypotheses, hypotheses_of
 from rfnb.trace.compare.match import Sequences, match_sequences
 from rfnb.trace.compare.pairs import Pairs, Stretch
 from rfnb.trace.compare.part import Part, Select, fitted, part_of
@@ -73,7 +74,8 @@ def compare(
     `rf.compare(run, other)` matches values by name and line, then by order within the name; steps by number;
     sequences by tag, else by number; and dims by name, in any order. Padding, and steps after the end of a sequence, do
     not count. The result is true if everything agrees. `rf.compare(found, other)` finds, for each sequence of two
-    searches, the first step at which their beams have other hypotheses.
+    searches, the first step at which their beams have other hypotheses. In two runs of searches, hypotheses with the
+    same labels are compared, wherever they are in the beams, which may have different sizes.
 
     Args:
         kind, allow_broadcast_all_sources, dim_order: for tensors. The kind is "equal", "not_equal", "less",
@@ -126,7 +128,8 @@ def compare(
 def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | None, select: Select) -> Comparison:
     """Compares the runs of two loops, step by step."""
     sequences, pairs = match_sequences(a, b, sequence), Pairs(a, b)
-    context = _Context(a, b, sequences, tolerance, select)
+    hypotheses = None if "beam" in select else hypotheses_of(a, b, sequences)
+    context = _Context(a, b, sequences, tolerance, select, hypotheses)
     result = Comparison(f"{a.name}, run {a.serial}", f"{b.name}, run {b.serial}", (a.serial, b.serial))
     found: dict[Any, Compared] = {}
     for stretch in pairs.stretches():
@@ -136,12 +139,14 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     for value in found.values():
         value.edited = value.state is not None and value.step is not None and value.step + 1 in forked
     result.numbers = context.earliest.numbers
+    result.beams = () if hypotheses is None else hypotheses.beams
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
     said = [
         *uneven,
         *(f"{mine} and {theirs}: the tolerance is that of the less precise dtype" for mine, theirs in context.types),
     ]
+    said += [f"{each.name}: {each.words}" for each in result.beams if not each.agree]
     result.same_steps, result.notes = not uneven, [*sequences.notes, *said, *pairs.notes, *_checks(a, b)]
     return result
 
@@ -161,6 +166,7 @@ class _Context:
     sequences: Sequences
     tolerance: Tolerance
     select: Select
+    hypotheses: Hypotheses | None = None
     earliest: _Earliest = field(default_factory=_Earliest)
     types: dict[tuple[str, str], None] = field(default_factory=dict)  # pairs of different dtypes, in order
 
@@ -174,6 +180,9 @@ class _Context:
         steps = np.array(stretch.steps)
         a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
         b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
+        if self.hypotheses is not None:
+            values, is_state = (first.a, first.b), first.what.state is not None
+            a, b = self.hypotheses.matched((a, b), values, steps, is_state=is_state)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
     def numbers(self, parts: tuple[Part, Part], row: int, counts: np.ndarray, at: tuple[Any, ...]) -> Numbers:

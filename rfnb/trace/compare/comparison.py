@@ -70,7 +70,8 @@ class Comparison(Shown):
 
     a, b: the names of the runs; serials: their serial numbers. values: those in both runs, in the order of the first.
     only_a, only_b: names of values in one run only. notes: other differences, such as numbers of steps or sequences.
-    numbers: those of `first` at the step where it differs first.
+    numbers: those of `first` at the step where it differs first. beams: of two searches, for each sequence, the first
+    step at which the beams differ, and the hypotheses that only one of them has there (`rf.compare(found, other)`).
 
     >>> def run(scale):
     ...     loop = rf.Loop(max_seq_len=3, debug=True)
@@ -92,11 +93,13 @@ class Comparison(Shown):
     notes: list[str] = field(default_factory=list)
     same_steps: bool = True
     numbers: Numbers | None = None
+    beams: tuple[Any, ...] = ()
 
     @property
     def agree(self) -> bool:
-        """Whether there are common values, all of them agree, and the numbers of steps are the same."""
-        return self.same_steps and bool(self.values) and all(value.agree for value in self.values)
+        """Whether there are common values, all of them agree, and the numbers of steps and the beams are the same."""
+        same = self.same_steps and all(each.agree for each in self.beams)
+        return same and bool(self.values) and all(value.agree for value in self.values)
 
     @property
     def differing(self) -> list[Compared]:

@@ -271,3 +271,25 @@ def test_of_hypotheses_that_change_places_the_sequence_counts(capsys):
     assert said[0] == "1 2 1 3"
     assert len(said) == 3
     assert said[1].count("·") == 0  # one hypothesis of the second sequence has ended, the other goes on
+
+
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+@pytest.mark.parametrize("several", [False, True])
+def test_in_a_search_hypotheses_that_had_ended_are_dots(capsys, several):
+    label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(3, name="beam")
+    table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [1.0, 0.0, 0.8], [3.0, 0.0, 0.0]], dims=[before, label])
+    loop = rf.Loop(max_seq_len=6, name="search")
+    loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    with loop:
+        logits = rf.gather(table, indices=loop.state.prev, axis=before)
+        if several:
+            logits = loop.choice(logits, beam=beam, input_type="logits", axis=label, beam_size=4).follow(logits)
+        chosen = loop.choice(logits, beam=beam, input_type="logits", axis=label, length_normalization=False)
+        rf.watch(chosen.scores, name="after")
+        loop.state.prev = chosen.labels
+        loop.end(chosen.labels == 0, include_eos=False)
+    lines = capsys.readouterr().out.splitlines()
+    ended = loop.found.trace.ended[:, 0]
+    assert len(lines) == len(ended) and ended.any() and not ended.all()
+    dots = [[entry == "·" for entry in line.partition("float32")[2].split()] for line in lines]
+    assert dots == ended.tolist()

@@ -32,9 +32,9 @@ def all_sequences(model, frames, labels, blank, merge, label_loop=False):
     return sorted(merged.items(), key=lambda one: -one[1])
 
 
-def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False):
+def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False, lm=None):
     """The best label sequences with their scores, after a beam search: for each prefix the scores of its alignments
-    that end in blank, and in a label."""
+    that end in blank, and in a label. lm: from a prefix, the scores that are added for one more label."""
     either = MERGES[merge]
     kept = {(): (0.0, -math.inf)}
     for t in range(frames):
@@ -46,13 +46,14 @@ def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False):
         for prefix, (in_blank, in_label) in kept.items():
             both = either([in_blank, in_label])
             for label, score in enumerate(map(float, model(t, prefix))):
+                new = score + (0.0 if lm is None else float(lm(prefix)[label]))
                 if label == blank:
                     add(prefix, 0, both + score)
                 elif label_loop and prefix[-1:] == (label,):
                     add(prefix, 1, in_label + score)
-                    add((*prefix, label), 1, in_blank + score)
+                    add((*prefix, label), 1, in_blank + new)
                 else:
-                    add((*prefix, label), 1, both + score)
+                    add((*prefix, label), 1, both + new)
         scores = {
             prefix: tuple(either(given) if given else -math.inf for given in kinds) for prefix, kinds in found.items()
         }

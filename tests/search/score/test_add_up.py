@@ -300,9 +300,11 @@ def test_where_parts_do_not_add_up_only_the_score_is_kept():
     assert np.allclose(trace.final_scores, plain.final_scores, atol=1e-5)
 
 
-def test_scorers_with_a_blank_are_refused():
+def test_with_a_blank_there_are_scores_of_frames_and_none_of_ends():
     label, beam = rf.Dim(3, name="label"), rf.Dim(2, name="beam")
-    loop = rf.Loop(max_seq_len=2)
-    with pytest.raises(ParameterError, match="with a blank"), loop:
-        scorer = Counting(np.zeros((COUNT, 3), "float32"), label)
+    scorer = Counting(np.zeros((COUNT, 3), "float32"), label)
+    with pytest.raises(ParameterError, match="frames need scores"), rf.Loop(max_seq_len=2) as loop:
+        loop.choice({"lm": scorer}, beam=beam, axis=label, blank=0)
+    scorer = Counting(np.zeros((COUNT, 3), "float32"), label, with_final=True)
+    with pytest.raises(ParameterError, match="scores the end"), rf.Loop(max_seq_len=2) as loop:
         loop.choice({"model": rf.ones([label]), "lm": scorer}, beam=beam, blank=0)

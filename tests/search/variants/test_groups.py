@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
@@ -47,6 +47,7 @@ def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
     return sorted(final, key=lambda each: -each[1])
 
 
+@example(labels=2, batch=2, groups=1, each=2, limit=5, diversity=0.0, exponent=1.0, threshold=2.3, seed=49)
 @settings(max_examples=60, deadline=None)
 @given(
     labels=st.integers(2, 5), batch=st.integers(1, 2), groups=st.integers(1, 3), each=st.integers(1, 3),

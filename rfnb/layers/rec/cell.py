@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -10,13 +11,16 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
-from rfnb.layers.rec_cells import CELLS, cell_of
+from rfnb.layers.rec.units import CELLS, cell_of
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import FromLayer, axis, layers, value
+from rfnb.network.resolve import names_of_sources
+from rfnb.ops.concat import concat_features
 from rfnb.ops.create import full, zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
+from rfnb.ops.math import add
 from rfnb.ops.sequence import reverse_sequence
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim
 
@@ -28,6 +32,7 @@ VARIABLE = "var"
 class Rec(Layer, layer_class="rec"):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
+    can_step = True
     unit: Any = value("lstm", str, dict)
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
@@ -47,12 +52,12 @@ class Rec(Layer, layer_class="rec"):
     def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
         """The parameters of the cell, with the names and shapes of the checkpoints."""
         if not isinstance(self.unit, str):
-            raise NetworkError("rec with a subnetwork is not supported here yet", hint='"unit": "nativelstm2"')
+            raise NetworkError("the unit is not the name of a cell", got=repr(self.unit)[:40], expected='"nativelstm2"')
         in_dim = x.sparse_dim or x.feature_dim
         if in_dim is None or self.out_dim is None:
             raise NetworkError("rec needs features and the number of its outputs", expected='"n_out": …')
         self.in_dim = in_dim
-        self.kind = cell_of(self.unit)
+        self.kind = self.unit_name()
         init = {
             "forward": initial_values(self.forward_weights_init),
             "recurrent": initial_values(self.recurrent_weights_init),
@@ -72,6 +77,10 @@ class Rec(Layer, layer_class="rec"):
             elif given not in CONSTANT:
                 raise NetworkError(f"initial_state: {given!r} is not known", expected="zeros, ones, var, or a layer")
 
+    def unit_name(self) -> str:
+        """The name of the cell. Raises NetworkError if there is none."""
+        return cell_of(self.unit)
+
     def _initial(self) -> dict[str, Any]:
         """What is given for each part of the state."""
         given, parts = self.initial_state, self.cell.parts
@@ -82,6 +91,24 @@ class Rec(Layer, layer_class="rec"):
         if isinstance(given, list | tuple):
             return dict(zip(["c", "h"], given, strict=True)) if len(parts) > 1 else {parts[0]: given[0]}
         return dict.fromkeys(parts, given)
+
+    def first_state(self, x: Tensor, **inputs: Tensor) -> State:
+        """The state before the first step. x: {…, in}"""
+        return self.cell.complete(self._state(x, inputs), x)
+
+    def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
+        """{…, in} → {…, out}"""
+        y, new = self.cell.one_step(x, state)
+        self.parts = state_parts(self.cell.visible(new))
+        return set_feature_dim(y, self.out_dim), new
+
+    def output_of(self, state: State) -> Tensor:
+        """h, or the only part of the state."""
+        return set_feature_dim(state["h"] if "h" in state else next(iter(state.values())), self.out_dim)
+
+    def parts_of(self, state: State) -> dict[str, Tensor]:
+        """The parts of a state that other layers can take."""
+        return state_parts(self.cell.visible(state))
 
     def _state(self, x: Tensor, inputs: Mapping[str, Tensor]) -> State:
         assert self.out_dim is not None
@@ -113,12 +140,72 @@ class Rec(Layer, layer_class="rec"):
         """{…, axis, in} → {…, axis, out}"""
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
-        y, _ = self.cell.over(x, self._state(x, inputs), self.axis)
+        y, state = self.cell.over(x, self._state(x, inputs), self.axis)
+        self.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
         return set_feature_dim(y, self.out_dim)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axis of the loop stands before other axes."""
+        if self.stepwise:
+            return order
         first = [dim for dim in order if dim.is_batch_dim()]
         return [*first, self.axis, *(dim for dim in order if dim not in (*first, self.axis))]
+
+
+def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*"."""
+    parts = [set_feature_dim(x, x.feature_dim or x.dims[-1]) for x in state.values()]
+    whole = parts[0] if len(parts) == 1 else concat_features(*parts)
+    named = {} if len(parts) == 1 else dict(zip(state, parts, strict=True))
+    return {f"state:{name}": x for name, x in {**named, "*": whole}.items()}
+
+
+class RnnCell(Rec, layer_class="rnn_cell"):
+    """A recurrent cell, one step of it in a loop; over a sequence, all steps. {…, in} → {…, n_out}"""
+
+    def unit_name(self) -> str:
+        """The cells of one step, whose forget gates have a bias of 1, stand for those of CUDA kernels."""
+        name = super().unit_name()
+        if name in ("lstm", "lstmp", "nativelstm", "nativelstm2"):
+            what = f"rnn_cell has no unit {self.unit!r}"
+            raise NetworkError(what, expected="LSTMBlock, BasicLSTM, StandardLSTM, GRU", hint='"class": "rec"')
+        return "standardlstm" if name in ("lstmblock", "lstmblockfused", "cudnnlstm") else name
+
+
+class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
+    """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
+
+    joins = False
+    key: str = value("*", str)
+    combine: str = value("concat", str)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The states of the sources instead of their outputs."""
+        key = described.get("key") or "*"
+        key = "*" if key == "flat" else key
+        return {**described, "from": [f"{name}/state:{key}" for name in names_of_sources(described, None)]}
+
+    def compute(self, *states: Tensor) -> Tensor:
+        """{…, n}, {…, n} → {…, n'}"""
+        if self.combine == "add":
+            feature = states[0].feature_dim
+            y = reduce(add, (x if x.feature_dim is feature else _in(x, feature) for x in states))
+        elif self.combine == "concat":
+            y = states[0] if len(states) == 1 else concat_features(*states)
+        else:
+            raise NetworkError(
+                "get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add"
+            )
+        if self.out_dim is None or self.out_dim is y.feature_dim:
+            return y
+        return set_feature_dim(_in(y, self.out_dim), self.out_dim)
+
+
+def _in(x: Tensor, feature: Dim | None) -> Tensor:
+    """With another dim for the features."""
+    assert x.feature_dim is not None
+    assert feature is not None
+    return replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]

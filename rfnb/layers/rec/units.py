@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.activations import activation_of
 from rfnb.network.layer import Layer
 from rfnb.nn.cells.cell import RecCell, gate_bias
+from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM
 from rfnb.nn.cells.lstm import BasicLSTM, VanillaLSTM, ZoneoutLSTM
 from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
+from rfnb.nn.layers.norm import LayerNorm
 from rfnb.ops.concat import concat, split
 from rfnb.ops.dims import dim_match_priority_when_needed
+from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim_v2
 
 CELLS: dict[str, type[Cell]] = {}
@@ -34,8 +39,17 @@ class Cell:
 
     def __init__(self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, Any], init: Mapping[str, Any]):
         self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
-        used = {name: value for name, value in options.items() if name not in self.ignored}
-        self.cell: Any = self.cls(in_dim, out_dim, **{**self.fixed(layer), **used})
+        used = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
+        known = inspect.signature(self.cls).parameters
+        for name in used:
+            if name not in known:
+                expected = ", ".join(list(known)[2:]) or "none"
+                raise NetworkError(
+                    f"unit_opts: unknown option {name!r}", expected=expected, hint=did_you_mean(name, known)
+                )
+        if isinstance(used.get("activation"), str):
+            used["activation"] = activation_of(used["activation"])
+        self.cell: Any = self.cls(in_dim, out_dim, **used)
         self.layer = [layer]
         self.make(layer)
 
@@ -54,7 +68,22 @@ class Cell:
     def over(self, x: Tensor, state: State, axis: Dim) -> tuple[Tensor, State]:
         """Runs all steps."""
         self.fill(self.layer[0].params)
-        return self.cell(x, state=self.cell.state_class(dict(state)), spatial_dim=axis)
+        return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
+
+    def one_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Runs one step."""
+        self.fill(self.layer[0].params)
+        return self.cell(x, state=self.cell.state_class(state), spatial_dim=single_step_dim)
+
+    def complete(self, state: State, x: Tensor, *axes: Dim) -> State:
+        """A state with what the cell carries beside its parts: the dropout masks of the sequences."""
+        batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
+        masks = self.cell.default_initial_state(batch_dims=batch) if self.cell.recurrent_dropout else {}
+        return self.cell.state_class({**masks, **state})
+
+    def visible(self, state: State) -> dict[str, Tensor]:
+        """The parts of the last state that other layers can take, in their order."""
+        return {part: state[part] for part in self.parts}
 
     def rows(self, *kernels: Tensor) -> tuple[Tensor, ...]:
         """The rows of kernels for the input, side by side, and for each kernel those for h."""
@@ -69,12 +98,12 @@ def _of(x: Tensor, rows: Dim, dim: Dim) -> Tensor:
     return replace_dim_v2(x, in_dim=rows, out_dim=dim_match_priority_when_needed(dim, x.dims[1]))
 
 
-class Native(Cell, names=["lstm", "lstmp", "nativelstm", "nativelstm2", "lstmblock", "lstmblockfused", "cudnnlstm"]):
+class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmblockfused", "cudnnlstm"]):
     """W {in, 4n}, W_re {n, 4n}, b {4n}; gates j, i, f, o."""
 
     cls = VanillaLSTM
     parts = ("c", "h")
-    ignored: ClassVar[Sequence[str]] = ("forget_bias",)
+    ignored: ClassVar[Sequence[str]] = ("forget_bias", "rec_weight_dropout")
 
     def fixed(self, layer: Any) -> dict[str, Any]:
         """Options of the cell that the layer decides."""
@@ -90,7 +119,18 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm", "nativelstm2", "lstmblo
 
     def fill(self, params: Mapping[str, Any]) -> None:
         """Gives them to the cell."""
-        self.cell.ff_weight, self.cell.bias, self.cell.rec_weight = params.get("W"), params.get("b"), params["W_re"]
+        options: Any = self.layer[0]
+        drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
+        self.cell.ff_weight, self.cell.bias = params.get("W"), params.get("b")
+        self.cell.rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+
+
+class NativeV1(Native, names=["nativelstm"]):
+    """The same; of its state, other layers see only c."""
+
+    def visible(self, state: State) -> dict[str, Tensor]:
+        """c alone."""
+        return {"c": state["c"]}
 
 
 class Vanilla(Native, names=["vanillalstm"]):
@@ -118,6 +158,50 @@ class Basic(Cell, names=["basiclstm", "standardlstm"]):
         kernel, bias = (params[name] for name in self.names)
         self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
         self.cell.bias = bias
+
+
+class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
+    """W_ff {in, 4n}, W_re {n, 4n}, or both as W_ff_re {in + n, 4n}; gamma and beta of each norm; gates i, j, f, o."""
+
+    cls = LayerNormVariantsLSTM
+    parts = ("c", "h")
+    norms: ClassVar[dict[str, str]] = {
+        "input_norm": "input_below",
+        "state_norm": "state_below",
+        "joined_norm": "lstm_in",
+        **{f"{gate}_norm": f"{gate}_gate" for gate in "ijfo"},
+        "cell_norm": "new_c",
+        "hidden_norm": "new_h",
+    }
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        gates = 4 * self.out_dim
+        self.joined = bool((layer.unit_opts or {}).get("with_concat"))
+        if self.joined:
+            layer.parameter("W_ff_re", [self.in_dim + self.out_dim, gates], self.init["forward"])
+        else:
+            layer.parameter("W_ff", [self.in_dim, gates], self.init["forward"])
+            layer.parameter("W_re", [self.out_dim, gates], self.init["recurrent"])
+        self.bias_name = "bias_ff_re" if self.joined else "bias_ff"
+        if self.cell.bias is not None:
+            layer.parameter(self.bias_name, [gates], self.cell.bias.initial)
+        self.used = {name: key for name, key in self.norms.items() if isinstance(getattr(self.cell, name), LayerNorm)}
+        for name, key in self.used.items():
+            norm = getattr(self.cell, name)
+            layer.parameter(f"gamma_{key}", norm.scale.dims, norm.scale.initial)
+            if norm.bias is not None:
+                layer.parameter(f"beta_{key}", norm.bias.dims, norm.bias.initial)
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        cell = self.cell
+        both = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
+        cell.ff_weight, cell.rec_weight = both
+        cell.bias = params.get(self.bias_name)
+        for name, key in self.used.items():
+            norm = getattr(cell, name)
+            norm.scale, norm.bias = params[f"gamma_{key}"], params.get(f"beta_{key}")
 
 
 class Zoneout(Basic, names=["zoneoutlstm"]):

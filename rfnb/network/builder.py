@@ -2,55 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DataNotFound, LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError, RfError
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
-from rfnb.network.axes import declared_order, matching
+from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
+from rfnb.network.build.node import Node
+from rfnb.network.build.prepare import join, known_options, set_options
+from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import IGNORED, Layer, layer_by_class
-from rfnb.network.losses import LayerLoss, loss_by_name
-from rfnb.network.params import Variables, check_shape
-from rfnb.network.resolve import Scope, names_of_sources
-from rfnb.network.template import on_meta, template_of
+from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.losses import loss_by_name
+from rfnb.network.params import Variables, check_shape, layer_of_parameter
+from rfnb.network.rec.build import Loops
+from rfnb.network.rec.net import RecNet
+from rfnb.network.resolve import STEP, Scope, in_circle, names_of_sources
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
 
 
-@dataclass
-class Node:
-    """A constructed layer, or a data key, and where it takes its inputs from."""
-
-    path: str
-    layer: Layer | None
-    template: Tensor
-    sources: tuple[str, ...] = ()
-    inputs: dict[str, str] = field(default_factory=dict)
-    target: str | None = None
-    loss: LayerLoss | None = None
-    inv_norm_factor: str | None = None
-
-
 class Builder:
     """Constructs the layers of a net dict. nodes: those that are constructed, each after those it needs."""
 
-    def __init__(self, root: Module, extern: ExternData, version: int, device: str | None):
-        self.root, self.extern, self.version = root, extern, version
+    def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
+        self.root, self.extern, self.version, self.search = root, extern, version, search
         self.axes = extern.axes
         self.nodes: dict[str, Node] = {}
         self.modules: dict[str, Layer] = {}
         self.variables = Variables(device)
         self.scope = Scope({})
-        self._stack: list[str] = []
+        self.loops = Loops(self)
+        self.stack: list[str] = []
         self._aliases: dict[str, str] = {}
 
     # -- which layers
@@ -68,9 +58,10 @@ class Builder:
         while more := [scope for scope in self._subs(self.scope) if scope.path not in done]:
             for scope in more:
                 done.add(scope.path)
-                if f"{scope.path.rstrip('/')}" in self.nodes:
-                    for name in ends_of(scope.layers):
+                if scope.path.rstrip("/") in self.nodes:
+                    for name in ends_of(scope.layers, search=self.search):
                         self._in_order(scope, name)
+        self.loops.order()
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""
@@ -92,10 +83,11 @@ class Builder:
     def _sources_of(self, scope: Scope, name: str) -> list[tuple[Scope, str]]:
         """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
         described = scope.layers.get(name)
-        if not isinstance(described, Mapping):
+        if not isinstance(described, Mapping) or scope.recurrent:
             return []
-        if scope.is_subnet(name) and isinstance(described.get("subnetwork"), Mapping):
-            return [(scope.sub(name), "output")] if "output" in described["subnetwork"] else []
+        if scope.is_subnet(name) and described["class"] == "subnetwork":
+            inner = described.get("subnetwork")
+            return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
         found = []
         for source in names_of_sources(described, None):
             try:
@@ -114,10 +106,19 @@ class Builder:
         return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
 
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
-        """The path of the layer or data that a reference means, which is constructed if it is not yet."""
+        """The path of the layer or data that a reference means, which is constructed if it is not yet.
+
+        "frame:layer" is the frame of the step of a loop, of a sequence from outside.
+        """
+        if reference.startswith("frame:"):
+            return self.loops.frame_of(
+                scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True
+            )
         where, name = scope.find(reference, needed_by)
         if name in where.layers:
             return self.layer(where, name)
+        if name == STEP or name.startswith("prev:"):
+            return self.loops.value(where, name)
         head, _, part = name.partition("/")
         if head in where.layers:
             path = self.layer(where, head)
@@ -125,13 +126,21 @@ class Builder:
                 what = f"{needed_by}: the layer {path!r} has no part {part!r}"
                 raise LayerNotFound(what, hint=f"its parts: {', '.join(self._parts(path)) or 'none'}")
             return f"{path}/{part}"
-        return self.data(where, name.partition(":")[2], needed_by)
+        key = name.partition(":")[2]
+        return self.loops.frame(where, key) if where.recurrent else self.data(where, key, needed_by)
+
+    def seen(self, path: str, scope: Scope) -> Tensor:
+        """The template of a value as a layer of a net gets it: that of one step, or that of a whole sequence."""
+        return self.loops.seen(self.nodes[path], scope)
 
     def _parts(self, path: str) -> list[str]:
         return [name.removeprefix(f"{path}/") for name in self.nodes if name.startswith(f"{path}/")]
 
     def data(self, scope: Scope, key: str, needed_by: str = "") -> str:
-        """The path of a data key; in a subnetwork, its sources are data too."""
+        """The path of a data key; in a subnetwork, its sources are data too. In a loop it is the whole sequence."""
+        if scope.recurrent:
+            assert scope.parent is not None
+            return self.data(scope.parent, key, needed_by)
         if scope.parent is not None:
             described = scope.options_of_subnet()
             sources = names_of_sources(described, "data" if not holds("from is required", self.version) else None)
@@ -141,7 +150,7 @@ class Builder:
                 return self._joined(scope, sources)
             if key.isdecimal() and int(key) < len(sources):
                 return self.find(scope.parent, sources[int(key)], needed_by)
-            return self.data(scope.parent, key, needed_by)
+            return self.find(scope.parent, f"data:{key}", needed_by)
         key = key or self.extern.default_input
         if key in self._aliases:
             return self.layer(self.scope, self._aliases[key])
@@ -167,17 +176,20 @@ class Builder:
     def layer(self, scope: Scope, name: str) -> str:
         """Constructs a layer, with all that it needs, unless it is there. Returns its path."""
         path = scope.path + name
-        if path in self.nodes:
+        if path in self.nodes and not (self.nodes[path].guessed and path not in self.stack):
             return path
-        if path in self._stack:
-            raise in_circle(path, self._stack)
+        if path in self.stack:
+            if not self.loops.across_steps(path):
+                raise in_circle(path, self.stack)
+            return self.loops.guess(scope, name)
         described = scope.layers[name]
         if not isinstance(described, Mapping) or "class" not in described:
             what = f"layer {path!r} is not described by a dict with a class"
             raise NetworkError(what, got=repr(described)[:60], expected='{"class": …}')
-        self._stack.append(path)
+        self.stack.append(path)
         try:
-            self._build(scope, path, described, scope)
+            for _ in self.loops.attempts(scope, path):
+                self._build(scope, path, described, scope)
         except RfError as error:
             if not getattr(error, "at_layer", None):
                 line = getattr(described, "line", None)
@@ -186,7 +198,7 @@ class Builder:
                 error.at_layer = path  # type: ignore[attr-defined]
             raise
         finally:
-            self._stack.pop()
+            self.stack.pop()
         return path
 
     def module(self, scope: Scope) -> Module:
@@ -196,7 +208,7 @@ class Builder:
         path = scope.path.rstrip("/")
         if path not in self.modules:
             described = scope.options_of_subnet()
-            self._attach(scope.parent, scope.name, layer_by_class(described["class"])(path, self.version))
+            self._attach(scope.parent, scope.name, class_of(described)(path, self.version))
         return self.modules[path]
 
     def _attach(self, scope: Scope, name: str, layer: Layer) -> None:
@@ -207,42 +219,60 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> None:
-        cls = layer_by_class(described["class"])
-        given = self._known_options(cls, described)
-        default = None if cls.sourceless or holds("from is required", self.version) else "data"
-        if "from" not in described and default is None and not cls.sourceless:
-            raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
+        """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
+        cls = class_of(described)
+        described = cls.rewritten(described)
+        given = known_options(cls, described)
+        rec: RecNet | None = None
         if "subnetwork" in cls.options:
             inner = scope.sub(path[len(scope.path) :])
             sources = [self.layer(inner, "output")] if "output" in inner.layers else []
             if not sources:
                 raise LayerNotFound("the subnetwork has no output", expected='a layer named "output"')
+        elif cls.recurrent:
+            rec = self.loops.net(scope.sub(path[len(scope.path) :]))
+            sources = [self.loops.output(rec)]
         else:
-            sources = [self.find(scope, name, path) for name in names_of_sources(described, default)]
+            sources = self.sources(cls, described, scope, path)
         inputs: dict[str, str] = {}
-        for name, option in cls.options.items():
-            if option.kind == "layer" and isinstance(given.get(name), str):
+        for name, option in cls.options.items() if rec is None else ():
+            if option.kind in ("layer", "embedded") and isinstance(given.get(name), str):
                 inputs[name] = self.find(scope, given.pop(name), path)
             elif option.kind == "layers" and given.get(name) is not None:
                 found: dict[str, str] = {}
                 given[name] = _options.without_layers(given[name], option.types, name, found)
                 inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
-        templates = [self.nodes[source].template for source in sources]
+            elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
+                own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
+                embedded = self._build(scope, f"{path}/{name}", own, None)
+                assert embedded.layer is not None
+                given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
+                inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
+        templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
-        self._join(layer, templates)
+        layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        layer.nets = self.loops.nets
+        if rec is None:
+            join(layer, templates, self.axes)
+        node = Node(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
         with get_run_ctx().train_flag_ctx(False):
             with on_meta():
-                prepared = layer.prepared(*templates)
+                prepared = layer.prepared(*templates) if rec is None else tuple(templates)
             first = prepared[0] if prepared else None
-            self._set_options(layer, cls, given, first, scope)
-            node = Node(path, layer, None, tuple(sources), inputs)  # type: ignore[arg-type]
+            if rec is None:
+                set_options(layer, given, self, first)
             self._set_target(node, scope, first, given)
+            if layer.takes_target and node.target is not None:
+                targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
+                for i, target in enumerate(targets):
+                    path_of_target = node.target if not i else self._target(scope, target, path)
+                    inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
             self._give_parameters(layer, scope, path, given)
-            by_name = {name: self.nodes[source].template for name, source in inputs.items()}
+            by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
             layer.setup(*prepared, **by_name)
-            with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options)):
-                out = layer.compute(*prepared, **by_name)
+            with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
+                out = self._output(node, prepared, by_name)
                 layer.feature_dim = layer.feature_of(out, prepared)
                 out = set_feature_dim(out, layer.feature_dim)
                 order = layer.order_of(declared_order(out, prepared), prepared)
@@ -252,56 +282,34 @@ class Builder:
         layer._new_parameter = None
         for part, x in layer.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
-            self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template)
+            self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop)
         layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
-        if path not in self.modules:
-            self._attach(owner, path[len(owner.path) :], layer)
-        self.nodes[path] = node
+        if owner is not None:
+            if path not in self.modules:
+                self._attach(owner, path[len(owner.path) :], layer)
+            self.nodes[path] = node
+        return node
 
-    def _known_options(self, cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in described.items() if name not in ("class", "from")}
-        for name in list(given):
-            if str(name).startswith("#") or name in IGNORED:
-                del given[name]
-            elif name not in cls.options:
-                expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
-                hint = did_you_mean(name, cls.options)
-                raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
-        return given
+    def _output(self, node: Node, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
+        """What the layer computes from templates; and the template of its state, if it has one."""
+        layer = node.layer
+        assert layer is not None
+        if not layer.stepwise:
+            return layer.compute(*prepared, **inputs)
+        out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
+        return out
 
-    def _join(self, layer: Layer, templates: list[Tensor]) -> None:
-        pairs: list[tuple[tuple[Dim, Dim], ...]] = []
-        for x in templates:
-            found = matching(x, templates[0]) if pairs else ()
-            if layer.joins:
-                found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
-            pairs.append(found)
-        layer.renamed = tuple(pairs)
-        if layer.joins and len(templates) > 1:
-            sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
-            taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
-            layer.joined_dim = self.axes.feature(sum(sizes), taken)
-
-    def _set_options(
-        self, layer: Layer, cls: type[Layer], given: Mapping[str, Any], source: Tensor | None, scope: Scope
-    ) -> None:
-        numbers = not holds("axes are no numbers", self.version)
-        for name, option in cls.options.items():
-            value = given.get(name, option.default)
-            if option.kind == "layer" and name not in given:
-                value = None if option.default is _options.REQUIRED else option.default
-            setattr(layer, name, _options.read(option, name, value, self.axes, source, numbers=numbers))
-        layer.pool = self.axes
-        if layer.dropout and source is not None:
-            shape = layer.dropout_noise_shape
-            if shape is None:
-                layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
-            elif isinstance(shape, Mapping):
-                drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in self.axes.find(key, source)}
-                fixed = {dim for key, v in shape.items() if v == 1 for dim in self.axes.find(key, source)}
-                layer.dropped_dims = tuple(dim for dim in source.dims if dim in drawn - fixed)
+    def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
+        """The paths of the sources of a layer; in a loop, those from the step before come last."""
+        default = None if cls.sourceless or holds("from is required", self.version) else "data"
+        if "from" not in described and default is None and not cls.sourceless:
+            raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
+        names = names_of_sources(described, default)
+        later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
+        found = {i: self.find(scope, names[i], path) for i in later}
+        return [found[i] for i in range(len(names))]
 
     def _set_target(self, node: Node, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
         layer = node.layer
@@ -318,9 +326,7 @@ class Builder:
         if isinstance(target, list | tuple):
             target = target[0] if target else None
         if target is not None:
-            reference = target.removeprefix("layer:")
-            known = target.startswith("layer:") or target in scope.layers
-            node.target = self.find(scope, reference if known else f"data:{target}", node.path)
+            node.target = self._target(scope, target, node.path)
         taken = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
         if layer.out_dim is None and layer.n_out is not None:
             layer.out_dim = self.axes.feature(layer.n_out, taken)
@@ -331,19 +337,22 @@ class Builder:
             if dim is not None and dim.dimension is not None:
                 layer.out_dim = self.axes.feature(dim.dimension + more, taken) if more else dim
 
+    def _target(self, scope: Scope, target: str, needed_by: str) -> str:
+        """The path of a target: a layer if there is one with this name, else a data key, with all frames."""
+        reference = target.removeprefix("layer:")
+        if target.startswith("layer:") or target in scope.layers:
+            return self.find(scope, reference, needed_by)
+        return self.data(self.scope, target.removeprefix("data:"), needed_by)
+
     # -- parameters
 
     def _give_parameters(self, layer: Layer, scope: Scope, path: str, given: Mapping[str, Any]) -> None:
-        prefix = self._variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
-        trainable = layer.trainable and self._trainable(scope)
+        prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
+        trainable = layer.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
         def new(name: str, dims: Any, initial: Any) -> Parameter:
-            shared = reused
-            if isinstance(reused, Mapping):
-                shared = reused.get("reuse_layer") if "map" not in reused else (reused["map"].get(name) or {})
-                shared = shared.get("reuse_layer") if isinstance(shared, Mapping) else shared
-            if shared:
+            if shared := layer_of_parameter(reused, name):
                 other = self.nodes[self.find(scope, shared, path)].layer
                 found = {} if other is None else other.params
                 if name not in found:
@@ -354,47 +363,8 @@ class Builder:
 
         layer._new_parameter = new
 
-    def _variable_scope(self, scope: Scope, name: str, given: str | None) -> str:
-        above = ""
-        if scope.parent is not None:
-            above = self._variable_scope(scope.parent, scope.name, scope.options_of_subnet().get("name_scope"))
-        if given is None:
-            return f"{above}{name}/"
-        if given.startswith("/"):
-            return f"{given[1:]}/" if given != "/" else ""
-        return f"{above}{given}/" if given else above
 
-    def _trainable(self, scope: Scope) -> bool:
-        above = scope
-        while above.parent is not None:
-            if above.options_of_subnet().get("trainable") is False:
-                return False
-            above = above.parent
-        return True
-
-
-def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
-    """The error for a layer that is needed for its own construction."""
-    circle = [*begun[begun.index(path) :], path]
-    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
-    return NetworkConstructionDependencyLoopException(
-        f"layer {path!r} needs itself: {' → '.join(shown)}",
-        got=f"a circle of {len(circle) - 1} layers",
-        hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
-    )
-
-
-def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
-    """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
-    found = []
-    for name, described in layers.items():
-        if str(name).startswith("#"):
-            continue
-        if not isinstance(described, Mapping):
-            described = {}
-        if (described.get("only_on_search") and not search) or (described.get("only_on_eval") and not evaluate):
-            continue
-        is_end = name == "output" or name.endswith(":output") or described.get("is_output_layer")
-        if is_end or described.get("loss"):
-            found.append(name)
-    return sorted(found)
+def class_of(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
+    name = described["class"]
+    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)

@@ -1,0 +1,1 @@
+"""Recurrent layers: cells, loops over subnetworks, and what stands in their steps."""

@@ -1,0 +1,102 @@
+"""Attention over a whole sequence: generic_attention, dot_attention, concat_attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.initializers import initial_values
+from rfnb.network.axes import matching, time_of
+from rfnb.network.layer import Layer
+from rfnb.network.options import layer, value
+from rfnb.ops.activation import tanh
+from rfnb.ops.matmul import matmul
+from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
+from rfnb.ops.softmax import softmax
+
+
+class GenericAttention(Layer, layer_class="generic_attention"):
+    """The sum of the frames of `base`, each times its weight. {…, time}, base {…, time, features} → {…, features}"""
+
+    sourceless = True
+    weights: Any = layer()
+    base: Any = layer()
+    auto_squeeze: bool = value(True, bool)
+
+    def compute(self, weights: Tensor, base: Tensor) -> Tensor:
+        """{…, time}, {…, time, features} → {…, features}"""
+        frames = frames_of(base)
+        for old, new in matching(weights, base):
+            if new is not base.feature_dim:
+                weights = replace_dim(weights, in_dim=old, out_dim=new)[0]
+        if frames not in weights.dims:
+            raise NetworkError(
+                "the weights are not of the frames of the base", got=weights.describe_dims(), expected=f"with {frames}"
+            )
+        y = matmul(weights, base, reduce=frames, use_mask=False)
+        if self.auto_squeeze:
+            for dim in weights.dims:
+                if dim.dimension == 1 and dim in y.dims and dim not in base.dims and not dim.is_batch_dim():
+                    y = squeeze(y, dim)
+        return set_feature_dim(y, base.feature_dim)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The features of the base come last."""
+        last = [dim for dim in order if dim is self.feature_dim]
+        return [*(dim for dim in order if dim is not self.feature_dim), *last]
+
+
+class DotAttention(Layer, layer_class="dot_attention"):
+    """Attention with the energies ⟨base_ctx, source⟩. {…, n}, {…, time, n}, {…, time, features} → {…, features}
+
+    https://arxiv.org/abs/1508.04025
+    """
+
+    base: Any = layer()
+    base_ctx: Any = layer()
+    energy_factor: float | None = value(None, float)
+
+    def compute(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> Tensor:
+        """{…, n}, {…, time, features}, {…, time, n} → {…, features}"""
+        frames = frames_of(base)
+        energy = self.energy(_with_features_of(x, base_ctx), base_ctx)
+        weights = softmax(energy, axis=frames)
+        return set_feature_dim(matmul(weights, base, reduce=frames), base.feature_dim)
+
+    def energy(self, x: Tensor, base_ctx: Tensor) -> Tensor:
+        """{…, n}, {…, time, n} → {…, time}"""
+        assert base_ctx.feature_dim is not None
+        energy = matmul(base_ctx, x, reduce=base_ctx.feature_dim)
+        return energy if self.energy_factor is None else energy * self.energy_factor
+
+
+class ConcatAttention(DotAttention, layer_class="concat_attention"):
+    """Attention with the energies ⟨v, tanh(base_ctx + source)⟩; v is trained. https://arxiv.org/abs/1409.0473"""
+
+    def setup(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> None:  # type: ignore[override]
+        """v {n}"""
+        assert base_ctx.feature_dim is not None
+        self.v = self.parameter("v", [base_ctx.feature_dim], initial_values("glorot_uniform"))
+
+    def energy(self, x: Tensor, base_ctx: Tensor) -> Tensor:
+        """{…, n}, {…, time, n} → {…, time}"""
+        assert base_ctx.feature_dim is not None
+        return matmul(tanh(base_ctx + x), self.v, reduce=base_ctx.feature_dim)
+
+
+def frames_of(base: Tensor) -> Dim:
+    """The axis that attention sums over. Raises NetworkError if there is none."""
+    frames = time_of(base)
+    if frames is None:
+        raise NetworkError("the base has no frames", got=base.describe_dims(), expected="{batch, time, features}")
+    return frames
+
+
+def _with_features_of(x: Tensor, other: Tensor) -> Tensor:
+    """The source with the features of another value, which has as many."""
+    if x.feature_dim is other.feature_dim or x.feature_dim is None or other.feature_dim is None:
+        return x
+    return set_feature_dim(replace_dim(x, in_dim=x.feature_dim, out_dim=other.feature_dim)[0], other.feature_dim)

@@ -1,0 +1,100 @@
+"""`rec` with a net dict as its unit: a net that is one step of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.layer import Layer
+from rfnb.network.options import layer, value
+from rfnb.network.resolve import names_of_sources
+from rfnb.ops.dims import last_frame_position_of_dim
+from rfnb.ops.index import gather
+
+
+class RecSubnet(Layer, layer_class="rec:unit"):
+    """A net that is one step of a loop. Its output is that of its layer "output", for all steps."""
+
+    recurrent = True
+    sourceless = True
+    unit: Any = value(None, dict)
+    axis: Any = value(None)
+    max_seq_len: Any = value(None, int, str)
+    max_seq_len_via: Any = layer()
+    include_eos: bool = value(False, bool)
+    cheating: Any = value(None)
+    optimize_move_layers_out: bool | None = value(None, bool)
+    unroll: Any = value(None)
+    back_prop: Any = value(None)
+    direction: int | None = value(None, int)
+    initial_state: Any = value(None)
+
+    def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """The output of all steps, once the loop has run."""
+        return sources[0]
+
+    def compute(self, output: Tensor) -> Tensor:
+        """{axis, …} → the same"""
+        return output
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """That of the output, where the axis of the loop stands first."""
+        return list(sources[0].dims)
+
+
+class GetRecAccumulated(Layer, layer_class="get_rec_accumulated"):
+    """The output of a layer in a loop, for all steps. → {axis, …}"""
+
+    sub_layer: str | None = value(None, str)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The layer in the loop is the source."""
+        names = names_of_sources(described, None)
+        if len(names) != 1 or not described.get("sub_layer"):
+            raise NetworkError("get_rec_accumulated needs a rec layer and one of its layers", expected='"sub_layer": …')
+        return {**described, "from": f"{names[0]}/{described['sub_layer']}"}
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{axis, …} → the same"""
+        return x
+
+
+class RecLastOutput(Layer, layer_class="rec_last_output"):
+    """The output of a layer in a loop, of the last step of each sequence. {axis, …} → {…}"""
+
+    sourceless = True
+    rec_layer: str | None = value(None, str)
+    sub_layer_name: str | None = value(None, str)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The layer in the loop is the source."""
+        rec, name = described.get("rec_layer"), described.get("sub_layer_name")
+        if not rec or not name:
+            what = "rec_last_output needs a rec layer and the name of one of its layers"
+            raise NetworkError(what, expected='"rec_layer": …, "sub_layer_name": …')
+        return {**described, "from": f"{rec}/{name}"}
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{axis, …} → {…}"""
+        return gather(x, indices=last_frame_position_of_dim(x.dims[0]), axis=x.dims[0])
+
+
+class RecUnstack(Layer, layer_class="rec_unstack"):
+    """The frame of a sequence that belongs to the step of the loop. {axis, …} → {…}"""
+
+    axis: Any = value(None)
+    declare_rec_time: Any = value(None)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The source is taken frame by frame."""
+        return {**described, "from": [f"frame:{name}" for name in names_of_sources(described, None)]}
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → the same"""
+        return x

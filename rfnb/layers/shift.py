@@ -1,0 +1,110 @@
+"""Layers that move or stretch the frames of an axis: shift_axis, resize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.layers.range import cast_number
+from rfnb.network.layer import Layer
+from rfnb.network.options import axis, value
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, equal, maximum, minimum, mod, where
+from rfnb.ops.repeat import repeat
+from rfnb.ops.shape import replace_dim
+from rfnb.ops.slice import slice as slice_
+
+
+class ShiftAxis(Layer, layer_class="shift_axis"):
+    """Each frame `amount` places later, or earlier if it is negative. {…, axis} → the same, or {…, axis'}
+
+    The padding behind the end of a sequence moves into its last frames. Without `pad` there are fewer frames: a
+    sequence is cut to the new size of the axis, and to nothing else.
+    """
+
+    axis: Dim = axis()
+    amount: int = value(1, int)
+    pad: bool = value(True, bool)
+    pad_value: float = value(0.0, float)
+    adjust_size_info: bool = value(True, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dim, whose lengths depend on the size of the axis in each batch."""
+        size, taken = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
+        if size is None:
+            self.cut = Dim(None, name=f"{self.name}_shift_axis", kind="spatial")
+        else:
+            make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
+            self.cut = make(max(size - abs(self.amount), 0), taken)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, axis'}"""
+        places = range_over_dim(self.axis, device=x.device) - self.amount
+        last = x.size_of(self.axis).max - 1
+        if self.pad:
+            moved = gather(x, indices=minimum(maximum(places, 0), max(last, 0)), axis=self.axis)
+            inside = (places >= 0) & (places <= last)  # type: ignore[operator]
+            moved = where(inside, moved, cast_number(self.pad_value, x))
+            return self._adjusted(moved) if self.adjust_size_info else moved
+        shift = max(-self.amount, 0)
+        moved = gather(x, indices=minimum(places + self.amount + shift, max(last, 0)), axis=self.axis)
+        end = max(last + 1 - abs(self.amount), 0)
+        if self.axis.dimension is not None:
+            return slice_(moved, axis=self.axis, end=end, out_dim=self.cut)[0]
+        lengths = minimum(get_size_tensor(self.axis, device=x.device), end)
+        return slice_(moved, axis=self.axis, end=lengths, out_dim=self.cut)[0]
+
+    def _adjusted(self, x: Tensor) -> Tensor:
+        """With lengths that are `amount` larger, within the size of the axis."""
+        if self.axis.dimension is not None:
+            return x
+        lengths = get_size_tensor(self.axis, device=x.device) + self.amount
+        lengths = minimum(maximum(lengths, 0), x.size_of(self.axis).max)
+        return slice_(x, axis=self.axis, end=lengths, out_dim=self.cut)[0]
+
+
+class Resize(Layer, layer_class="resize"):
+    """`factor` frames for each frame. {…, axis} → {…, axis · factor}
+
+    Kind "nn" repeats it, "linear" goes on to the next frame in equal steps, "fill" puts `fill_value` behind it.
+    """
+
+    axis: Dim = axis()
+    factor: int = value(1, int)
+    kind: str = value("nn", str)
+    fill_value: Any = value(None)
+    fill_dropout: Any = value(None)
+    out_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """Whether the kind is known."""
+        if self.kind not in ("nn", "linear", "fill") or self.fill_dropout:
+            raise NetworkError(
+                "resize of this kind is not supported",
+                got=f"{self.kind}",
+                expected="nn, linear, or fill without dropout",
+            )
+        size = self.axis.dimension
+        if self.out_dim is None and size is not None:
+            make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
+            self.out_dim = make(size * self.factor, [dim for dim in x.dims if dim is not self.axis])
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, axis · factor}"""
+        y, frames = self._repeated(x)
+        if self.kind == "nn":
+            return y
+        part = mod(range_over_dim(frames, device=x.device), self.factor)
+        if self.kind == "fill":
+            return where(equal(part, 0), y, cast_number(self.fill_value or 0, x))
+        last = max(x.size_of(self.axis).max - 1, 0)
+        following = gather(x, indices=minimum(range_over_dim(self.axis, device=x.device) + 1, last), axis=self.axis)
+        return y + (self._repeated(following)[0] - y) * cast(part, x.dtype) * (1.0 / self.factor)
+
+    def _repeated(self, x: Tensor) -> tuple[Tensor, Dim]:
+        y, frames = repeat(x, in_spatial_dim=self.axis, repeats=self.factor)
+        return (y, frames) if self.out_dim is None else replace_dim(y, in_dim=frames, out_dim=self.out_dim)

@@ -1,0 +1,50 @@
+"""The names of variables, and which layers of a net dict are constructed for their own sake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.network.resolve import Scope
+
+
+def variable_scope(scope: Scope, name: str, given: str | None) -> str:
+    """What stands before the names of the variables of a layer: "encoder/lstm/".
+
+    given: the option `name_scope`.
+    """
+    above = ""
+    if scope.parent is not None:
+        above = variable_scope(scope.parent, scope.name, scope.options_of_subnet().get("name_scope"))
+        above += "rec/" if scope.recurrent else ""
+    if given is None:
+        return f"{above}{name}/"
+    if given.startswith("/"):
+        return f"{given[1:]}/" if given != "/" else ""
+    return f"{above}{given}/" if given else above
+
+
+def is_trainable(scope: Scope) -> bool:
+    """Whether no layer around the net says that its parameters are not trained."""
+    above = scope
+    while above.parent is not None:
+        if above.options_of_subnet().get("trainable") is False:
+            return False
+        above = above.parent
+    return True
+
+
+def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
+    """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
+    found = []
+    for name, described in layers.items():
+        if str(name).startswith("#"):
+            continue
+        if not isinstance(described, Mapping):
+            described = {}
+        if (described.get("only_on_search") and not search) or (described.get("only_on_eval") and not evaluate):
+            continue
+        is_end = name == "output" or name.endswith(":output") or described.get("is_output_layer")
+        if is_end or described.get("loss") or described.get("need_last"):
+            found.append(name)
+    return sorted(found)

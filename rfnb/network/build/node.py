@@ -1,0 +1,52 @@
+"""What a net consists of once it is constructed: a node for each layer, each data key, and each value of a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.layer import Layer
+from rfnb.network.losses import LayerLoss
+
+if TYPE_CHECKING:
+    from rfnb.network.rec.net import RecNet
+
+Kind = Literal["layer", "part", "data", "frame", "previous", "step"]
+
+
+@dataclass(eq=False)
+class Node:
+    """A constructed layer, or another value, and where it takes its inputs from.
+
+    Attributes:
+        template: its value without numbers; of a value in a loop, that of one step.
+        sources, inputs: paths of nodes; inputs by the names of options.
+        kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
+            of a layer in the step before, "step" the number of the step.
+        of: the path of that layer, or of what the frame is of.
+        loop: the recurrent net whose step has the value; None outside of loops.
+        state: what the layer carries from step to step, as a template; None if it carries nothing.
+        guessed: whether the template is a guess, as the layer is not constructed yet.
+    """
+
+    path: str
+    layer: Layer | None
+    template: Tensor
+    sources: tuple[str, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)
+    target: str | None = None
+    loss: LayerLoss | None = None
+    inv_norm_factor: str | None = None
+    kind: Kind = "layer"
+    of: str = ""
+    loop: RecNet | None = None
+    state: State | None = None
+    guessed: bool = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The paths of all values that its own is computed from, in the same step."""
+        owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
+        return (*self.sources, *self.inputs.values(), *owner)

@@ -1,0 +1,70 @@
+"""The options of a layer, and what it does with several sources: read once, when it is constructed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network import options as _options
+from rfnb.network.axes import Axes, matching
+from rfnb.network.layer import IGNORED, Layer
+from rfnb.network.versions import holds
+
+if TYPE_CHECKING:
+    from rfnb.network.builder import Builder
+
+
+def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a net dict gives. Raises NetworkError for one that is unknown or missing."""
+    given = {name: value for name, value in described.items() if name not in ("class", "from")}
+    for name in list(given):
+        if str(name).startswith("#") or name in IGNORED:
+            del given[name]
+        elif name not in cls.options:
+            expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
+            hint = did_you_mean(name, cls.options)
+            raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
+    _options.check_required(cls.options, given)
+    return given
+
+
+def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
+    """Finds which dims of the sources are those of the first one, and the dim of all features together."""
+    pairs: list[tuple[tuple[Dim, Dim], ...]] = []
+    for x in templates:
+        found = matching(x, templates[0]) if pairs else ()
+        if layer.joins:
+            found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
+        pairs.append(found)
+    layer.renamed = tuple(pairs)
+    if layer.joins and len(templates) > 1:
+        sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
+        taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
+        layer.joined_dim = axes.feature(sum(sizes), taken)
+
+
+def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
+    """Sets the fields of a layer to what a net dict gives, with Dims for the axes of its source."""
+    axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
+    for name, option in layer.options.items():
+        value = given.get(name, option.default)
+        if option.kind in ("layer", "embedded") and name not in given:
+            value = None if option.default is _options.REQUIRED else option.default
+        if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
+            value = layer.axis_in_loop(value, axes, source, numbers=numbers)
+        setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
+    layer.pool, layer.config = axes, getattr(builder.root, "config", {})
+    if layer.dropout and source is not None:
+        shape = layer.dropout_noise_shape
+        if layer.dropout_axis is not None:
+            layer.dropped_dims = axes.find(layer.dropout_axis, source)
+        elif shape is None:
+            layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
+        elif isinstance(shape, Mapping):
+            drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
+            fixed = {dim for key, v in shape.items() if v == 1 for dim in axes.find(key, source)}
+            layer.dropped_dims = tuple(dim for dim in source.dims if dim in drawn - fixed)

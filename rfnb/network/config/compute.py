@@ -1,0 +1,168 @@
+"""Computes what a layer `eval` holds: an expression, a function of the config, or a function that was given."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ConfigError, NetworkError, RfError
+from rfnb.network.axes import Axes
+from rfnb.network.config.arrays import Array
+from rfnb.network.config.interpreter import Interpreter, Leave
+from rfnb.network.config.modules import Module, Options
+from rfnb.network.config.tf_names import POOL, network_of
+from rfnb.network.config.values import Frame, Function, Located, Opaque
+
+LONGEST = 4000
+"""Longest expression, in characters."""
+
+
+class Own:
+    """A function on Tensors that stands for one of a config: it gets Tensors, and its results are arrays again.
+
+    Of the arguments by name it gets those that it takes: `network=` and `self=` mean nothing here.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+        taken = inspect.signature(function).parameters
+        self.all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
+        self.names = frozenset(taken)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The result for arrays and numbers."""
+        arrays = [each for each in (*args, *kwargs.values()) if isinstance(each, Array)]
+        given = {key: _tensor(value) for key, value in kwargs.items() if self.all or key in self.names}
+        given = {key: value for key, value in given.items() if not isinstance(value, Module | Opaque)}
+        found = self.function(*(_tensor(each) for each in args), **given)
+        if not isinstance(found, Tensor) or not arrays:
+            return found
+        order = [dim for dim in arrays[0].axes if dim is not None and dim in found.sig.index]
+        return arrays[0].like(found, [*order, *(dim for dim in found.dims if dim not in order)])
+
+
+def _tensor(given: Any) -> Any:
+    return given.whole() if isinstance(given, Array) else _SourceOfTensors(given) if callable(given) else given
+
+
+class _SourceOfTensors:
+    """The function `source` for a function that was given: `source(0)` is a Tensor."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """A source."""
+        return _tensor(self.function(*args, **kwargs))
+
+
+def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
+    """A net dict with the given functions in place of those of the config that have their names."""
+    if isinstance(given, dict):
+        made = {key: with_own(entry, functions) for key, entry in given.items()}
+        return Located(made, given.line) if isinstance(given, Located) else made
+    if isinstance(given, list | tuple):
+        return type(given)(with_own(entry, functions) for entry in given)
+    if isinstance(given, Function | Opaque):
+        return functions.get(given.name.removesuffix("()").rpartition(".")[2], given)
+    return given
+
+
+class Computation:
+    """What `eval` holds, ready to be computed. Raises NetworkError if it is no expression and no function.
+
+    Args:
+        given: the text of an expression, or a function of `source`. config: the values that it may ask for.
+    """
+
+    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None):
+        self.given, self.more = given, dict(more or {})
+        self.config = dict(config)
+        self.tree: ast.expr | None = None
+        if isinstance(given, str):
+            self.tree = _parsed(given)
+        elif isinstance(given, Opaque) or not callable(given):
+            what = "eval is neither an expression nor a function that is known"
+            raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
+        self.interpreter = Interpreter("eval", {})
+
+    def __deepcopy__(self, memo: object) -> Computation:
+        return self
+
+    def __call__(
+        self, tensors: Sequence[Tensor], orders: Sequence[Sequence[Dim]], pool: Axes
+    ) -> tuple[Tensor, list[Dim]]:
+        """The result and its declared order."""
+        common: list[Dim] = []
+        for order in orders:
+            new = [dim for dim in order if dim not in common]
+            last = bool(common) and common[-1].dimension is not None and bool(new)
+            place = len(common) - last if new and new[-1].dimension is None else len(common)
+            common[place:place] = new
+
+        def source(
+            i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: Any
+        ) -> Array:
+            own = list(orders[i])
+            axes: Sequence[Dim | None] = own
+            if auto_convert and not as_data:
+                axes = [dim if dim in own else None for dim in common]
+            return Array(tensors[i], axes, pool)
+
+        token = POOL.set(pool)
+        try:
+            found = self._computed(source)
+        finally:
+            POOL.reset(token)
+        if isinstance(found, Tensor):
+            order = [dim for dim in common if dim in found.sig.index]
+            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], pool)
+        if not isinstance(found, Array):
+            known = "source(0), operators, functions of tf that are known here, of the config, or given"
+            what = f"eval: {found.name} is not known here" if isinstance(found, Opaque) else "eval gives no tensor"
+            hint = 'from_config(…, functions={"name": function})' if isinstance(found, Opaque) else None
+            raise NetworkError(what, got=repr(found)[:60], expected=known, hint=hint)
+        whole = found.whole()
+        return whole, list(whole.dims)
+
+    def _computed(self, source: Callable[..., Array]) -> Any:
+        options = Options(self.config, {})
+        network = network_of(options)
+        me = Module("self", {"network": network})
+        functions = [value for value in (self.given, *self.config.values()) if isinstance(value, Function)]
+        for limits in {id(each): each for each in (self.interpreter.limits, *(f.limits for f in functions))}.values():
+            limits.renew(math.inf)
+        try:
+            if self.tree is not None:
+                modules = self.interpreter.modules
+                util = modules["TFUtil"]
+                names: dict[str, Any] = {"tf": modules["tensorflow"], "TFUtil": util, "tf_util": util, **util.names}
+                names |= {"source": source, "self": me, "network": network, "config": options, **self.more}
+                return self.interpreter.value(self.tree, Frame(names))
+            given = {"self": me, "network": network, "source": source, **self.more}
+            if isinstance(self.given, Function):
+                every = self.given.node.args.kwarg is not None
+                given = {key: value for key, value in given.items() if every or key in self.given.parameters}
+            return self.given(**given)
+        except RfError as error:
+            if isinstance(error, ConfigError):
+                raise NetworkError(f"eval: {error.what}", got=error.got) from error
+            raise
+        except Leave:
+            raise
+        except Exception as error:
+            raise NetworkError("eval cannot be computed", got=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _parsed(text: str) -> ast.expr:
+    if len(text) > LONGEST:
+        raise NetworkError("eval: the expression is too long", got=len(text), expected=f"at most {LONGEST} characters")
+    try:
+        return ast.parse(text.strip().replace("\n", " "), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise NetworkError("eval is not an expression", got=repr(text)[:80], expected=str(error)[:60]) from None

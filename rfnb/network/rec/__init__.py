@@ -1,0 +1,1 @@
+"""Recurrent subnetworks: their steps as the body of an `rf.Loop`."""

@@ -1,0 +1,370 @@
+"""Constructs recurrent nets: the values of a step, as templates, and what a layer had in the step before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.advice.alike import mark_beam
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LayerNotFound, NetworkError
+from rfnb.network.axes import time_of
+from rfnb.network.build.naming import is_trainable, variable_scope
+from rfnb.network.build.node import Node
+from rfnb.network.build.prepare import join, known_options, set_options
+from rfnb.network.build.template import on_meta
+from rfnb.network.rec.length import choices, lengths_asked, set_axis
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import put_in_order
+from rfnb.network.resolve import STEP, Scope, names_of_sources
+from rfnb.ops.create import zeros
+from rfnb.ops.index import gather
+from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+
+if TYPE_CHECKING:
+    from rfnb.network.builder import Builder
+
+ROUNDS = 3
+"""How often the layers of a circle through `prev:` are constructed until their dims agree."""
+NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
+"""Initial outputs by name."""
+
+
+class Loops:
+    """The recurrent nets of a network, and how their layers refer to each other."""
+
+    def __init__(self, builder: Builder):
+        self.builder = builder
+        self.nets: dict[str, RecNet] = {}
+        self._guesses: dict[str, Tensor] = {}
+        self._used: set[str] = set()
+
+    # -- nets
+
+    def net(self, scope: Scope) -> RecNet:
+        """The recurrent net of a scope, with its sources and its axis."""
+        path, builder = scope.path.rstrip("/"), self.builder
+        if path in self.nets:
+            return self.nets[path]
+        assert scope.parent is not None
+        described = scope.options_of_subnet()
+        layer: Any = builder.module(scope)
+        outer = None if scope.parent.in_loop is None else self.net(scope.parent.in_loop)
+        found = RecNet(path, scope, layer, outer)
+        found.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
+        templates = [builder.seen(source, scope.parent) for source in found.sources]
+        join(layer, templates, builder.axes)
+        layer.loop = outer
+        with get_run_ctx().train_flag_ctx(False), on_meta():
+            prepared = layer.prepared(*templates)
+        found.source = prepared[0] if prepared else None
+        given = known_options(type(layer), described)
+        via = given.pop("max_seq_len_via", None)
+        set_options(layer, given, builder, found.source)
+        if via is not None:
+            layer.max_seq_len_via = via
+            found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
+        chosen = choices(scope.layers)
+        if builder.search and chosen:
+            last = chosen.get("output") or list(chosen.values())[-1]
+            found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
+            mark_beam(found.beam)
+        set_axis(builder, found)
+        for reference in lengths_asked(layer.max_seq_len) if not found.known else ():
+            found.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
+        self.nets[path] = found
+        return found
+
+    def output(self, rec: RecNet) -> str:
+        """The path of the output of a recurrent net, which is constructed with the end of its sequences."""
+        if "output" not in rec.scope.layers:
+            raise LayerNotFound(f"{rec.path}: the unit has no output", expected='a layer named "output"')
+        return self.builder.layer(rec.scope, "output")
+
+    def _find_end(self, rec: RecNet) -> None:
+        rec.end = self.builder.layer(rec.scope, "end")
+        if self.builder.nodes[rec.end].template.dtype != "bool":
+            got = self.builder.nodes[rec.end].template.dtype
+            raise NetworkError(f"{rec.end}: the end of sequences is not bool", got=got, expected='"class": "compare"')
+
+    # -- values of a step
+
+    def value(self, scope: Scope, name: str) -> str:
+        """The path of `:i`, or of `prev:layer`, in a recurrent net."""
+        rec, builder = self.net(scope), self.builder
+        path = f"{rec.path}/{name}"
+        if name == STEP:
+            if path not in builder.nodes:
+                with on_meta():
+                    builder.nodes[path] = Node(path, None, zeros([], dtype="int32"), kind="step", loop=rec)
+            return path
+        builder.stack.append(name)
+        try:
+            of = builder.find(scope, name.removeprefix("prev:"), rec.path)
+        finally:
+            builder.stack.pop()
+        template = builder.nodes[of].template
+        builder.nodes[path] = Node(path, None, template, kind="previous", of=of, loop=rec)
+        rec.previous[of] = path
+        return path
+
+    def frame(self, scope: Scope, key: str) -> str:
+        """The path of `data:source`, or of another data key, in a recurrent net: its frame in each step."""
+        rec, builder = self.net(scope), self.builder
+        if key not in ("", "source"):
+            assert scope.parent is not None
+            return self.frame_of(scope, builder.find(scope.parent, f"data:{key}", rec.path))
+        path = f"{rec.path}/data:source"
+        if rec.source is None:
+            raise LayerNotFound(f"{rec.path}: data:source, but the rec layer has no source", expected='"from": "…"')
+        if path not in builder.nodes:
+            builder.nodes[path] = Node(path, None, _one_frame(rec.source, rec.axis), kind="frame", loop=rec)
+        return path
+
+    def frame_of(self, scope: Scope, path: str, *, of_any: bool = False) -> str:
+        """The path of the frame of a value from outside, if it has the axis of the loop; else the same path.
+
+        The frames of data, such as a target, become those of the loop; their lengths are compared when they are known.
+        """
+        if scope.in_loop is None:
+            return path
+        rec, builder = self.net(scope.in_loop), self.builder
+        node = builder.nodes[path]
+        if node.loop in rec and node.loop is not None:
+            return path
+        x = builder.seen(path, scope)
+        frames = rec.axis if rec.axis in x.dims else None
+        if frames is None and (path.startswith("data:") or of_any):
+            frames = time_of(x)
+        if frames is None:
+            return path
+        name = f"{rec.path}/{path}"
+        if name not in builder.nodes:
+            builder.nodes[name] = Node(name, None, _one_frame(x, frames), kind="frame", of=path, loop=rec)
+        return name
+
+    def seen(self, node: Node, scope: Scope) -> Tensor:
+        """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
+        viewer = None if scope.in_loop is None else self.net(scope.in_loop)
+        x = node.template
+        for loop in [] if node.loop is None else node.loop.chain:
+            if viewer in loop:
+                break
+            loop.accumulated[node.path] = None
+            x = self.stacked(x, loop)
+        return x
+
+    def stacked(self, x: Tensor, rec: RecNet) -> Tensor:
+        """The template of the values of all steps."""
+        if rec.axis in x.dims:
+            raise NetworkError(
+                f"{rec.path}: a value of a step has the axis of the loop too", got=x.describe_dims(),
+                hint="name another axis for the loop, or reduce this one in the loop",
+            )  # fmt: skip
+        with on_meta():
+            y = set_feature_dim(expand_dim(x, rec.axis), x.feature_dim)
+        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
+        return y.copy_transpose([rec.axis, *batch, *(dim for dim in x.dims if dim not in batch)])
+
+    # -- circles through the step before
+
+    def across_steps(self, path: str) -> bool:
+        """Whether a layer that is being constructed is needed for the value of another one in the step before."""
+        stack = self.builder.stack
+        return any(name.startswith("prev:") for name in stack[stack.index(path) :])
+
+    def guess(self, scope: Scope, name: str) -> str:
+        """The path of a layer that is being constructed, with a template that is right in most nets."""
+        path = scope.path + name
+        self._used.add(path)
+        if path not in self._guesses:
+            self._guesses[path] = self._guessed(scope, name)
+        loop = None if scope.in_loop is None else self.net(scope.in_loop)
+        nodes = self.builder.nodes
+        nodes[path] = Node(path, None, self._guesses[path], loop=loop, guessed=True)
+        target = scope.layers[name].get("target")
+        for i, key in enumerate(target if isinstance(target, list | tuple) else ()):
+            labels = self._labels({"target": key})
+            with on_meta():
+                part = set_sparse_dim(self._guesses[path], labels)
+            nodes[f"{path}/out_{i}"] = Node(
+                f"{path}/out_{i}", None, part, kind="part", of=path, loop=loop, guessed=True
+            )
+        return path
+
+    def _guessed(self, scope: Scope, name: str, before: tuple[str, ...] = ()) -> Tensor:
+        """A template by what is known of the layer: its initial output, its sources, the number of its outputs."""
+        builder, described, path = self.builder, scope.layers[name], scope.path + name
+        inner = described.get("subnetwork")
+        if isinstance(inner, Mapping) and "output" in inner:
+            return self._guessed(scope.sub(name), "output", (*before, path))
+        initial = described.get("initial_output")
+        if isinstance(initial, str) and initial not in (*NUMBERS, "var", "apply(0)"):
+            return builder.seen(builder.find(scope, initial, path), scope)
+        labels = self._labels(described)
+        if described["class"] == "choice":
+            beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
+            with on_meta():
+                return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
+        found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
+        known = [x for x in found if x is not None]
+        batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
+        dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
+        size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
+        feature: Dim | None
+        if size is not None:
+            feature = builder.axes.feature(size, dims)
+        elif labels is not None and described["class"] == "softmax":
+            feature = labels
+        else:
+            feature = next((x.feature_dim for x in known if x.feature_dim is not None), None)
+        with on_meta():
+            return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
+
+    def _labels(self, described: Mapping[str, Any]) -> Dim | None:
+        """The labels of the target of a layer."""
+        target = described.get("target")
+        target = target[0] if isinstance(target, list | tuple) and target else target
+        if not isinstance(target, str) or not self.builder.extern.has_data(target):
+            return None
+        data = self.builder.extern.get_data(target)
+        return data.sparse_dim or data.feature_dim
+
+    def _known(self, scope: Scope, source: str, before: tuple[str, ...]) -> Tensor | None:
+        """The template of a source as far as it is known; None for one that is itself only guessed from this layer."""
+        where, name = scope.find(source)
+        path = where.path + name
+        node = self.builder.nodes.get(path)
+        if node is not None:
+            return self.builder.seen(path, scope)
+        if name.startswith("prev:"):
+            return self._known(scope, source.replace("prev:", "", 1), before)
+        if path in before:
+            return None
+        if name in where.layers:
+            return self._guessed(where, name, before)
+        return self.builder.nodes[self.frame(where, name.partition(":")[2])].template if where.recurrent else None
+
+    def attempts(self, scope: Scope, path: str) -> Iterator[None]:
+        """Rounds of constructing a layer: another one if its template is not what others took it for."""
+        builder = self.builder
+        if scope.in_loop is None:
+            yield
+            return
+        shown = []
+        for _ in range(ROUNDS):
+            nodes, variables = len(builder.nodes), len(builder.variables.found)
+            self._used.discard(path)
+            yield
+            if path not in self._used or _same(self._guesses[path], builder.nodes[path].template):
+                return
+            self._guesses[path] = template = builder.nodes[path].template
+            shown.append(template.describe_dims())
+            self._forget(path, list(builder.nodes)[nodes:], list(builder.variables.found)[variables:])
+        raise NetworkError(
+            "its dims do not settle: they are others each time that they are computed from those of the step before",
+            got="; then ".join(shown), expected="the same dims in each step",
+        )  # fmt: skip
+
+    def _forget(self, path: str, nodes: list[str], variables: list[str]) -> None:
+        """Undoes what was constructed with a wrong template: the layers of the loop, and their parameters."""
+        builder = self.builder
+        scope = self.nets[next(name for name in self.nets if path.startswith(f"{name}/"))].path
+        gone = [name for name in nodes if name.startswith(f"{scope}/")] + ([path] if path not in nodes else [])
+        dropped = set()
+        for name in gone:
+            builder.nodes.pop(name, None)
+            layer = builder.modules.pop(name, None)
+            if layer is not None:
+                dropped |= {id(parameter) for parameter in layer.params.values()}
+                for owner in [builder.root, *builder.modules.values()]:
+                    for attribute in [key for key, child in vars(owner).items() if child is layer]:
+                        delattr(owner, attribute)
+            self.nets.pop(name, None)
+        for rec in self.nets.values():
+            for table in (rec.previous, rec.accumulated):
+                for name in gone:
+                    table.pop(name, None)
+        for name in variables:
+            if id(builder.variables.found[name]) in dropped:
+                del builder.variables.found[name]
+
+    # -- when all is constructed
+
+    def order(self) -> None:
+        """Finds the initial values, and what is computed before, in and after each loop."""
+        done: set[str] = set()
+        while more := [rec for path, rec in self.nets.items() if path not in done]:
+            for rec in more:
+                done.add(rec.path)
+                if not rec.known:
+                    self._find_end(rec)
+                if rec.beam is not None:
+                    chosen = [node.layer for node in self.builder.nodes.values() if node.loop is rec and _chooses(node)]
+                    rec.last_choice = chosen[-1]
+                for of in list(rec.previous):
+                    rec.initial[of] = self._initial(rec, of)
+        for node in list(self.builder.nodes.values()):
+            if node.loop is not None and node.layer is not None and (node.loss or node.layer.is_output_layer):
+                for loop in node.loop.chain:
+                    loop.accumulated[node.path] = None
+        for rec in self.nets.values():
+            put_in_order(rec, self.builder.nodes)
+
+    def _initial(self, rec: RecNet, of: str) -> Any:
+        """The initial value of a layer: a number, a Parameter, the path of a layer, or "apply(0)"."""
+        builder, node = self.builder, self.builder.nodes[of]
+        scope, name = rec.scope.find(rec.name_of(of))
+        described = scope.layers[name.partition("/")[0]] if name not in scope.layers else scope.layers[name]
+        given = described.get("initial_output")
+        if given is None and node.template.sparse_dim is not None:
+            raise NetworkError(
+                f"{of}: prev: of labels has no value in the first step",
+                got=f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}",
+                expected='"initial_output": 0, the label before the first one',
+            )  # fmt: skip
+        if given == "apply(0)" or isinstance(given, int | float):
+            return given
+        if given in NUMBERS:
+            return NUMBERS[given]
+        if given != "var":
+            return builder.find(scope, given, of)
+        feature = node.template.feature_dim
+        assert feature is not None
+        inner = rec.name_of(of)
+        called = f"{inner}/init_{inner.rpartition('/')[2]}_var"
+        prefix = variable_scope(rec.scope, inner, described.get("name_scope"))
+        variable = f"{prefix}init_{inner.rpartition('/')[2]}_var"
+        made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
+        setattr(rec.layer, called, made)
+        return made
+
+
+def _chooses(node: Node) -> bool:
+    """Whether a layer chooses labels in a search."""
+    return (
+        node.layer is not None and node.layer.layer_class == "choice" and getattr(node.layer, "search", 0) is not False
+    )
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two templates have the same dims, dtype, labels and features."""
+    return (set(a.dims), a.dtype, a.sparse_dim, a.feature_dim) == (set(b.dims), b.dtype, b.sparse_dim, b.feature_dim)
+
+
+def _sources(described: Mapping[str, Any]) -> list[str]:
+    """The names of the sources of a layer, those from the step before last."""
+    return sorted(names_of_sources(described, None), key=lambda name: "prev:" in name)
+
+
+def _one_frame(x: Tensor, axis: Dim) -> Tensor:
+    """The template of a frame; the same template if it has no frames."""
+    if axis not in x.dims:
+        return x
+    with on_meta():
+        y = gather(x, indices=0, axis=axis)
+    order = [dim for dim in x.dims if dim is not axis]
+    return set_feature_dim(y.copy_transpose(order), x.feature_dim)

@@ -1,0 +1,68 @@
+"""A recurrent net, once it is constructed: its axis, what it carries from step to step, what leaves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.resolve import Scope
+
+if TYPE_CHECKING:
+    from rfnb.network.build.node import Node
+    from rfnb.network.layer import Layer
+    from rfnb.network.rec.search import SearchChoices
+
+
+@dataclass(eq=False)
+class RecNet:
+    """The net of a recurrent layer: the body of a loop.
+
+    Attributes:
+        axis: the axis of the loop. known: whether its lengths are known before the loop, by data.
+        outer: the loop around this one.
+        source: the template of `data:source`, with all frames; None without a source.
+        sources: the paths of the sources outside of the loop.
+        beam: the hypotheses of a search; None if there is none. last_choice: the layer that chooses them.
+        choices: the result of the last search.
+        previous: by the path of a layer, the path of its value in the step before.
+        initial: by the same paths, the initial value: a number, a Parameter, the path of a layer, or "apply(0)".
+        accumulated: the paths of values in the loop that are needed outside, for all steps.
+        end: the path of the condition that ends sequences; None if their lengths are known.
+        before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
+            step, and after the loop; each after those that it needs.
+    """
+
+    path: str
+    scope: Scope
+    layer: Layer
+    outer: RecNet | None
+    sources: tuple[str, ...] = ()
+    source: Tensor | None = None
+    axis: Dim = None  # type: ignore[assignment]
+    known: bool = True
+    beam: Dim | None = None
+    last_choice: Layer | None = None
+    choices: SearchChoices | None = None
+    previous: dict[str, str] = field(default_factory=dict)
+    initial: dict[str, Any] = field(default_factory=dict)
+    accumulated: dict[str, None] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    end: str | None = None
+    before: list[Node] = field(default_factory=list)
+    inside: list[Node] = field(default_factory=list)
+    after: list[Node] = field(default_factory=list)
+
+    @property
+    def chain(self) -> list[RecNet]:
+        """This loop and those around it, from the inside."""
+        return [self, *([] if self.outer is None else self.outer.chain)]
+
+    def __contains__(self, other: object) -> bool:
+        """Whether a loop is this one, or inside of it."""
+        return isinstance(other, RecNet) and self in other.chain
+
+    def name_of(self, path: str) -> str:
+        """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""
+        return path.removeprefix(f"{self.path}/")

@@ -1,0 +1,283 @@
+"""Runs a recurrent net: its loop, whose states are the values of the step before and those of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.advice.alike import is_beam
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError, RfError
+from rfnb.loop.loop import Loop
+from rfnb.network.axes import time_of
+from rfnb.network.build.node import Node
+from rfnb.network.build.template import on_meta
+from rfnb.network.rec.length import longest
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.search import StepsOfSearch, result_of
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import full
+from rfnb.ops.math import cast
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+
+if TYPE_CHECKING:
+    from rfnb.network.layer import Layer
+
+    Values = MutableMapping[str, Tensor]
+
+
+def run_node(node: Node, values: Values) -> None:
+    """Computes the output of a layer outside of loops, and its further outputs."""
+    assert node.layer is not None
+    sources, inputs = inputs_of(node, values)
+    values[node.path] = node.layer(*sources, **inputs)
+    take_parts(node, values)
+
+
+def inputs_of(node: Node, values: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """What a layer gets: its sources, and inputs by the names of options."""
+    return [values[path] for path in node.sources], {name: values[path] for name, path in node.inputs.items()}
+
+
+def take_parts(node: Node, values: Values) -> None:
+    """Moves the further outputs of a layer to the values."""
+    assert node.layer is not None
+    values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
+    node.layer.parts = {}
+
+
+class RecRun:
+    """One run of a recurrent net. values: those outside of the loop, by path; it adds those that leave the loop."""
+
+    def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, Node]):
+        self.rec, self.outside, self.nodes = rec, values, nodes
+        layer: Any = rec.layer
+        given = [values[path] for path in rec.sources]
+        self.source = layer.prepared(*given)[0] if given else None
+        if not rec.known:
+            rec.axis.reset_raw()  # no longer the made-up lengths of the template
+        self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
+        self.loop = Loop(
+            axis=self.axis, max_seq_len=longest(rec, values), name=rec.path,
+            optimize_move_layers_out=layer.optimize_move_layers_out,
+        )  # fmt: skip
+        self.loop.warns = False
+        self.step: dict[str, Tensor] = {}
+        self.search = StepsOfSearch(self.loop, rec)
+
+    def run(self) -> None:
+        """Runs all steps."""
+        rec, loop = self.rec, self.loop
+        for of, previous in rec.previous.items():
+            if self.nodes[of].state is None:
+                loop.state[f"prev:{rec.name_of(of)}"] = self._initial(of, self.nodes[previous].template)
+        for node in rec.inside:
+            if isinstance(node, Node) and node.state is not None:
+                loop.state[rec.name_of(node.path)] = self._initial_state(node)
+        rec.choices = None
+        left: dict[str, Tensor] = {}
+        logits: dict[Node, Tensor] = {}
+        with loop:
+            for node in rec.inside:
+                self._compute(node)
+            for of in rec.previous:
+                if self.nodes[of].state is None:
+                    template = self.nodes[rec.previous[of]].template
+                    loop.state[f"prev:{rec.name_of(of)}"] = _like(self.step[of], template)
+            if rec.end is not None:
+                loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
+            for path in rec.accumulated:
+                layer = self.nodes[path].layer
+                by_place = layer is not None and layer.by_place
+                left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
+            for node in rec.inside:
+                if isinstance(node, Node) and node.loss is not None and node.layer.logits is not None:  # type: ignore
+                    logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
+        rec.choices = result_of(rec, loop)
+        for path, x in left.items():
+            if self.axis is not rec.axis:
+                x = _with_frames(x, self.axis, rec.axis)
+            self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
+        for node, x in logits.items():
+            assert node.layer is not None
+            node.layer.logits = x
+
+    def _compute(self, node: Node | RecNet) -> None:
+        """Computes a value of this step."""
+        rec, step, loop = self.rec, self.step, self.loop
+        if isinstance(node, RecNet):
+            RecRun(node, Inside(step, self.outside), self.nodes).run()
+            return
+        if node.kind == "frame":
+            step[node.path] = self._frame(node)
+        elif node.kind == "step":
+            step[node.path] = cast(loop.iter_idx, "int32")
+        elif node.kind == "previous":
+            of = self.nodes[node.of]
+            if of.state is None:
+                step[node.path] = set_feature_dim(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
+            else:
+                assert of.layer is not None
+                state = loop.state[rec.name_of(node.of)]
+                step[node.path] = of.layer.output_of(state)
+                step.update({f"{node.path}/{part}": x for part, x in of.layer.parts_of(state).items()})
+        elif node.kind == "layer":
+            values = Inside(step, self.outside)
+            assert node.layer is not None
+            try:
+                self._compute_layer(node, node.layer, values)
+                take_parts(node, values)
+            except RfError as error:
+                if not error.what.startswith("layer "):
+                    error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
+                raise
+
+    def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
+        """Computes a layer in this step: for the newest hypotheses, if there is a search."""
+        found, inputs = inputs_of(node, values)
+        sources = [self.search.newest(x) for x in found]
+        inputs = {name: self.search.newest(x) for name, x in inputs.items()}
+        if node.state is not None:
+            name = self.rec.name_of(node.path)
+            state = _mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
+            values[node.path], self.loop.state[name] = layer.one_step(state, *sources, **inputs)
+        elif layer.in_search and self.rec.beam is not None:
+            values[node.path] = layer.choose_step(self.search, *sources, **inputs)
+        else:
+            values[node.path] = layer(*sources, **inputs)
+
+    def _frame(self, node: Node) -> Tensor:
+        """The frame of this step, of the source or of other data."""
+        x = self.outside[node.of] if node.of else self.source
+        assert x is not None
+        axis, feature = self.rec.axis, x.feature_dim
+        if axis not in x.dims:
+            frames = time_of(x)
+            if frames is None or node.of == "" or frames in node.template.dims:
+                return x
+            x = _with_axis(x, frames, axis, node)
+        if self.axis is not axis:
+            x = _with_frames(x, axis, self.axis)
+        return set_feature_dim(self.loop.unstack(x, axis=self.axis), feature)
+
+    def _initial(self, of: str, template: Tensor) -> Tensor:
+        """The value of a layer before the first step."""
+        given = self.rec.initial[of]
+        if isinstance(given, Parameter):
+            return _like(given, template)
+        if isinstance(given, str):
+            if given != "apply(0)":
+                return _like(self.outside[given], template)
+            node = self.nodes[of]
+            assert node.layer is not None
+            nothing = [_filled(self.nodes[path].template, 0) for path in node.sources]
+            inputs = {name: _filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
+            return _like(node.layer(*nothing, **inputs), template)
+        return _filled(template, given)
+
+    def _initial_state(self, node: Node) -> State:
+        """The state of a layer before the first step."""
+        assert node.layer is not None and node.state is not None
+        sources = [self.nodes[path].template for path in node.sources]
+        inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
+        with get_run_ctx().train_flag_ctx(False), on_meta():
+            prepared = node.layer.prepared(*sources)
+        made: State = _mapped(_like, node.layer.first_state(*prepared, **inputs), node.state)
+        return made
+
+
+class Inside(MutableMapping[str, Tensor]):
+    """The values of a step, and those outside of the loop."""
+
+    def __init__(self, step: dict[str, Tensor], outside: Mapping[str, Tensor]):
+        self.step, self.outside = step, outside
+
+    def __getitem__(self, path: str) -> Tensor:
+        return self.step[path] if path in self.step else self.outside[path]
+
+    def __setitem__(self, path: str, x: Tensor) -> None:
+        self.step[path] = x
+
+    def __delitem__(self, path: str) -> None:
+        del self.step[path]
+
+    def __iter__(self) -> Any:
+        yield from {**self.outside, **self.step}
+
+    def __len__(self) -> int:
+        return len({**self.outside, **self.step})
+
+
+def _filled(template: Tensor, number: Any) -> Tensor:
+    """A tensor with the dims and dtype of a template."""
+    x = full(dims=template.dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
+    return set_feature_dim(x, template.feature_dim)
+
+
+def _like(x: Tensor, template: Tensor) -> Tensor:
+    """The value with all dims of a template, and its dtype."""
+    feature = template.feature_dim
+    if feature is not None and feature not in x.dims and x.feature_dim is not None:
+        x = replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]
+    hypotheses = any(is_beam(dim) for dim in x.dims)  # perhaps those after a choice
+    for dim in template.dims:
+        if dim not in x.dims and not (hypotheses and is_beam(dim)):
+            x = expand_dim(x, dim)
+    if x.dtype != template.dtype:
+        x = cast(x, template.dtype)
+    if x.sparse_dim is not template.sparse_dim:
+        x = set_sparse_dim(x, template.sparse_dim)
+    if set(x.dims) == set(template.dims):
+        x = x.copy_transpose(template.dims)
+    return set_feature_dim(x, feature)
+
+
+def _one_more(axis: Dim) -> Dim:
+    """An axis with one more frame for each sequence but the longest: a search of the reference counts it."""
+    size = axis.size
+    lengths = np.minimum(size.values + 1, size.max)
+    more = Dim(None, name=axis.name, kind=axis.kind)
+    more.bind(Size(size.dims, lengths))
+    return more
+
+
+def _with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
+    """The same frames along another axis, where sequences have other lengths."""
+    dims = [new if dim is old else dim for dim in x.dims]
+    return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
+
+
+def _mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
+    """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
+    if isinstance(made, Tensor):
+        return function(made, template)
+    if not isinstance(made, dict):
+        return made
+    growing = {part for part in template.values() if isinstance(part, Dim)}
+    found = {}
+    for name, part in made.items():
+        of = template[name]
+        grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
+        found[name] = part if grows and function is _like else _mapped(function, part, of)
+    return type(made)(found)
+
+
+def _with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
+    """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
+    own, expected = x.size_of(frames).values, axis.size.values
+    if own.shape != expected.shape or (own != expected).any():
+        at = next((i for i, pair in enumerate(zip(own.flat, expected.flat, strict=False)) if pair[0] != pair[1]), 0)
+        raise DimError(
+            f"{node.of}: its lengths are not those of the loop; sequence {at} is the first that differs",
+            got=f"{own.flat[at] if at < own.size else '?'} frames",
+            expected=f"{expected.flat[at] if at < expected.size else '?'} frames, those of {axis.name!r}",
+            hint=f'"size_target": "{node.of.removeprefix("data:")}", if its length is that of the loop',
+        )
+    return replace_dim(x, in_dim=frames, out_dim=axis)[0]

@@ -1,0 +1,45 @@
+"""The arguments of a search outside of loops, for each sequence: numbers, labels, and how many sequences there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground.nested import leaves
+from rfnb.core.vocab.vocab import Vocab
+from rfnb.errors import ParameterError
+
+
+def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
+    """A number, or a label, for each of `count` sequences. [count] int64"""
+    given = given.tolist() if hasattr(given, "tolist") else given
+    several = list(given) if _is_list(given) else [given] * count
+    found = [_label(name, one, vocab) if isinstance(one, str) else one for one in several]
+    if len(found) != count or not all(type(one) is int and one >= 0 for one in found):
+        raise ParameterError(
+            f"decode: `{name}`", got=repr(given), expected=f"an integer of 0 or more, or a list of {count}"
+        )
+    return np.asarray(found, "int64")
+
+
+def _is_list(given: Any) -> bool:
+    """Whether there is a value for each sequence: a list, an array or a tensor."""
+    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
+
+
+def _label(name: str, text: str, vocab: Vocab | None) -> int:
+    if vocab is None:
+        raise ParameterError(f"decode: `{name}` is a text", got=text, hint="decode(…, labels=[…]): the labels in order")
+    return vocab.encode([text])[0]
+
+
+def batch_of(state: Any, *others: Any) -> int:
+    """The number of sequences, by the first axis of the state or by the lists that have one entry for each."""
+    shapes = [leaf.shape for leaf in leaves(state) if len(getattr(leaf, "shape", ())) > 0]
+    found = [int(shape[0]) for shape in shapes]
+    found += [len(each) for each in others if _is_list(each)]
+    if not found:
+        raise ParameterError("decode: the number of sequences is unknown", hint="decode(…, batch=1)")
+    return found[0]

@@ -1,0 +1,47 @@
+"""Several labels in a step, by several choices or sources: kept apart, and shown together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.vocab.vocab import Vocab
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.body import Body
+    from rfnb.loop.body.hypotheses import Hypotheses
+
+LABELS = "labels of "
+"""Beginning of the names of the labels that are kept of each choice."""
+
+
+def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
+    """Keeps the labels of all choices of the step so far, {…, newest beam}, if there are several."""
+    search = hypotheses.search
+    search.labels[:] = labels
+    search.vocabs[:] = [None if x.sparse_dim is None else x.sparse_dim.vocab for x in labels]
+    if len(labels) > 1:
+        order = hypotheses.scores.dims
+        kept = {f"{LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= kept
+
+
+def joined_labels(kept: Mapping[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> tuple[np.ndarray, Vocab]:
+    """One label for those that a hypothesis got in a step, [steps, batch, beam]; and the texts: "AE/1".
+
+    Only combinations that occur have a number.
+    """
+    several = np.stack([kept[f"{LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
+    unique, numbers = np.unique(several.reshape(-1, len(vocabs)), axis=0, return_inverse=True)
+    texts = ["/".join(_text(*pair) for pair in zip(row, vocabs, strict=True)) for row in unique.tolist()]
+    if len(set(texts)) < len(texts):  # labels with a slash
+        texts = ["/".join(map(str, row)) for row in unique.tolist()]
+    return numbers.reshape(several.shape[:-1]), Vocab(texts)
+
+
+def _text(number: int, vocab: Vocab | None) -> str:
+    known = vocab is not None and 0 <= number < len(vocab)
+    return str(vocab.decode(number)) if vocab is not None and known else str(number)

@@ -1,0 +1,176 @@
+"""Expressions and functions of configs compute what numpy computes, with axes by number in the declared order."""
+
+import numpy as np
+import pytest
+
+import rfnb as rf
+from rfnb.errors import NetworkError, RfError
+
+DRAW = np.random.default_rng(1)
+X = DRAW.normal(size=(2, 3, 4)).astype("float32")
+Y = DRAW.normal(size=(2, 3, 4)).astype("float32")
+EXTERN = {"data": {"dim": 4}, "more": {"dim": 4, "same_dim_tags_as": "data"}}
+
+
+def net_of(layer, tmp_path, more="", **options):
+    """A network whose output is described by the text of a config."""
+    file = tmp_path / "net.config"
+    text = f"import tensorflow as tf\nextern_data = {EXTERN!r}\n{more}\nnetwork = {{'output': {layer}}}\n"
+    file.write_text(text)
+    return rf.Network.from_config(file, **{"train_flag": False, **options})
+
+
+def computed(text, tmp_path, more="", **options):
+    layer = f"{{'class': 'eval', 'eval': {text}, 'from': ['data', 'data:more']}}"
+    net = net_of(layer, tmp_path, more, **options)
+    out = net.forward({"data": X, "more": Y})["output"]
+    return out.copy_transpose(net.template("output").dims).raw_tensor.numpy()
+
+
+def log_softmax(x, axis):
+    x = x - x.max(axis, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+EXPRESSIONS = {
+    "source(0) - tf.reduce_max(source(0), axis=-1, keepdims=True)": X - X.max(-1, keepdims=True),
+    "source(0) / tf.reduce_sum(source(0), axis=[1, 2], keep_dims=True)": X / X.sum((1, 2), keepdims=True),
+    "tf.reduce_mean(source(1), axis=1)": Y.mean(1),
+    "tf.reduce_logsumexp(source(0), reduction_indices=2)": np.log(np.exp(X).sum(2)),
+    "tf.argmax(source(0), axis=-1)": X.argmax(-1),
+    "tf.nn.log_softmax(source(0), axis=1)": log_softmax(X, 1),
+    "tf.math.l2_normalize(source(0), axis=-1)": X / np.sqrt((X**2).sum(-1, keepdims=True)),
+    "tf.squeeze(tf.expand_dims(source(0), axis=1), axis=1)": X,
+    "tf.expand_dims(source(0), axis=-1) * tf.expand_dims(source(1), axis=2)": X[..., None] * Y[:, :, None],
+    "source(0)[:, :, 1:3] + source(1)[..., ::2]": X[:, :, 1:3] + Y[..., ::2],
+    "source(0)[:, :, 2]": X[:, :, 2],
+    "source(0)[:, :, None] * source(1)[:, :, :, None]": X[:, :, None] * Y[..., None],
+    "tf.concat([source(0), source(1)], axis=-1)": np.concatenate([X, Y], -1),
+    "tf.split(source(0), 2, axis=-1)[1]": X[..., 2:],
+    "tf.transpose(source(0), [0, 2, 1])": X.swapaxes(1, 2),
+    "tf.where(source(0) > source(1), source(0), tf.zeros_like(source(0)))": np.where(X > Y, X, 0),
+    "tf.cast(tf.logical_and(source(0) > 0, source(1) < 0.5), 'float32')": ((X > 0) & (Y < 0.5)).astype("float32"),
+    "tf.cast((source(0) > 0) & ~(source(1) > 0), tf.float32)": ((X > 0) & ~(Y > 0)).astype("float32"),
+    "source(0) * tf.to_float(tf.shape(source(0))[2])": X * 4,
+    "source(0) + tf.ones([tf.shape(source(0))[0], 1, 4])": X + 1,
+    "source(0) * tf.to_float(tf.range(tf.shape(source(0))[2]))": X * np.arange(4),
+    "2.0 - source(0) ** 2 if self.network.train_flag else 1.0 / source(0)": 1 / X,
+    "source(0, as_data=True).placeholder * source(0, as_data=True).dim": X * 4,
+    "tf.clip_by_value(source(0), -0.5, 0.5) % 0.2 // 0.1": np.clip(X, -0.5, 0.5) % np.float32(0.2) // np.float32(0.1),
+    "tf.maximum(1, 3) * source(0) + tf.where(tf.less(2, 1), 5.0, 6.0)": 3 * X + 6,
+    "tf.add_n([source(0), source(1), source(1)])": X + 2 * Y,
+    "source(0) * self.network.get_config().float('factor', 1.0)": X * 3,
+    "source(0) * self.network.get_config().typed_value('scale')(2)": X * 6,
+}
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_an_expression(text, tmp_path):
+    more = "factor = 3.0\ndef scale(n):\n    return factor * n"
+    found = computed(repr(text), tmp_path, more)
+    assert found.shape == EXPRESSIONS[text].shape
+    np.testing.assert_allclose(found, EXPRESSIONS[text], rtol=1e-4, atol=1e-5)
+
+
+def test_the_axes_of_a_tensor_may_be_in_another_order(tmp_path):
+    layer = "{'class': 'eval', 'eval': 'source(0)[:, :, 1] - tf.reduce_sum(source(0), axis=2)', 'from': 'data'}"
+    net = net_of(layer, tmp_path)
+    x = net.extern_data.get_data("data").tensor(X)
+    moved = rf.TensorDict({"data": x.copy_transpose([*reversed(x.dims)])})
+    out = net.forward(moved)["output"].copy_transpose(net.template("output").dims)
+    np.testing.assert_allclose(out.raw_tensor.numpy(), X[:, :, 1] - X.sum(2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("signature", ["source, **kwargs", "self, source", "source", "source, network"])
+def test_a_function_of_the_config(signature, tmp_path):
+    more = (
+        f"def f({signature}):\n    x, y = source(0), source(1)\n    for i in range(2):\n        x = x + y\n    return x"
+    )
+    np.testing.assert_allclose(computed("f", tmp_path, more), X + 2 * Y, rtol=1e-5)
+
+
+def test_functions_that_are_given_stand_for_those_of_the_config(tmp_path):
+    given = {"f": lambda x, factor: rf.relu(x) * factor, "g": lambda source: source(1) + 1.0}
+    text = "\"self.network.get_config().typed_value('f')(source(0), factor=2.0, network=self.network)\""
+    np.testing.assert_allclose(computed(text, tmp_path, functions=given), np.maximum(X, 0) * 2)
+    np.testing.assert_allclose(computed("g", tmp_path, "from some.where import g", functions=given), Y + 1)
+
+
+SPECAUGMENT = """
+from TFUtil import where_bc
+def random_mask(x, batch_axis, axis, min_num, max_num, max_dims):
+    _, indices = tf.nn.top_k(tf.random_uniform((tf.shape(x)[batch_axis], tf.shape(x)[axis])), max_num)
+    return where_bc(indices, 0.0, x)
+def transform(x, network):
+    late = tf.where(tf.greater_equal(network.global_train_step, 100), 1, 0)
+    def masked():
+        y = random_mask(x, batch_axis=0, axis=1, min_num=late, max_num=tf.maximum(tf.shape(x)[1] // 100, 2) * late,
+                        max_dims=20)
+        y = random_mask(y, batch_axis=0, axis=2, min_num=late, max_num=late, max_dims=2)
+        tf.summary.image("masked", tf.expand_dims(y, 3))
+        return y
+    return network.cond_on_train(masked, lambda: x)
+"""
+
+
+def test_specaugment_is_recognized(tmp_path):
+    text = "\"self.network.get_config().typed_value('transform')(source(0), network=self.network)\""
+    layer = f"{{'class': 'eval', 'eval': {text}, 'from': 'data'}}"
+    net = net_of(layer, tmp_path, SPECAUGMENT, train_flag=True)
+    ones = np.ones((5, 90, 4), "float32")
+    zeros = {}
+    for step in (0, 100):
+        rf.init_train_step_run_ctx(step=step)
+        zeros[step] = net.forward({"data": ones})["output"].copy_transpose(net.template("output").dims).raw_tensor == 0
+    assert not zeros[0].any()
+    late = zeros[100].numpy()
+    for sequence in late:  # 1 or 2 stretches of up to 20 frames, and 1 or 2 of the features
+        frames, features = sequence.all(1), sequence.all(0)
+        assert 1 <= frames.sum() <= 40
+        assert 1 <= features.sum() <= 2
+        assert (sequence == frames[:, None] | features).all()
+    assert len({sequence.tobytes() for sequence in late}) > 1
+    net = net_of(layer, tmp_path, SPECAUGMENT)
+    assert (net.forward({"data": ones})["output"].raw_tensor == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tf.py_func(print, source(0))", "py_func"),
+        ("self.network.get_config().typed_value('g')(source(0))", "g"),
+        ("tf.image.resize(source(0), 3)", "resize"),
+        ("source(0) if source(0) > 0 else source(1)", "neither true nor false"),
+        ("source(0)[:, 1:]", "layer of the class slice"),
+        ("tf.concat([source(0), source(1)], axis=1)", "layer of the class concat"),
+        ("tf.reduce_sum(source(0), axis=3)", "axis 3"),
+        ("tf.nn.relu('x')", "tensor"),
+    ],
+)
+def test_what_is_not_known_is_named(text, words, tmp_path):
+    with pytest.raises(NetworkError, match="output") as caught:
+        computed(repr(text), tmp_path, "from some.where import g")
+    assert words in str(caught.value)
+
+
+HOSTILE = [
+    "().__class__.__mro__",
+    "source.__globals__['os']",
+    "tf.__builtins__",
+    "source(0).__class__",
+    "self.network.__dict__",
+    "'{0.__class__}'.format(source)",
+    "[x for x in range(10**9)]",
+    "10**10**10 * source(0)",
+    "(lambda f: f(f))(lambda f: f(f))",
+    "open('/etc/passwd').read()",
+    "__import__('os').system('true')",
+    "source(0).x",
+    "eval('1')",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_of_python_can_be_reached(text, tmp_path):
+    with pytest.raises(RfError, match="output"):
+        computed(repr(text), tmp_path)
