@@ -33,7 +33,11 @@ class Reference:
 
 @dataclass(eq=False)
 class Entry:
-    """A layer of a net dict. ends: of a net inside, the paths of its outputs and losses; None if there is none."""
+    """A layer of a net dict.
+
+    ends: of a net inside, the paths of its outputs and losses; None if there is none. around: the layer whose net it
+    is in.
+    """
 
     path: str
     name: str
@@ -41,6 +45,7 @@ class Entry:
     described: Mapping[str, Any]
     references: list[Reference] = field(default_factory=list)
     ends: list[str] | None = None
+    around: Entry | None = None
     used: bool = False
 
     @property
@@ -57,7 +62,16 @@ class Entry:
     def needs(self) -> list[str]:
         """The paths of what it is computed from: the net inside as well, but not values of the last step."""
         found = [each.path for each in self.references if each.path is not None and not each.back]
+        if self.around is not None and f"{self.around.path}/data" in found:
+            found += self.around.sources
         return [*found, *(self.ends or ())]
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of its sources, and of those of the layer around if these are its own."""
+        found = [each.path for each in self.references if each.option == "from" and each.path is not None]
+        above = self.around
+        return found if above is None or f"{above.path}/data" not in found else [*found, *above.sources]
 
 
 def outline(
@@ -102,7 +116,8 @@ class _Outliner:
             described = given if isinstance(given, Mapping) else {}
             if not isinstance(name, str) or name.startswith("#"):
                 continue
-            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described)
+            around = self.entries.get(scope.path.rstrip("/"))
+            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described, around=around)
             inner = inner_net(described)
             if isinstance(inner, Mapping):
                 sub = self.scopes[entry.path] = scope.sub(name)

@@ -80,7 +80,7 @@ def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
     made: list[Part] = []
     start = 0
     while start < len(parts):
-        period, times = _longest(keys, start)
+        period, times = _longest(keys, start, [bool(part.inner) for part in parts])
         if times > 1:
             start, times = _named(parts, made, keys, start, period, times)
             blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
@@ -102,8 +102,11 @@ def _key(part: Part, i: int, place: Mapping[str, int], signs: Mapping[str, Any])
     return reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
 
 
-def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
-    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated."""
+def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[int, int]:
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
+
+    large: which of the parts have a net inside: two of these are enough.
+    """
     best = (1, 1)
     for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
         if keys[start] != keys[start + period]:
@@ -112,7 +115,8 @@ def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
         while end < len(keys) and keys[end] == keys[end - period]:
             end += 1
         times = (end - start) // period
-        if times >= (3 if period < 3 else 2) and period * times > best[0] * best[1]:
+        enough = 2 if period > 2 or any(large[start : start + period]) else 3
+        if times >= enough and period * times > best[0] * best[1]:
             best = period, times
     return best
 

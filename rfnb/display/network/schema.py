@@ -51,6 +51,7 @@ class NetworkView(TypedDict):
     stops: int
     unused: int
     cards: list[LayerCard]
+    chosen: str | None  # the layer that alone is shown, by its path
     note: str | None
 
 

@@ -66,6 +66,7 @@ def describe(
         "stops": states.count("stops"),
         "unused": states.count("unused"),
         "cards": cards_of(shown, layers, templates, status, net.variable_names()),
+        "chosen": layer,
         "note": None,
     }
 
@@ -127,7 +128,7 @@ def _states(view: NetworkView) -> Iterator[str]:
 def to_text(view: NetworkView) -> str:
     """A line of facts, then a row for each box of the picture; of a single layer, its card."""
     lines = [f"{view['name']}  {' · '.join([*_facts(view), *_states(view)])}"]
-    if len(view["cards"]) == 1:
+    if view["chosen"] is not None:
         lines += [f"  {line}" for line in _card_lines(view["cards"][0])]
     else:
         lines += [f"  {line}" for line in repr(graph_table(view["graph"])).splitlines()]
@@ -182,12 +183,7 @@ def to_svg(view: NetworkView, width: float = WIDTH) -> str:
 
 def to_scripts(view: NetworkView) -> dict[str, object]:
     """The picture in parts, as of a model graph; nothing for the card of a layer."""
-    return {} if _single(view) else graph_scripts(view["graph"])
-
-
-def _single(view: NetworkView) -> bool:
-    boxes = sum(1 for _ in all_nodes(view["graph"]))
-    return len(view["cards"]) == 1 and not view["cards"][0]["alike"] and boxes > 4
+    return {} if view["chosen"] is not None else graph_scripts(view["graph"])
 
 
 def to_html(view: NetworkView) -> Html:
@@ -199,7 +195,7 @@ def to_html(view: NetworkView) -> Html:
         [chip(words, style.ALARM if "stop" in words else style.GREY) for words in _states(view)],
         style=style.HEAD,
     )
-    if _single(view):
+    if view["chosen"] is not None:
         return el("div", head, _card_html(view["cards"][0], is_open=True), style=style.BOX)
     rows = graph_table(view["graph"])
     return el(
