@@ -31,10 +31,10 @@ def hostile_views(word):
             "output": {"class": "copy", "from": "data"}}},
         made("strange"): {"class": word("class"), "from": made("sub"), word("option"): word("value")},
         "output": {"class": "softmax", "from": made("sub"), "loss": "ce", "target": "classes"},
-        made("more"): {"class": "softmax", "n_out": 3, word("size"): 3, "from": made("strange"), "loss": word("loss")},
     }  # fmt: skip
-    net = network(layers, config={"learning_rate": word("rate")})
-    return {"network": rf.show(net), "network, report": rf.show(net.report())}
+    stopped = {"output": {"class": "copy", "from": made("strange")}, made("other"): {"class": "no such"}}
+    used = network({**layers, **stopped}, config={"learning_rate": word("rate")})
+    return {"network": rf.show(network(layers)), "network, report": rf.show(used.report())}
 
 
 def boxes(view):
