@@ -1,7 +1,7 @@
 """`python -m rfnb`: looks at configs of net dicts from a shell.
 
-    python -m rfnb report *.config                  a row for each file: whether it runs, and what stops it
-    python -m rfnb show returnn.config net.html     the picture of its network; also .svg, .txt, .json
+python -m rfnb report *.config                  a row for each file: whether it runs, and what stops it
+python -m rfnb show returnn.config net.html     the picture of its network; also .svg, .txt, .json
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rfnb.display.kit.view import View, describe
 from rfnb.display.markup.grid import Table
@@ -19,7 +20,10 @@ from rfnb.printable import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns the exit status: 0, or 1 if a network does not run or cannot be read; 2 for wrong usage."""
+    """Runs a command. Returns the exit status: 0, or 1 if a network does not run or cannot be read.
+
+    Exits with the status 2 if the command is used in a wrong way.
+    """
     parser = argparse.ArgumentParser(prog="python -m rfnb", description="Looks at configs of net dicts.")
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="whether networks run, and what stops them: a row for each file")
@@ -47,7 +51,8 @@ def _network(path: str, epoch: int | None) -> Network:
 
 def _report(paths: Sequence[str], epoch: int | None, *, full: bool) -> int:
     """Prints a row for each file, or everything. Returns the exit status."""
-    rows, bad = [], 0
+    rows: list[list[Any]] = []
+    bad = 0
     for path in paths:
         try:
             report = _network(path, epoch).report()

@@ -22,13 +22,13 @@ from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
-from rfnb.network.lenient import construct_what_can
 from rfnb.network.losses import loss_by_name
-from rfnb.network.outline import Entry, outline
-from rfnb.network.report import NetworkReport, report_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.report.findings import NetworkReport, report_of
+from rfnb.network.report.lenient import construct_what_can
+from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import square

@@ -9,13 +9,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import cut
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.kit.dims import UNKNOWN, describe_axis
 from rfnb.display.kit.data import Axis
+from rfnb.display.kit.dims import UNKNOWN, describe_axis
 from rfnb.display.kit.schema import DimView
 from rfnb.display.network.fold import Status
 from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam
 from rfnb.network.layer import Layer
-from rfnb.network.outline import Entry
+from rfnb.network.report.outline import Entry
 
 WORDS = 120
 """The most characters of an option."""

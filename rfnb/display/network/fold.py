@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.display.graph.values import Values, signature
 from rfnb.display.network.parts import Part, has_loss, parts_of
-from rfnb.network.outline import Entry
+from rfnb.network.report.outline import Entry
 
 Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]
 """What became of a layer, and why."""
@@ -72,7 +72,9 @@ class NetFolder:
                 source = holder.get(path) or self._port(body, ports, path, net, back)
                 goal = loss if path == target and loss is not None else key
                 if source != goal:
-                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back and path in holder] = None
+                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back and path in holder] = (
+                        None
+                    )
         order = {"input": 0, "output": 2}
         body["nodes"].sort(key=lambda node: order.get(node["kind"], 1))
         body["edges"] = [{"source": a, "target": b, "value": n, "back": back} for a, b, n, back in lines]
@@ -180,4 +182,3 @@ class NetFolder:
 
     def _value(self, path: str, name: str, taken: Sequence[Any]) -> GraphValue:
         return self.values.describe(self._of(path), name, taken)
-

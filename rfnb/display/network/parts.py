@@ -9,7 +9,7 @@ from functools import cached_property
 from os.path import commonprefix
 from typing import Any
 
-from rfnb.network.outline import Entry
+from rfnb.network.report.outline import Entry
 
 PERIOD = 64
 """The most layers of a block that is repeated."""

@@ -9,7 +9,7 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet, row
 from rfnb.display.network.schema import NetworkReportView, ReportFinding
-from rfnb.network.report import LEVELS, NetworkReport
+from rfnb.network.report.findings import LEVELS, NetworkReport
 
 COLUMNS = ("", "what", "layers", "line", "what to do")
 WORDS = {
@@ -106,5 +106,12 @@ def _level(view: NetworkReportView, level: str) -> Html | None:
 def _html_row(found: ReportFinding) -> Html:
     words = f"{style.LEFT_CELL};white-space:normal;min-width:9em;overflow-wrap:break-word"
     cells = (found["what"], _layers(found), _lines(found), found["way"])
-    looks = (f"{words};max-width:30em", f"{words};max-width:16em;font-family:monospace", style.LEFT_CELL, f"{words};max-width:24em;opacity:0.8")
-    return el("tr", [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)], style=style.PLAIN_ROW)
+    looks = (
+        f"{words};max-width:30em",
+        f"{words};max-width:16em;font-family:monospace",
+        style.LEFT_CELL,
+        f"{words};max-width:24em;opacity:0.8",
+    )
+    return el(
+        "tr", [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)], style=style.PLAIN_ROW
+    )

@@ -23,8 +23,8 @@ from rfnb.display.network.fold import NetFolder, Status
 from rfnb.display.network.schema import LayerCard, NetworkView
 from rfnb.errors import ViewError
 from rfnb.network.network import Network
-from rfnb.network.outline import Entry
-from rfnb.network.report import reason, unsupported
+from rfnb.network.report.findings import reason, unsupported
+from rfnb.network.report.outline import Entry
 
 MOST = 80
 """Largest number of boxes that are drawn because layers stop; the others stay in their closed box."""
@@ -225,7 +225,11 @@ def _cards_html(cards: Sequence[LayerCard]) -> Html:
 
 def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
     reason = card["reason"]
-    state = {"stops": chip("stops", style.ALARM), "waits": chip("waits", style.GREY), "unused": chip("unused", style.GREY)}
+    state = {
+        "stops": chip("stops", style.ALARM),
+        "waits": chip("waits", style.GREY),
+        "unused": chip("unused", style.GREY),
+    }
     title = join(
         el("b", card["path"]),
         quiet(f" and {len(card['alike'])} alike") if card["alike"] else None,
@@ -239,7 +243,9 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         _line("from", ", ".join(card["sources"])) if card["sources"] else None,
         *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
         *(_param_html(x) for x in card["params"]),
-        _line("alike", ", ".join(card["alike"][:40]) + (" …" if len(card["alike"]) > 40 else "")) if card["alike"] else None,
+        _line("alike", ", ".join(card["alike"][:40]) + (" …" if len(card["alike"]) > 40 else ""))
+        if card["alike"]
+        else None,
     ]
     inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
     return el("details", el("summary", title, style="cursor:pointer"), inside, open=is_open)
@@ -251,7 +257,9 @@ def _line(name: str, words: str) -> Html:
 
 def _param_html(param: dict[str, object] | object) -> Html:
     x: dict = param  # type: ignore[assignment, type-arg]
-    return el("div", x["name"], " ", _pills(x["dims"]), quiet(amount(x["count"]), "" if x["trained"] else " not trained"))
+    return el(
+        "div", x["name"], " ", _pills(x["dims"]), quiet(amount(x["count"]), "" if x["trained"] else " not trained")
+    )
 
 
 def _pills(dims: Sequence[DimView]) -> list[Html]:

@@ -30,7 +30,7 @@ GROUPS = {
 def training_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str], str]]:
     """What names of a config are for, those names with short values, and what takes their place.
 
-    >>> from rfnb.network.training_keys import training_keys
+    >>> from rfnb.network.report.training_keys import training_keys
     >>> for group, names, instead in training_keys({"learning_rate": 0.001, "network": {}, "max_seqs": 40}):
     ...     print(group, names, instead.partition("(")[0])
     optimizer ['learning_rate = 0.001'] torch.optim.Adam

@@ -84,7 +84,7 @@ def outline(
 ) -> dict[str, Entry]:
     """The layers by path: first those that the `ends` need, each after what it needs; then the unused ones.
 
-    >>> from rfnb.network.outline import outline
+    >>> from rfnb.network.report.outline import outline
     >>> found = outline({"a": {"class": "copy", "from": "data"}, "b": {"class": "copy", "from": "prev:a"}}, ["b"])
     >>> [(entry.path, entry.used, entry.references[0].path, entry.references[0].back) for entry in found.values()]
     [('b', True, 'a', True), ('a', True, 'data:data', False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.network.outline import outline
+from rfnb.network.report.outline import outline
 
 
 def references(entry):

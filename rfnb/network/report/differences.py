@@ -45,11 +45,15 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
             what = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
             yield what, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
     if layer.loss == "ctc" and evaluates:
-        yield "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation", ""
+        yield (
+            "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation",
+            "",
+        )
     momentum = layer.batch_norm.get("momentum") if isinstance(layer.batch_norm, Mapping) else None
     if momentum is None and (layer.layer_class == "batch_norm" or layer.batch_norm) and layer.version < 12:
-        yield "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)", (
-            '"momentum": 0.1'
+        yield (
+            "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)",
+            ('"momentum": 0.1'),
         )
 
 

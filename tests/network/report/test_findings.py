@@ -83,7 +83,7 @@ def test_a_loss_that_fails_with_every_batch():
     assert words.startswith("the loss: ") and paths == ("output",)
 
 
-def test_a_loss_behind_subsampling_does_not_stop_because_lengths_are_made_up():
+def test_lengths_that_are_made_up_do_not_stop_a_loss_behind_subsampling():
     pool = {"class": "pool", "mode": "max", "pool_size": (2,), "padding": "same", "from": "data"}
     assert stops({"pool": pool, "output": softmax("pool")}) == []
 

@@ -10,16 +10,16 @@ from typing import Any, Literal, Protocol
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import RfError
-from rfnb.network.config.values import Function, Opaque
 from rfnb.network.build.node import Node
-from rfnb.network.differences import differences, ignored_options
+from rfnb.network.config.values import Function, Opaque
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
-from rfnb.network.outline import Entry, class_known
 from rfnb.network.rec.net import RecNet
-from rfnb.network.rehearsal import rehearse
-from rfnb.network.training_keys import training_keys
+from rfnb.network.report.differences import differences, ignored_options
+from rfnb.network.report.outline import Entry, class_known
+from rfnb.network.report.rehearsal import rehearse
+from rfnb.network.report.training_keys import training_keys
 
 NOT_YET = frozenset(
     "choice decide generic_attention self_attention rnn_cell masked_computation unmask relative_positional_encoding "

@@ -11,6 +11,7 @@ from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
+from rfnb.network.build.template import on_meta, without_numbers
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.losses import LayerLoss
@@ -18,7 +19,6 @@ from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import outside_needs
 from rfnb.network.rec.run import RecRun, run_node
 from rfnb.trace.run.options import recording
-from rfnb.network.build.template import on_meta, without_numbers
 
 NO_NUMBERS = "the numbers of a tensor on the meta device are needed"
 """In the error of an op that looks at numbers, which are only there with a batch."""
@@ -34,7 +34,9 @@ def rehearse(
     values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
     with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train), recording(False):
         for each in order:
-            if (isinstance(each, Node) and each.layer is None) or any(name not in values for name in outside_needs(each)):
+            if (isinstance(each, Node) and each.layer is None) or any(
+                name not in values for name in outside_needs(each)
+            ):
                 continue
             try:
                 with on_meta(*net.parameters() if isinstance(each, RecNet) else each.layer.parameters()):
