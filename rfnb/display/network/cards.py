@@ -68,7 +68,7 @@ def _card(
 def _dim(dim: Dim) -> DimView:
     size = UNKNOWN if dim.dimension is None else dim.dimension
     kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "other"
-    return describe_axis(Axis(dim, size), kind) | {"made": None}  # type: ignore[arg-type, return-value]
+    return describe_axis(Axis(dim, size), kind) | {"made": None}  # type: ignore[arg-type]
 
 
 def _options(entry: Entry, layer: Layer | None) -> Iterator[LayerOption]:

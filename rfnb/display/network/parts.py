@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from os.path import commonprefix
 from typing import Any
 
 from rfnb.network.report.outline import Entry
@@ -15,6 +14,8 @@ PERIOD = 64
 """The most layers of a block that is repeated."""
 BOXES = 60
 """Number of boxes above which they are divided into sections."""
+MARKS = "_-./"
+"""What stands between the words of a name."""
 Read = tuple[str, bool]
 """The path of a layer or of data, and whether its last step is meant."""
 
@@ -146,10 +147,12 @@ def stem(names: Sequence[str]) -> str:
     >>> stem(["enc_01_ff", "enc_01_drop"]), stem(["conv1", "pool1"])
     ('enc_01', '')
     """
-    common = commonprefix(list(names))
-    if any(len(name) > len(common) and (name[len(common)].isalnum() and common[-1:].isalnum()) for name in names):
-        common = common[: max(common.rfind(mark) for mark in "_-./") + 1] if any(m in common for m in "_-./") else ""
-    return common.rstrip("_-./")
+    first, last = min(names), max(names)  # what these two share, all share
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    common = first[:length]
+    if any(name[length : length + 1].isalnum() for name in names) and common[-1:].isalnum():
+        common = common[: max(common.rfind(mark) for mark in MARKS) + 1]
+    return common.rstrip(MARKS)
 
 
 def _block(parts: list[Part]) -> Part:

@@ -20,7 +20,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.network.cards import cards_of
 from rfnb.display.network.fold import NetFolder, Status
-from rfnb.display.network.schema import LayerCard, NetworkView
+from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
 from rfnb.errors import ViewError
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
@@ -30,6 +30,10 @@ MOST = 80
 """Largest number of boxes that are drawn because layers stop; the others stay in their closed box."""
 BYTES = 110_000
 """Budget for the HTML of cards; those of the last layers are left out."""
+
+ALIKE = 40
+"""So many layers that are alike are named."""
+COLOURS = {"stops": style.ALARM, "waits": style.GREY, "unused": style.GREY}
 
 
 def describe(
@@ -225,16 +229,12 @@ def _cards_html(cards: Sequence[LayerCard]) -> Html:
 
 def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
     reason = card["reason"]
-    state = {
-        "stops": chip("stops", style.ALARM),
-        "waits": chip("waits", style.GREY),
-        "unused": chip("unused", style.GREY),
-    }
+    state = None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]])
     title = join(
         el("b", card["path"]),
         quiet(f" and {len(card['alike'])} alike") if card["alike"] else None,
         f" {card['cls']} ",
-        state.get(card["status"]),
+        state,
         _pills(card["dims"]),
         quiet(f" line {card['line']}") if card["line"] is not None else None,
     )
@@ -243,7 +243,7 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         _line("from", ", ".join(card["sources"])) if card["sources"] else None,
         *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
         *(_param_html(x) for x in card["params"]),
-        _line("alike", ", ".join(card["alike"][:40]) + (" …" if len(card["alike"]) > 40 else ""))
+        _line("alike", ", ".join(card["alike"][:ALIKE]) + " …" * (len(card["alike"]) > ALIKE))
         if card["alike"]
         else None,
     ]
@@ -255,11 +255,9 @@ def _line(name: str, words: str) -> Html:
     return el("div", quiet(f"{name} "), words)
 
 
-def _param_html(param: dict[str, object] | object) -> Html:
-    x: dict = param  # type: ignore[assignment, type-arg]
-    return el(
-        "div", x["name"], " ", _pills(x["dims"]), quiet(amount(x["count"]), "" if x["trained"] else " not trained")
-    )
+def _param_html(param: LayerParam) -> Html:
+    trained = "" if param["trained"] else " not trained"
+    return el("div", param["name"], " ", _pills(param["dims"]), quiet(amount(param["count"]), trained))
 
 
 def _pills(dims: Sequence[DimView]) -> list[Html]:

@@ -23,8 +23,8 @@ from rfnb.network.report.training_keys import training_keys
 
 NOT_YET = frozenset(
     "choice decide generic_attention self_attention rnn_cell masked_computation unmask relative_positional_encoding "
-    "positional_encoding kenlm rel_pos rec_unstack_fallback edit_distance_table optimal_completions cum_concat twod_lstm "
-    "fast_bw sprint_alignment forced_align tikhonov_regularization accumulate_mean variational_dropout gradient_scale "
+    "positional_encoding kenlm rel_pos rec_unstack_fallback edit_distance_table optimal_completions cum_concat "
+    "twod_lstm fast_bw sprint_alignment forced_align tikhonov_regularization accumulate_mean variational_dropout gradient_scale "
     "attention dot_attention gauss_window_attention gmm_attention concat_attention convlstm conv_lstm history "
     "transducer ctc_forced_align allophone_state_id full_sum_bw hmm_factorization".split()
 )

@@ -212,9 +212,9 @@ def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
     """The layers of an inner net that are computed for their own sake."""
     found = ["output"] if "output" in inner else []
     for name, described in inner.items():
-        if isinstance(described, Mapping) and name != "output" and not str(name).startswith("#"):
-            if name == "end" or described.get("loss") or described.get("is_output_layer"):
-                found.append(name)
+        is_layer = isinstance(described, Mapping) and name != "output" and not str(name).startswith("#")
+        if is_layer and (name == "end" or described.get("loss") or described.get("is_output_layer")):
+            found.append(name)
     return found
 
 

@@ -34,15 +34,14 @@ def rehearse(
     values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
     with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train), recording(False):
         for each in order:
-            if (isinstance(each, Node) and each.layer is None) or any(
-                name not in values for name in outside_needs(each)
-            ):
+            if any(name not in values for name in outside_needs(each)):
                 continue
             try:
-                with on_meta(*net.parameters() if isinstance(each, RecNet) else each.layer.parameters()):
-                    if isinstance(each, RecNet):
+                if isinstance(each, RecNet):
+                    with on_meta(*net.parameters()):
                         RecRun(each, values, nodes).run()
-                    else:
+                elif each.layer is not None:
+                    with on_meta(*each.layer.parameters()):
                         run_node(each, values)
             except Exception as error:
                 if NO_NUMBERS not in str(error):

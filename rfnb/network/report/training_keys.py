@@ -12,18 +12,33 @@ GROUPS = {
         r"|accum_grad_\w+|decouple_constraints\w*|weight_decay|tf_optimizer",
         "torch.optim.Adam(net.parameters(), lr={learning_rate}), torch.nn.utils.clip_grad_norm_",
     ),
-    "schedule": (r"learning_rates|learning_rate_\w+|newbob\w*|min_learning_rate|num_epochs|start_epoch|use_learning_rate_control_always|"
-                 r"relative_error_\w+", "torch.optim.lr_scheduler"),
-    "batches": (r"batch_size|max_seqs|max_seq_length|chunking|batching|min_seq_length|max_pad_size|batch_pruning|pad\w*_batch\w*"
-                r"|sort_dataset|seq_ordering|partition_epoch|cache_size|window|context_window", "torch.utils.data.DataLoader(…, collate_fn=net.extern_data.collate)"),
-    "data sets": (r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data", "a torch Dataset: docs/net_dicts.md reads HDF files"),
+    "schedule": (
+        r"learning_rates|learning_rate_\w+|newbob\w*|min_learning_rate|num_epochs|start_epoch|relative_error_\w+"
+        r"|use_learning_rate_control_always",
+        "torch.optim.lr_scheduler",
+    ),
+    "batches": (
+        r"batch_size|max_seqs|m(ax|in)_seq_length|chunking|batching|max_pad_size|batch_pruning|pad\w*_batch\w*"
+        r"|sort_dataset|seq_ordering|partition_epoch|cache_size|window|context_window",
+        "torch.utils.data.DataLoader(…, collate_fn=net.extern_data.collate)",
+    ),
+    "data sets": (
+        r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data",
+        "a torch Dataset: docs/net_dicts.md reads HDF files",
+    ),
     "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.Network.from_config(path, epoch=…) for each stage"),
-    "weights of other models": (r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*", "net.set_param_values_by_dict"),
+    "weights of other models": (
+        r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*",
+        "net.set_param_values_by_dict",
+    ),
     "checkpoints": (r"model|cleanup_old_models|save_interval|keep_\w*models|checkpoint\w*", "rf.save, rf.load"),
     "search": (r"search_\w+|forward_\w+|output_file|beam_\w+_for_search", "search_flag=True"),
-    "devices and logs": (r"device|use_tensorflow|tf_\w+|log\w*|debug_\w+|use_horovod|horovod_\w+|multiprocessing|update_on_device|"
-                         r"stop_on_\w+|task|calculate_exp_loss|store_\w+|horovod\w*|log_verbosity", "rfnb runs on Torch, in your process"),
-}  # fmt: skip
+    "devices and logs": (
+        r"device|use_tensorflow|tf_\w+|log\w*|debug_\w+|use_horovod|horovod\w*|multiprocessing|update_on_device"
+        r"|stop_on_\w+|task|calculate_exp_loss|store_\w+",
+        "rfnb runs on Torch, in your process",
+    ),
+}
 """By what they are for: the pattern of the names, and what takes their place."""
 
 
