@@ -85,9 +85,8 @@ def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
         if times > 1:
             start, times = _named(parts, made, keys, start, period, times)
             blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
-            whole = [block[0] if period == 1 else _block(block) for block in blocks]
-            whole[0].alike = whole[1:]
-            made.append(whole[0])
+            first, *others = [block[0] if period == 1 else _block(block) for block in blocks]
+            made.append(Part(first.name, first.path, first.entry, first.inner, others))
         else:
             made.append(parts[start])
         start += period * times

@@ -228,7 +228,7 @@ def _cards_html(cards: Sequence[LayerCard]) -> Html:
 
 
 def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
-    reason = card["reason"]
+    reason, alike = card["reason"], card["alike"]
     state = None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]])
     title = join(
         el("b", card["path"]),
@@ -243,9 +243,7 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         _line("from", ", ".join(card["sources"])) if card["sources"] else None,
         *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
         *(_param_html(x) for x in card["params"]),
-        _line("alike", ", ".join(card["alike"][:ALIKE]) + " …" * (len(card["alike"]) > ALIKE))
-        if card["alike"]
-        else None,
+        _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
     ]
     inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
     return el("details", el("summary", title, style="cursor:pointer"), inside, open=is_open)

@@ -10,7 +10,7 @@ GROUPS = {
     "optimizer": (
         r"learning_rate|adam\w*|nadam|amsgrad|rmsprop|adadelta|momentum|nesterov|optimizer\w*|gradient_\w+|grad\w*_clip"
         r"|accum_grad_\w+|decouple_constraints\w*|weight_decay|tf_optimizer",
-        "torch.optim.Adam(net.parameters(), lr={learning_rate}), torch.nn.utils.clip_grad_norm_",
+        "torch.optim.Adam(rf.torch_parameters(net), lr={learning_rate}), torch.nn.utils.clip_grad_norm_",
     ),
     "schedule": (
         r"learning_rates|learning_rate_\w+|newbob\w*|min_learning_rate|num_epochs|start_epoch|relative_error_\w+"

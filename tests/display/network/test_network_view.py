@@ -123,6 +123,18 @@ def test_repeated_blocks_are_one_box():
     assert sorted(n["times"] for n in boxes(rf.show(network(net))).values() if n["times"] > 1) == [2, 3]
 
 
+def test_repeated_nets_are_one_box():
+    inner = {"fw": {"class": "linear", "n_out": 4, "from": "data"}, "output": {"class": "copy", "from": "fw"}}
+    net = {
+        f"s{i}": {"class": "subnetwork", "from": f"s{i - 1}" if i else "data", "subnetwork": inner} for i in range(4)
+    }
+    view = rf.show(network(net | {"output": {"class": "softmax", "from": "s3", "loss": "ce", "target": "classes"}}))
+    [repeated] = [node for node in boxes(view).values() if node["times"] > 1]
+    assert (repeated["name"], repeated["times"], repeated["params"]) == ("s1 – s3", 3, 3 * 20)
+    assert ("s1 – s3", "output", False) in lines(view)
+    assert not any(source == "s3" for source, *_ in lines(view))
+
+
 def test_names_of_blocks():
     assert [stem(names) for names in (["a1_x", "a1_y"], ["a1", "a1_y"], ["a10_x", "a1_y"], ["x", "y"])] == [
         "a1", "a1", "", "",
