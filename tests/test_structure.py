@@ -24,7 +24,7 @@ ROOMS = {
     "options replayed collect score choice decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data losses holder params build rec builder "
-    "config report network public",
+    "inner config report network public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
     "range rec reduce run shape shift signal slice softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
+from rfnb.network.config.compute import computed_by
+from rfnb.network.config.values import Function
 from rfnb.ops import activation, math
 from rfnb.ops.softmax import log_softmax, softmax
 
@@ -42,10 +45,18 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation_of(given: Any) -> Activation:
-    """The activation with this name; "2.0*tanh" multiplies its result. Raises NetworkError if there is none."""
+def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activation:
+    """The activation with this name; "2.0*tanh" multiplies its result. Raises NetworkError if there is none.
+
+    opts: arguments of the function, `{"eps": 1e-10}` for safe_log, for example.
+    """
+    if opts:
+        plain = activation_of(given)
+        return lambda x: _with_options(plain, x, opts, given)
     if given is None:
         return activation.identity
+    if isinstance(given, Function):
+        return partial(computed_by, given)
     if callable(given):
         function: Activation = given
         return function
@@ -58,3 +69,10 @@ def activation_of(given: Any) -> Activation:
         hint = did_you_mean(name, ACTIVATIONS)
         raise NetworkError(f"there is no activation {given!r}", expected=", ".join(ACTIVATIONS), hint=hint)
     return ACTIVATIONS[name]
+
+
+def _with_options(function: Callable[..., Tensor], x: Tensor, opts: Mapping[str, Any], given: Any) -> Tensor:
+    try:
+        return function(x, **opts)
+    except TypeError:
+        raise NetworkError(f"the activation {given!r} does not have these opts", got=repr(dict(opts))[:60]) from None

@@ -76,11 +76,11 @@ class Activation(Layer, layer_class="activation"):
     """A function of each entry, or softmax over the features. {…} → the same"""
 
     activation: Any = value(None)
-    opts: Any = value(None)
+    opts: dict[str, Any] | None = value(None, dict)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
-        return activation_of(self.activation)(x)
+        return activation_of(self.activation, self.opts)(x)
 
 
 class Cast(Layer, layer_class="cast"):

@@ -95,7 +95,12 @@ def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
     whole = list(dims)
     for i, dim in enumerate(dims):
         if dim.is_dynamic() and not dim.is_batch_dim():
-            none = Dim(0, name="none")
-            nothing = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
-            x, whole[i] = concat((x, dim), (nothing, none), allow_broadcast=True, handle_dynamic_dims=False)
+            x, whole[i] = with_padding(x, dim)
     return merge_dims(x, dims=whole, out_dim=out_dim)[0]
+
+
+def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
+    """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
+    none = Dim(0, name="none")
+    nothing = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
+    return concat((x, dim), (nothing, none), allow_broadcast=True, handle_dynamic_dims=False)

@@ -12,11 +12,12 @@ from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import Axes
 from rfnb.network.layer import Layer
-from rfnb.network.options import REQUIRED, value
+from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.conv import conv, transposed_conv
+from rfnb.ops.dims import dim_match_priority_when_needed
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, set_feature_dim, squeeze
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -88,18 +89,20 @@ class Conv(Sliding, layer_class="conv"):
     with_bias: bool | None = value(None, bool)
     input_expand_dims: int = value(0, int)
     input_add_feature_dim: bool = value(False, bool)
+    input_split_feature_dim: int | None = value(None, int)
+    filter: Any = layer(None)
+    bias: Any = layer(None)
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
-        """W {filter…, in / groups, out}, bias {out}."""
-        if self.input_expand_dims:
-            raise NetworkError("input_expand_dims is not supported here yet", hint="expand_dims, in_spatial_dims")
-        self.one: Dim | None = None
-        if self.input_add_feature_dim:
-            x = self._with_feature(x)
+    def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:  # type: ignore[override]
+        """W {filter…, in / groups, out}, bias {out}, unless they are the outputs of layers."""
+        if self.out_dim is None and filter is not None:
+            self.out_dim = self.pool.feature(filter.dims[-1].get_dim_value(), x.dims)
         if x.feature_dim is None or self.out_dim is None:
             raise NetworkError("conv needs features, and the number of filters", expected='"n_out": …')
+        x = self._prepared_axes(x)
+        assert x.feature_dim is not None
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
         self.in_dim = x.feature_dim
@@ -109,34 +112,66 @@ class Conv(Sliding, layer_class="conv"):
             widths.append(local.static(size, widths))
         self.widths = widths
         per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
-        self.parameter("W", [*widths, per_group, self.out_dim], initial_values(self.forward_weights_init))
-        bias = holds("conv has a bias", self.version) if self.with_bias is None else self.with_bias
-        if bias:
+        dims = [*widths, per_group, self.out_dim]
+        self.of_filter = None if filter is None else renaming(filter, dims)
+        self.of_bias = None if bias is None else renaming(bias, [self.out_dim])
+        if filter is None:
+            self.parameter("W", dims, initial_values(self.forward_weights_init))
+        with_bias = holds("conv has a bias", self.version) if self.with_bias is None else self.with_bias
+        if with_bias and bias is None:
             self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
 
-    def _with_feature(self, x: Tensor) -> Tensor:
-        self.one = self.pool.feature(1, x.dims)
-        return set_feature_dim(expand_dim(x, self.one), self.one)
+    def _prepared_axes(self, x: Tensor) -> Tensor:
+        """Sets the axes that the options add; gives the template with them, in the declared order."""
+        feature = x.feature_dim
+        assert feature is not None
+        order = [dim for dim in x.dims if dim is not feature]
+        self.ones: list[Dim] = []
+        for _ in range(self.input_expand_dims):
+            self.ones.append(self.pool.static(1, [*x.dims, *self.ones]))
+        order += self.ones
+        self.pieces: tuple[Dim, list[Dim]] | None = None
+        if self.input_add_feature_dim:
+            self.ones.append(self.pool.feature(1, [*x.dims, *self.ones]))
+            order += [feature]
+            feature = self.ones[-1]
+        elif self.input_split_feature_dim:
+            size = self.input_split_feature_dim
+            if feature.dimension is None or feature.dimension % size:
+                raise NetworkError("conv: input_split_feature_dim does not divide the features", got=feature.describe())
+            spatial = self.pool.static(feature.dimension // size, [*x.dims, *self.ones])
+            self.pieces = feature, [spatial, self.pool.feature(size, [*order, spatial])]
+            order, feature = [*order, spatial], self.pieces[1][1]
+        self.source_feature = feature
+        return self._with_axes(x).copy_transpose([*order, feature])
 
-    def compute(self, x: Tensor) -> Tensor:
+    def _with_axes(self, x: Tensor) -> Tensor:
+        for dim in self.ones:
+            x = expand_dim(x, dim)
+        if self.pieces is not None:
+            x = split_dims(x, axis=self.pieces[0], dims=self.pieces[1])
+        return set_feature_dim(x, self.source_feature)
+
+    def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
         assert self.out_dim is not None
-        if self.one is not None:
-            x = set_feature_dim(expand_dim(x, self.one), self.one)
+        x = self._with_axes(x)
         params = self.params
+        weight = params["W"] if filter is None else renamed(filter, self.of_filter)
+        shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
         y, _ = conv(
             x,
             in_dim=self.in_dim,
             out_dim=self.out_dim,
             in_spatial_dims=self.spatial,
             out_spatial_dims=self.new_dims,
-            filter=params["W"],
+            filter=weight,
             filter_size=self.widths,
             padding=self.zeros_around(x),
             strides=self.steps,
             dilation_rate=self.dilations,
             groups=self.groups,
-            bias=params.get("bias"),
+            bias=shift,
             use_mask=False,
         )
         return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
@@ -170,6 +205,31 @@ class Pool(Sliding, layer_class="pool"):
             out_spatial_dims=self.new_dims,
             use_mask=False,
         )[0]
+
+
+Renaming = list[tuple[Dim, Dim]]
+
+
+def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
+    """Which dims of a layer's output, in their declared order, become those of a parameter: first others, then these.
+
+    Raises NetworkError if the sizes differ.
+    """
+    if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
+        expected = ", ".join(dim.describe() for dim in dims)
+        raise NetworkError(
+            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
+        )
+    between = [Dim(dim.dimension, name=dim.name) for dim in dims]
+    last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
+    return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
+
+
+def renamed(x: Tensor, pairs: Renaming | None) -> Tensor:
+    """The tensor with these dims."""
+    for old, new in pairs or ():
+        x = replace_dim(x, in_dim=old, out_dim=new)[0]
+    return x
 
 
 def per_axis(given: Any, nd: int) -> list[int]:

@@ -36,17 +36,19 @@ class Evaluated(Layer):
 
     def begin(self, *sources: Tensor) -> None:
         """Reads the expression; keeps the declared order of the sources."""
-        self.computation = Computation(self.eval, self.config, self.eval_locals)
+        self.computation = Computation(self.eval, self.config, self.eval_locals, self.pool)
         self.orders = [list(x.dims) for x in sources]
         self.order: list[Dim] | None = None
 
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
         orders = [order_now(order, x) for order, x in zip(self.orders, sources, strict=True)]
-        y, self.order = self.computation(sources, orders, self.pool)
+        y, order = self.computation(sources, orders)
+        if self.order != order:
+            self.order = order
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
         feature = feature_of_any(y, sources)
-        last = self.order[-1] if self.order else None
+        last = order[-1] if order else None
         if feature is None and last is not None and last.dimension is not None and y.sparse_dim is None:
             feature = last
         return set_feature_dim(y, feature)

@@ -7,7 +7,6 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
 from rfnb.ops.create import range_over_dim, zeros
@@ -47,7 +46,10 @@ class Range(Layer, layer_class="range"):
 
 
 class RangeInAxis(Layer, layer_class="range_in_axis"):
-    """The position of each frame along an axis. {…, axis} → {axis}"""
+    """The position of each frame along an axis. {…, axis} → {axis}, or with `unbroadcast` {…, axis}
+
+    `keepdims` is of no effect: other axes would have size 1, and dims that are not there are broadcast anyway.
+    """
 
     axis: Dim = axis("T")
     dtype: str = value("int32", str)
@@ -57,9 +59,10 @@ class RangeInAxis(Layer, layer_class="range_in_axis"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {axis}"""
-        if self.unbroadcast or self.keepdims:
-            raise NetworkError("range_in_axis: unbroadcast and keepdims are not supported here yet")
-        return range_over_dim(self.axis, dtype=self.dtype, device=x.device)
+        y = range_over_dim(self.axis, dtype=self.dtype, device=x.device)
+        for dim in x.dims if self.unbroadcast else ():
+            y = y if dim is self.axis else expand_dim(y, dim)
+        return y
 
 
 class RangeFromLength(Layer, layer_class="range_from_length"):

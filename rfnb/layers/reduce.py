@@ -119,11 +119,6 @@ class CumSum(Layer, layer_class="cumsum"):
         y = state.sum + x
         return y, State(sum=y)
 
-    def output_of(self, state: State) -> Tensor:
-        """The sum so far."""
-        y: Tensor = state.sum
-        return y
-
 
 class WeightedSum(Layer, layer_class="weighted_sum"):
     """The sum over axes, with a trained weight for each entry. {…, axes…} → {…}"""

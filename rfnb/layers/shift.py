@@ -7,6 +7,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.batches import with_padding
 from rfnb.layers.range import cast_number
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
@@ -64,7 +65,8 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
             return x
         lengths = get_size_tensor(self.axis, device=x.device) + self.amount
         lengths = minimum(maximum(lengths, 0), x.size_of(self.axis).max)
-        return slice_(x, axis=self.axis, end=lengths, out_dim=self.cut)[0]
+        x, whole = with_padding(x, self.axis)
+        return slice_(x, axis=whole, end=lengths, out_dim=self.cut)[0]
 
 
 class Resize(Layer, layer_class="resize"):

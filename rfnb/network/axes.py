@@ -51,6 +51,12 @@ class Axes:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
         return size if isinstance(size, Dim) else _nth(self._features, size, "feature", taken)
 
+    def labels(self, dim: Dim) -> Dim:
+        """Makes a dim with a vocab the first one of its size, so that scores of labels have it; returns the dim."""
+        assert dim.dimension is not None
+        self._features.setdefault(dim.dimension, []).insert(0, dim)
+        return dim
+
     def static(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of another axis of this size, which is none of `taken`."""
         return size if isinstance(size, Dim) else _nth(self._static, size, "static", taken)
@@ -156,9 +162,14 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
 
 
 def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
-    """The declared order of a template for a value, whose hypotheses may be those after a choice."""
-    beam = next((dim for dim in x.dims if is_beam(dim) and dim not in order), None)
-    return [beam if beam is not None and is_beam(dim) else dim for dim in order]
+    """The declared order of a template for a value, whose hypotheses may be those after a choice.
+
+    A value of all frames of a loop, not of one step, has the axis of the loop too; it comes first.
+    """
+    new = [dim for dim in x.dims if dim not in order]
+    beam = next((dim for dim in new if is_beam(dim)), None)
+    now = [beam if beam is not None and is_beam(dim) else dim for dim in order]
+    return [*(dim for dim in new if dim is not beam), *(dim for dim in now if dim in x.sig.index)]
 
 
 def _static(dim: Dim) -> bool:

@@ -23,7 +23,7 @@ from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
-from rfnb.network.resolve import STEP, Scope, in_circle, names_of_sources
+from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
@@ -33,12 +33,13 @@ class Builder:
     """Constructs the layers of a net dict. nodes: those that are constructed, each after those it needs."""
 
     def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
-        self.root, self.extern, self.version, self.search = root, extern, version, search
+        self.root, self.extern, self.version = root, extern, version
+        self.config: Mapping[str, Any] = getattr(root, "config", {})
         self.axes = extern.axes
         self.nodes: dict[str, Node] = {}
         self.modules: dict[str, Layer] = {}
         self.variables = Variables(device)
-        self.scope = Scope({})
+        self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
         self.stack: list[str] = []
         self._aliases: dict[str, str] = {}
@@ -53,13 +54,16 @@ class Builder:
             if key is not None:
                 self._aliases[key] = name
         for name in [*self._aliases.values(), *names]:
-            self._in_order(self.scope, name)
+            if EXTRA.match(name):
+                self.find(self.scope, name)
+            else:
+                self._in_order(self.scope, name)
         done: set[str] = set()
-        while more := [scope for scope in self._subs(self.scope) if scope.path not in done]:
+        while more := [scope for scope in self._all_subs() if scope.path not in done]:
             for scope in more:
                 done.add(scope.path)
                 if scope.path.rstrip("/") in self.nodes:
-                    for name in ends_of(scope.layers, search=self.search):
+                    for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
         self.loops.order()
 
@@ -101,6 +105,9 @@ class Builder:
             if head in where.layers:
                 found.append((where, head))
         return found
+
+    def _all_subs(self) -> list[Scope]:
+        return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
 
     def _subs(self, scope: Scope) -> list[Scope]:
         return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
@@ -221,7 +228,7 @@ class Builder:
 
     def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
         """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
-        cls = class_of(described)
+        cls, original = class_of(described), described
         described = cls.rewritten(described)
         given = known_options(cls, described)
         rec: RecNet | None = None
@@ -249,8 +256,12 @@ class Builder:
                 assert embedded.layer is not None
                 given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
                 inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
+        inner, more = cls.net_inside(self, scope, path, original)
+        inputs.update(more)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
+        if inner is not None:
+            layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
         layer.nets = self.loops.nets
         if rec is None:

@@ -15,6 +15,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DataNotFound, NetworkError
 from rfnb.network.axes import Axes
 from rfnb.ops.collate import collate
@@ -210,6 +211,9 @@ class ExternData:
             ]
             feature = kinds[-1] if kinds else None
         label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
+        words = given.get("vocab")
+        if label is not None and isinstance(words, list | tuple | str | Vocab):
+            label = self.axes.labels(Dim(label.dimension, name=key, vocab=words))
         return Data(key, tuple(dims), dtype, label, feature, bool(available))
 
     def _shape(self, key: str, given: Mapping[str, Any], sparse: bool, size: int | None) -> list[Dim]:

@@ -57,6 +57,8 @@ class Layer(Module):
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
         in_search: whether a step of a search calls `choose` instead of `compute`.
+        state_has_output: whether the state contains the output, so that the one before the first step is known.
+        can_leave: whether a loop may compute the layer for all frames together, outside of it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -70,6 +72,8 @@ class Layer(Module):
     can_step: ClassVar[bool] = False
     in_search: ClassVar[bool] = False
     by_place: ClassVar[bool] = False
+    can_leave: ClassVar[bool] = True
+    state_has_output: ClassVar[bool] = False
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -125,6 +129,13 @@ class Layer(Module):
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
+    @classmethod
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, str]]:
+        """A net that the layer computes itself, or None; and the values that it needs, by names of inputs."""
+        return None, {}
+
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
         return self._finished(self.compute(*self.prepared(*sources), **inputs))
@@ -172,6 +183,10 @@ class Layer(Module):
     def step(self, state: State, *sources: Any, **inputs: Any) -> tuple[Tensor, State]:
         """The output of one step, and the state after it."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def leave_loop(self, axis: Dim) -> None:
+        """The layer is computed for all frames of a loop together from now on: `compute` along the axis of the loop."""
+        vars(self)["axis"] = axis
 
     def output_of(self, state: State) -> Tensor:
         """The output that belongs to a state: the one before the first step, for example."""

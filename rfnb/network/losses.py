@@ -16,7 +16,7 @@ from rfnb.ops.ctc import ctc_greedy_decode, ctc_loss
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.index import gather
 from rfnb.ops.loss import edit_distance
-from rfnb.ops.math import abs as abs_, cast, exp, log, log1p, maximum, not_equal, square
+from rfnb.ops.math import abs as abs_, cast, exp, is_finite, log, log1p, maximum, not_equal, square, where
 from rfnb.ops.reduce import reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.softmax import log_softmax
@@ -202,13 +202,17 @@ class Ctc(LayerLoss, loss="ctc"):
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         logits, frames, labels = self._parts(output, logits, target)
-        return ctc_loss(
+        found = ctc_loss(
             logits=logits,
             targets=set_sparse_dim(target, feature(output)),
             input_spatial_dim=frames,
             targets_spatial_dim=labels,
             blank_index=feature(output).get_dim_value() - 1,
+            max_approx=self.opts["use_viterbi"],
         )
+        if (self.opts["ctc_opts"] or {}).get("ignore_longer_outputs_than_inputs"):
+            found = where(is_finite(found), found, 0.0)  # targets that are too long have an infinite loss
+        return found
 
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""

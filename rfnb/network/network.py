@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
+from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
@@ -23,6 +24,7 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
+from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
@@ -31,30 +33,10 @@ from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
+from rfnb.ops.grad import stop_gradient_scope
 from rfnb.ops.math import square
 from rfnb.ops.reduce import reduce_sum
-
-
-class Outputs(Mapping[str, Tensor]):
-    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
-
-    def __init__(self, values: dict[str, Tensor]):
-        self._values = values
-
-    def __getitem__(self, path: str) -> Tensor:
-        if path not in self._values:
-            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
-            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
-        return self._values[path]
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+from rfnb.search.found import Found
 
 
 class Network(Module):
@@ -107,6 +89,7 @@ class Network(Module):
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
         self.failures: dict[str, Exception] = {}
+        self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
     def from_config(
@@ -178,18 +161,10 @@ class Network(Module):
         """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
         given = self._builder.scope.layers if net_dict is None else net_dict
         ends = ends_of(given, search=self.search_flag, evaluate=self.eval_flag)
-        names = {"default_input": self.extern_data.default_input, "default_target": self.extern_data.default_target}
-        return outline(given, ends, version=self.behavior_version, **names)
+        return outline(given, ends, self.extern_data, version=self.behavior_version)
 
     def report(self) -> NetworkReport:
-        """What stops the network, what it ignores, and what differs from the reference, the worst first.
-
-        >>> extern = rf.ExternData({"data": {"dim": 3}})
-        >>> net = rf.Network(extern_data=extern)
-        >>> _ = net.construct_from_dict({"output": {"class": "cpoy", "from": "data"}}, strict=False)
-        >>> net.report().findings[0].what
-        "there is no layer class 'cpoy'"
-        """
+        """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
 
     @property
@@ -253,8 +228,8 @@ class Network(Module):
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
             {axis: numbers} if several axes have lengths.
         """
-        for error in self.failures.values():
-            raise error
+        if self.failures:
+            raise next(iter(self.failures.values()))
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
@@ -288,6 +263,40 @@ class Network(Module):
             if not error.what.startswith("layer "):
                 error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
             raise
+
+    def search(
+        self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
+    ) -> Found:
+        """The search of a recurrent layer with a choice: n-best lists, scores, the tree. No gradients are recorded.
+
+        The same net is constructed once more, with the same parameters, so flags and results of this one stay.
+
+        Args:
+            beam_size: of the choices; default: as the net dict says. layer: the recurrent layer, if several search.
+
+        >>> unit = {
+        ...     "scores": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        ...     "output": {"class": "choice", "from": "scores", "target": "classes", "initial_output": 0},
+        ...     "end": {"class": "compare", "from": "output", "value": 0},
+        ... }
+        >>> extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True}})
+        >>> net = rf.Network(extern_data=extern)
+        >>> rec = {"class": "rec", "unit": unit, "from": [], "target": "classes", "max_seq_len": 4}
+        >>> found = net.construct_from_dict({"output": rec}).search(extern.example(), beam_size=3)
+        >>> found.scores.dims[-1]
+        Dim{beam:3}
+
+        Raises LayerNotFound if no layer searches.
+        """
+        if beam_size not in self._searches:
+            self._searches[beam_size] = searching(self, beam_size)
+        net = self._searches[beam_size]
+        rec = searched_net(net, layer)
+        with stop_gradient_scope():
+            net(data)
+        assert rec.choices is not None
+        found: Found = rec.choices.found
+        return found
 
     # -- losses
 
@@ -333,7 +342,7 @@ class Network(Module):
 
     def _constraints(self) -> Any:
         total: Any = 0
-        for layer in self.layers.values():
+        for layer in (each for each in self.modules() if isinstance(each, Layer)):
             for parameter in layer.params.values() if layer.L2 else ():
                 if parameter.trainable:
                     total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total

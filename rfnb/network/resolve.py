@@ -43,6 +43,28 @@ class Scope:
     parent: Scope | None = None
     name: str = ""
     subs: dict[str, Scope] = field(default_factory=dict)
+    searches: bool = False
+    main: Scope | None = None
+    extras: dict[str, Scope] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Scope:
+        """The whole net, or the additional one."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def search(self) -> bool:
+        """Whether choices search; in an additional net, whether its prefix says so."""
+        return self.root.searches
+
+    def extra(self, prefix: str) -> Scope:
+        """The additional net "extra.name:", which has some layers of the whole net again."""
+        if self.main is not None:
+            return self.main.extra(prefix)
+        if prefix not in self.extras:
+            own = {name[len(prefix) :]: layer for name, layer in self.layers.items() if str(name).startswith(prefix)}
+            self.extras[prefix] = Scope(own, prefix, searches=".search" in prefix, main=self)
+        return self.extras[prefix]
 
     def sub(self, name: str) -> Scope:
         """The net inside of the subnetwork with this name."""
@@ -91,18 +113,31 @@ class Scope:
             if self.parent is None:
                 raise self._missing(reference, needed_by, "base: is the net around a subnetwork; here is none")
             return self.parent.find(reference[len("base:") :], needed_by)
+        if found := EXTRA.match(reference):
+            return self.root.extra(found.group())._again(reference[found.end() :], needed_by)
         if reference in self.layers:
             return self, reference
         if reference.startswith("prev:") or reference == STEP:
             return self._of_loop(reference, needed_by)
-        if EXTRA.match(reference):
-            raise self._missing(reference, needed_by, f"{reference.partition(':')[0]}: is not supported here yet")
         head, _, rest = reference.partition("/")
         if rest and head in self.layers:
-            return self.sub(head).find(rest, needed_by) if self.is_subnet(head) else (self, reference)
+            if not self.is_subnet(head):
+                return self, reference
+            inside = f"output/{rest}" if rest.startswith("state:") else rest  # the state of a net is that of its output
+            return self.sub(head).find(inside, needed_by)
         if reference == "data" or reference.startswith("data:"):
             return self, reference
+        if self.main is not None:
+            return self.main.find(reference, needed_by)
         raise self._missing(reference, needed_by, did_you_mean(reference, [*self.layers, "data"]))
+
+    def _again(self, reference: str, needed_by: str) -> tuple[Scope, str]:
+        """In an additional net: a layer of the whole net, which it then has too."""
+        assert self.main is not None
+        head = reference if reference in self.main.layers else reference.partition("/")[0]
+        if head in self.main.layers:
+            self.layers = {head: self.main.layers[head], **self.layers}
+        return self.find(reference, needed_by)
 
     def _of_loop(self, reference: str, needed_by: str) -> tuple[Scope, str]:
         """The recurrent net, and "prev:layer" with the path of the layer in it, or ":i"."""

@@ -256,3 +256,62 @@ def test_a_layer_that_cannot_be_says_which_layer_and_why(layer):
     mean = {"class": "reduce", "mode": "mean", "axes": "T", "from": "data"}
     with pytest.raises(RfError, match="output"):
         built({"mean": mean, "output": layer})
+
+
+def convolved(x, w, axes):
+    """A loop over the filter, with zeros around ("same"); x [B, spatial…, in], w [filter…, in, out]."""
+    sizes = w.shape[:axes]
+    padded = np.pad(x, [(0, 0), *(((k - 1) // 2, k // 2) for k in sizes), (0, 0)])
+    total = 0
+    for place in np.ndindex(*sizes):
+        part = padded[(slice(None), *(slice(i, i + n) for i, n in zip(place, x.shape[1 : 1 + axes], strict=True)))]
+        total = total + part @ w[place]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("options", "as_input"),
+    [
+        ({"input_add_feature_dim": True}, lambda x: x[..., None]),
+        ({"input_split_feature_dim": 2}, lambda x: x.reshape(2, 5, 2, 2)),
+        ({"input_expand_dims": 1}, lambda x: x[:, :, None]),
+    ],
+)
+def test_conv_with_more_axes(options, as_input):
+    layer = {"class": "conv", "filter_size": (3, 3), "n_out": 2, "padding": "same", "from": "data", **options}
+    net = built({"output": layer})
+    x = np.concatenate([X, X])[:2]
+    out = net.forward({"data": (x, [5, 5])})["output"].copy_transpose(net.template("output").dims).raw_tensor
+    w = net.get_layer("output").params["W"].numpy()
+    np.testing.assert_allclose(out.detach().numpy(), convolved(as_input(x), w, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_range_in_axis_with_all_axes():
+    layer = {"class": "range_in_axis", "axis": "F", "unbroadcast": True, "from": "data"}
+    np.testing.assert_array_equal(computed({"output": layer}), valid(np.broadcast_to(np.arange(4), X.shape)))
+
+
+def test_options_of_an_activation():
+    layer = {"class": "activation", "activation": "safe_log", "opts": {"eps": 0.1}, "from": "data"}
+    np.testing.assert_allclose(computed({"output": layer}), valid(np.log(np.maximum(X, 0.1))), rtol=1e-5)
+    with pytest.raises(NetworkError, match="opts"):
+        built({"output": {**layer, "opts": {"epsilon": 0.1}}})
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_filter_of_conv_may_be_a_layer(count):
+    """With 4 filters, input and output have the same size."""
+    net = {
+        "filter": {"class": "variable", "shape": (3, 4, count), "init": "glorot_uniform"},
+        "bias": {"class": "variable", "shape": (count,), "init": 2.0},
+    }
+    conv = {"class": "conv", "filter_size": (3,), "n_out": count, "padding": "same", "filter": "filter", "bias": "bias"}
+    made = built({**net, "output": {**conv, "from": "data"}})
+    assert not made.get_layer("output").params
+    out = made.forward({"data": (X, [5, 5])})["output"].copy_transpose(made.template("output").dims)
+    w = made.get_layer("filter").params["filter"]
+    np.testing.assert_allclose(out.raw_tensor.detach(), convolved(X, w.numpy(), 1) + 2, rtol=1e-4, atol=1e-5)
+    rf.reduce_sum(out, axis=list(out.dims)).raw_tensor.backward()
+    assert w.raw_tensor.grad is not None
+    with pytest.raises(NetworkError, match="other dims"):
+        built({**net, "output": {**conv, "filter_size": (5,), "from": "data"}})

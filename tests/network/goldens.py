@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import weakref
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -67,6 +70,12 @@ class Case:
             return tuple(self.read(entry) for entry in given["__tuple__"])
         if "__fn__" in given:
             return COMBINE[given["__fn__"]]
+        if "__file__" in given:
+            folder = mkdtemp()
+            weakref.finalize(self, shutil.rmtree, folder)
+            path = Path(folder) / given["__file__"]
+            path.write_text(self.case["files"][given["__file__"]])
+            return str(path)
         if "__set__" in given:
             return {self.read(entry) for entry in given["__set__"]}
         return {key: self.read(value) for key, value in given.items()}

@@ -49,7 +49,7 @@ def test_base_is_the_net_around(reference, path, name):
     assert (scope.path, found) == (path, name)
 
 
-@pytest.mark.parametrize("reference", ["encodr", "base:encoder", "sub/z", "prev:encoder", "extra.search:encoder", ""])
+@pytest.mark.parametrize("reference", ["encodr", "base:encoder", "sub/z", "prev:encoder", "extra.search:nothing", ""])
 def test_an_unknown_layer_is_an_error(reference):
     with pytest.raises(LayerNotFound) as caught:
         NET.find(reference, "output")

@@ -33,6 +33,7 @@ class Rec(Layer, layer_class="rec"):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
     can_step = True
+    state_has_output = True
     unit: Any = value("lstm", str, dict)
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
@@ -178,7 +179,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
     """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
 
     joins = False
-    key: str = value("*", str)
+    key: str | None = value(None, str)
     combine: str = value("concat", str)
 
     @classmethod

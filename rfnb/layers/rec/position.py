@@ -109,6 +109,11 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
             initial = initial_values(self.forward_weights_init)
             self.encoding_matrix = self.parameter("encoding_matrix", [self.distances, self.out_dim], initial)
 
+    def leave_loop(self, axis: Dim) -> None:
+        """Queries and keys are the frames of the loop."""
+        super().leave_loop(axis)
+        self.query, self.keys = axis, Dim(None, name=f"{axis.name} of keys", kind="spatial")
+
     def axis_in_loop(self, given: Any, axes: Any, source: Tensor | None, *, numbers: bool) -> Any:
         """None in a loop, unless a source has frames of its own."""
         return super().axis_in_loop("T" if given is None else given, axes, source, numbers=numbers)

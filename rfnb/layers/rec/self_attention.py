@@ -114,9 +114,10 @@ class SelfAttention(Layer, layer_class="self_attention"):
         if left_only:
             allowed = compare_bc(range_over_dim(keys), "<=", range_over_dim(self.axis))
             energy = where(allowed, energy, -1e30, allow_broadcast_all_sources=True)
-        weights = softmax(energy, axis=keys)
+        masked = not self.attention_left_only  # frames after the end of a sequence are after all that count
+        weights = softmax(energy, axis=keys, use_mask=masked)
         if self.attention_dropout:
             weights = dropout(weights, self.attention_dropout, axis=weights.dims)
-        y = matmul(weights, v, reduce=keys)
+        y = matmul(weights, v, reduce=keys, use_mask=masked)
         y, _ = merge_dims(y, dims=[self.heads, self.values_dim], out_dim=self.out_dim)
         return set_feature_dim(y, self.out_dim)

@@ -10,6 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
+from rfnb.network.rec.search import SearchChoices
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
@@ -20,6 +21,7 @@ class RecSubnet(Layer, layer_class="rec:unit"):
 
     recurrent = True
     sourceless = True
+    can_leave = False
     unit: Any = value(None, dict)
     axis: Any = value(None)
     max_seq_len: Any = value(None, int, str)
@@ -39,6 +41,15 @@ class RecSubnet(Layer, layer_class="rec:unit"):
     def compute(self, output: Tensor) -> Tensor:
         """{axis, …} → the same"""
         return output
+
+    def get_search_choices(self) -> SearchChoices | None:
+        """The result of the last search in the loop: `beam_dim`, `beam_scores`, `src_beams`, `found`; None without."""
+        own = self.nets.get(self.name)
+        return None if own is None else own.choices
+
+    def extra_repr(self) -> str:
+        """The class in the net dict and the name."""
+        return f"rec {self.name}"
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the output, where the axis of the loop stands first."""

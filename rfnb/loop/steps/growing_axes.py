@@ -15,6 +15,9 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.record.record import OpCall, Recorder
 
+RENAMING = ("cum_concat_step", "replace_dim", "replace_dim_v2")
+"""Ops that give an axis another dim, `out_dim` or `out_spatial_dim`."""
+
 
 def grows(tree: Any, roots: set[int]) -> bool:
     """Whether a structure of tensors and dims contains a dim that is derived from one of `roots`."""
@@ -62,11 +65,15 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
 
 
 def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
-    """New axes in the result of an op that are not computed from other dims, such as the ranks of a sort."""
+    """New axes in the result of an op that are not computed from other dims, such as the ranks of a sort.
+
+    A dim from outside of the body is one too where an op calls a growing axis by it.
+    """
     given = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
     made = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
     new = [dim for dim in made if isinstance(dim, Dim) and dim not in given and set(dim.roots) == {dim.serial}]
-    return list(dict.fromkeys(dim for dim in new if dim.serial > first and dim.serial not in known))
+    called = set(leaves(op_call.kwargs)) if op_call.row.name in RENAMING else ()
+    return list(dict.fromkeys(dim for dim in new if (dim.serial > first or dim in called) and dim.serial not in known))
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -27,7 +27,9 @@ class Node:
             of a layer in the step before, "step" the number of the step.
         of: the path of that layer, or of what the frame is of.
         loop: the recurrent net whose step has the value; None outside of loops.
-        state: what the layer carries from step to step, as a template; None if it carries nothing.
+        state: what the layer carries from step to step, as a template; None if it carries nothing. left: whether the
+            layer has left its loop, so that it carries it along the frames.
+        first: of a value of the step before in a net inside of a layer, what is given for the first step.
         guessed: whether the template is a guess, as the layer is not constructed yet.
     """
 
@@ -43,7 +45,9 @@ class Node:
     of: str = ""
     loop: RecNet | None = None
     state: State | None = None
+    left: bool = False
     guessed: bool = False
+    first: Any = None
 
     @property
     def needs(self) -> tuple[str, ...]:

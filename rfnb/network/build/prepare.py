@@ -42,6 +42,10 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
         pairs.append(found)
     layer.renamed = tuple(pairs)
     if layer.joins and len(templates) > 1:
+        if any(not x.dims for x in templates):
+            what = "the sources are joined in their features, and one has no axis"
+            got = ", ".join(x.describe_dims() for x in templates)
+            raise NetworkError(what, got=got, expected='"n_out" of the layers of a circle')
         sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
         taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
         layer.joined_dim = axes.feature(sum(sizes), taken)
@@ -57,7 +61,7 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
         if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
         setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
-    layer.pool, layer.config = axes, getattr(builder.root, "config", {})
+    layer.pool, layer.config = axes, builder.config
     if layer.dropout and source is not None:
         shape = layer.dropout_noise_shape
         if layer.dropout_axis is not None:

@@ -159,6 +159,9 @@ def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], Axes | Non
     for each in given:
         if not isinstance(each, Array | Number):
             raise TypeError(f"{type(each).__name__} is neither a tensor nor a number")
+    if len(arrays) == 1:
+        [only] = arrays
+        return [plain(each.x) if each is only else each for each in given], only.axes, only.pool
     rank = max((len(each.axes) for each in arrays), default=0)
     tensors = {id(each): plain(each.x) for each in arrays}
     axes: list[Dim | None] = [None] * rank

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
@@ -17,9 +17,11 @@ from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.modules import Module, Options
 from rfnb.network.config.tf_names import POOL, network_of
 from rfnb.network.config.values import Frame, Function, Located, Opaque
+from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
+_INTERPRETERS: WeakKeyDictionary[Axes, Interpreter] = WeakKeyDictionary()
 
 
 class Own:
@@ -78,9 +80,10 @@ class Computation:
 
     Args:
         given: the text of an expression, or a function of `source`. config: the values that it may ask for.
+        more: further names of the expression. pool: the dims of the network, whose expressions share an interpreter.
     """
 
-    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None):
+    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None, pool: Axes):
         self.given, self.more = given, dict(more or {})
         self.config = dict(config)
         self.tree: ast.expr | None = None
@@ -89,14 +92,18 @@ class Computation:
         elif isinstance(given, Opaque) or not callable(given):
             what = "eval is neither an expression nor a function that is known"
             raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
-        self.interpreter = Interpreter("eval", {})
+        if pool not in _INTERPRETERS:
+            _INTERPRETERS[pool] = Interpreter("eval", {})
+        self.pool, self.interpreter = pool, _INTERPRETERS[pool]
+        self.options = Options(self.config, {})
+        functions = [each for each in (given, *self.config.values()) if isinstance(each, Function)]
+        limits = (self.interpreter.limits, *(function.limits for function in functions))
+        self.limits = list({id(each): each for each in limits}.values())
 
     def __deepcopy__(self, memo: object) -> Computation:
         return self
 
-    def __call__(
-        self, tensors: Sequence[Tensor], orders: Sequence[Sequence[Dim]], pool: Axes
-    ) -> tuple[Tensor, list[Dim]]:
+    def __call__(self, tensors: Sequence[Tensor], orders: Sequence[Sequence[Dim]]) -> tuple[Tensor, list[Dim]]:
         """The result and its declared order."""
         common: list[Dim] = []
         for order in orders:
@@ -112,16 +119,16 @@ class Computation:
             axes: Sequence[Dim | None] = own
             if auto_convert and not as_data:
                 axes = [dim if dim in own else None for dim in common]
-            return Array(tensors[i], axes, pool)
+            return Array(tensors[i], axes, self.pool)
 
-        token = POOL.set(pool)
+        token = POOL.set(self.pool)
         try:
             found = self._computed(source)
         finally:
             POOL.reset(token)
         if isinstance(found, Tensor):
             order = [dim for dim in common if dim in found.sig.index]
-            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], pool)
+            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], self.pool)
         if not isinstance(found, Array):
             known = "source(0), operators, functions of tf that are known here, of the config, or given"
             what = f"eval: {found.name} is not known here" if isinstance(found, Opaque) else "eval gives no tensor"
@@ -131,18 +138,16 @@ class Computation:
         return whole, list(whole.dims)
 
     def _computed(self, source: Callable[..., Array]) -> Any:
-        options = Options(self.config, {})
-        network = network_of(options)
+        network = network_of(self.options)
         me = Module("self", {"network": network})
-        functions = [value for value in (self.given, *self.config.values()) if isinstance(value, Function)]
-        for limits in {id(each): each for each in (self.interpreter.limits, *(f.limits for f in functions))}.values():
-            limits.renew(math.inf)
+        for limits in self.limits:
+            limits.renew_for_tensors()
         try:
             if self.tree is not None:
                 modules = self.interpreter.modules
                 util = modules["TFUtil"]
                 names: dict[str, Any] = {"tf": modules["tensorflow"], "TFUtil": util, "tf_util": util, **util.names}
-                names |= {"source": source, "self": me, "network": network, "config": options, **self.more}
+                names |= {"source": source, "self": me, "network": network, "config": self.options, **self.more}
                 return self.interpreter.value(self.tree, Frame(names))
             given = {"self": me, "network": network, "source": source, **self.more}
             if isinstance(self.given, Function):
@@ -157,6 +162,22 @@ class Computation:
             raise
         except Exception as error:
             raise NetworkError("eval cannot be computed", got=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def computed_by(function: Function, x: Tensor) -> Tensor:
+    """The result of a function of the config for one tensor: an activation, for example."""
+    function.limits.renew_for_tensors()
+    pool = Axes()
+    token = POOL.set(pool)
+    try:
+        found = function(Array(x, x.dims, pool))
+    except (TypeError, ValueError, IndexError, ConfigError) as error:
+        raise NetworkError(f"{function.name} cannot be computed", got=str(error)[:200]) from error
+    finally:
+        POOL.reset(token)
+    if not isinstance(found, Array):
+        raise NetworkError(f"{function.name} gives no tensor", got=repr(found)[:60])
+    return set_feature_dim(found.whole(), x.feature_dim)
 
 
 def _parsed(text: str) -> ast.expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable, Sized
@@ -15,6 +16,7 @@ ENTRIES = 1_000_000
 TOTAL = 20_000_000
 """The most entries of all sequences together."""
 STEPS = 2_000_000
+STEPS_OF_EXPRESSIONS = 100_000
 SECONDS = 1.5
 """Seconds of computing time that a config may take."""
 BITS = 10_000
@@ -36,9 +38,13 @@ class Limits:
     def __init__(self) -> None:
         self.renew()
 
-    def renew(self, seconds: float = SECONDS) -> None:
+    def renew(self) -> None:
         """Begins to count again."""
-        self.steps, self.entries, self.end = STEPS, TOTAL, time.process_time() + seconds
+        self.steps, self.entries, self.end = STEPS, TOTAL, time.process_time() + SECONDS
+
+    def renew_for_tensors(self) -> None:
+        """Begins to count again, for an expression of a net: few steps, which may take as long as tensors take."""
+        self.steps, self.entries, self.end = STEPS_OF_EXPRESSIONS, TOTAL, math.inf
 
     def step(self) -> None:
         """Counts a step."""

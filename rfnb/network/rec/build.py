@@ -41,6 +41,7 @@ class Loops:
         self.nets: dict[str, RecNet] = {}
         self._guesses: dict[str, Tensor] = {}
         self._used: set[str] = set()
+        self._stacked: dict[tuple[str, RecNet | None], tuple[Tensor, Tensor]] = {}
 
     # -- nets
 
@@ -68,11 +69,13 @@ class Loops:
             layer.max_seq_len_via = via
             found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
         chosen = choices(scope.layers)
-        if builder.search and chosen:
+        if scope.search and chosen:
             last = chosen.get("output") or list(chosen.values())[-1]
             found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
             mark_beam(found.beam)
         set_axis(builder, found)
+        optimize = builder.config.get("optimize_move_layers_out", True)
+        found.moves = optimize if layer.optimize_move_layers_out is None else layer.optimize_move_layers_out
         for reference in lengths_asked(layer.max_seq_len) if not found.known else ():
             found.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
         self.nets[path] = found
@@ -149,12 +152,16 @@ class Loops:
     def seen(self, node: Node, scope: Scope) -> Tensor:
         """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
         viewer = None if scope.in_loop is None else self.net(scope.in_loop)
+        of, known = self._stacked.get((node.path, viewer), (None, None))
+        if known is not None and of is node.template:
+            return known
         x = node.template
         for loop in [] if node.loop is None else node.loop.chain:
             if viewer in loop:
                 break
             loop.accumulated[node.path] = None
             x = self.stacked(x, loop)
+        self._stacked[node.path, viewer] = node.template, x
         return x
 
     def stacked(self, x: Tensor, rec: RecNet) -> Tensor:
@@ -212,6 +219,8 @@ class Loops:
         found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
         known = [x for x in found if x is not None]
         batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
+        if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
+            batch += [dim for dim in source.dims if dim.is_batch_dim()]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
         size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
         feature: Dim | None
@@ -246,7 +255,12 @@ class Loops:
             return None
         if name in where.layers:
             return self._guessed(where, name, before)
-        return self.builder.nodes[self.frame(where, name.partition(":")[2])].template if where.recurrent else None
+        if where.recurrent:
+            return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
+        if where.parent is None:
+            return None
+        outer = [self._known(where.parent, each, before) for each in names_of_sources(where.options_of_subnet(), None)]
+        return next((x for x in outer if x is not None), None)
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:
         """Rounds of constructing a layer: another one if its template is not what others took it for."""
@@ -313,6 +327,9 @@ class Loops:
                     loop.accumulated[node.path] = None
         for rec in self.nets.values():
             put_in_order(rec, self.builder.nodes)
+            for path in rec.accumulated:  # now, as the lengths of a batch are others
+                if all(path in loop.accumulated for loop in rec.chain):
+                    self.seen(self.builder.nodes[path], self.builder.scope)
 
     def _initial(self, rec: RecNet, of: str) -> Any:
         """The initial value of a layer: a number, a Parameter, the path of a layer, or "apply(0)"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ class RecNet:
         initial: by the same paths, the initial value: a number, a Parameter, the path of a layer, or "apply(0)".
         accumulated: the paths of values in the loop that are needed outside, for all steps.
         end: the path of the condition that ends sequences; None if their lengths are known.
+        moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
     """
@@ -50,8 +52,9 @@ class RecNet:
     accumulated: dict[str, None] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
     end: str | None = None
+    moves: bool = True
     before: list[Node] = field(default_factory=list)
-    inside: list[Node] = field(default_factory=list)
+    inside: list[Node | RecNet] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
 
     @property
@@ -62,6 +65,10 @@ class RecNet:
     def __contains__(self, other: object) -> bool:
         """Whether a loop is this one, or inside of it."""
         return isinstance(other, RecNet) and self in other.chain
+
+    def inner(self, nodes: Mapping[str, Node]) -> set[RecNet]:
+        """The loops inside of this one."""
+        return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
 
     def name_of(self, path: str) -> str:
         """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
 from rfnb.network.build.node import Node
+from rfnb.network.rec.move import split
 from rfnb.network.rec.net import RecNet
 
 
@@ -34,7 +35,7 @@ def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecN
                     raise NetworkError(f"{path} needs itself", got=" → ".join([*begun, key]), expected="an order")
                 begun[key] = None
                 todo.append((path, True))
-                todo += [(need, False) for need in _needs(nodes, path, rec)]
+                todo += [(need, False) for need in needs_of(rec or nodes[path], nodes)]
     return found
 
 
@@ -48,9 +49,11 @@ def _loop_with(nodes: Mapping[str, Node], path: str, loop: RecNet | None) -> Rec
     return None
 
 
-def _needs(nodes: Mapping[str, Node], path: str, rec: RecNet | None) -> list[str]:
-    if rec is None:
-        return list(nodes[path].needs)
+def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
+    """The paths of what a value needs in the same step, or of all that a loop needs from outside."""
+    if isinstance(item, Node):
+        return list(item.needs)
+    rec = item
     inside = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
     names = [*rec.sources, *rec.inputs.values(), *(path for path in rec.initial.values() if path in nodes)]
     names += [need for node in inside for need in node.needs]
@@ -62,8 +65,18 @@ def _needs(nodes: Mapping[str, Node], path: str, rec: RecNet | None) -> list[str
 
 def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     """Sets what the net computes in each step."""
-    rec.before, rec.after = [], []
-    rec.inside = order_of(nodes, rec)  # type: ignore[assignment]
+    inside = order_of(nodes, rec)
+    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
+    computed = {node.path for node in rec.inside if isinstance(node, Node)}
+    for node in rec.after:
+        needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
+        of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
+        rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
+
+
+def _is_value(node: Node) -> bool:
+    """Whether a value of a step is known only in the loop; frames and the numbers of steps are known outside."""
+    return node.kind in ("layer", "part", "previous")
 
 
 def outside_needs(node: Node | RecNet) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.ops.create import full
+from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.math import cast
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
     from rfnb.network.layer import Layer
@@ -70,74 +73,138 @@ class RecRun:
         )  # fmt: skip
         self.loop.warns = False
         self.step: dict[str, Tensor] = {}
+        self.whole: dict[str, Tensor] = {}  # values of all frames
         self.search = StepsOfSearch(self.loop, rec)
 
     def run(self) -> None:
         """Runs all steps."""
         rec, loop = self.rec, self.loop
-        for of, previous in rec.previous.items():
-            if self.nodes[of].state is None:
-                loop.state[f"prev:{rec.name_of(of)}"] = self._initial(of, self.nodes[previous].template)
-        for node in rec.inside:
-            if isinstance(node, Node) and node.state is not None:
+        self.carried = [node for node in rec.inside if isinstance(node, Node) and self._is_carried(node)]
+        for node in rec.before:
+            self._all(node.path)
+        for node in self.carried:
+            loop.state[f"prev:{rec.name_of(node.of)}"] = self._initial(node.of, node.template)
+        own = [item for item in rec.inside if isinstance(item, Node)]
+        for node in own:
+            if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
         rec.choices = None
+        late = {node.path for node in rec.after}
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
+        frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
+        self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
+        # Values of the step before first: a layer that carries a state replaces it.
+        inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
         with loop:
-            for node in rec.inside:
-                self._compute(node)
-            for of in rec.previous:
-                if self.nodes[of].state is None:
-                    template = self.nodes[rec.previous[of]].template
-                    loop.state[f"prev:{rec.name_of(of)}"] = _like(self.step[of], template)
+            for item in inside:
+                self._compute(item)
+            for node in self.carried:
+                loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
             if rec.end is not None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
+                if path in self.whole or path in late:
+                    continue
                 layer = self.nodes[path].layer
                 by_place = layer is not None and layer.by_place
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
-            for node in rec.inside:
-                if isinstance(node, Node) and node.loss is not None and node.layer.logits is not None:  # type: ignore
+            for node in own:
+                if node.loss is not None and node.layer.logits is not None:  # type: ignore
                     logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
             if self.axis is not rec.axis:
                 x = _with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
+        self.whole.update({path: self.outside[path] for path in left})
+        for node in rec.after:
+            self._all(node.path)
+        for path in rec.accumulated:
+            if path in self.whole:
+                x = self.whole[path]
+                self.outside[path] = x if rec.axis in x.dims else expand_dim(x, rec.axis)
         for node, x in logits.items():
             assert node.layer is not None
             node.layer.logits = x
 
+    def _is_carried(self, node: Node) -> bool:
+        """Whether a value of the step before is a state of its own, and not part of the state of its layer."""
+        if node.kind != "previous":
+            return False
+        of = self.nodes[node.of]
+        return of.layer is None or not of.layer.state_has_output or of.state is None or of.left
+
+    def _over_frames(self, node: Node) -> Tensor:
+        """A value of all frames together, computed outside of the loop."""
+        if node.kind == "frame":
+            return self._frames(node)
+        if node.kind == "step":
+            return cast(range_over_dim(self.rec.axis), "int32")
+        if node.kind == "previous":
+            x, first = self._all(node.of), self._before(node)
+            if self.rec.axis not in x.dims:
+                x = expand_dim(x, self.rec.axis)
+            y = shift_right(x, axis=self.rec.axis, pad_value=first)
+            return set_feature_dim(y, node.template.feature_dim)
+        if node.kind == "part":
+            self._all(node.of)
+            return self.whole[node.path]
+        assert node.layer is not None
+        inputs = {name: self._all(path) for name, path in node.inputs.items()}
+        with self._named(node):
+            y = node.layer(*(self._all(path) for path in node.sources), **inputs)
+        self.whole.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
+        node.layer.parts = {}
+        return y
+
+    def _all(self, path: str) -> Tensor:
+        """The value of all frames, of a value in the loop; or the value outside of it."""
+        if path not in self.whole and self.nodes[path].loop is self.rec:
+            self.whole[path] = self._over_frames(self.nodes[path])
+        return self.whole[path] if path in self.whole else self.outside[path]
+
+    def _in_step(self, path: str) -> Tensor:
+        """The value in this step."""
+        if path not in self.step and path in self.cut:
+            self.step[path] = self._frame(path)
+        return self.step[path] if path in self.step else self.outside[path]
+
     def _compute(self, node: Node | RecNet) -> None:
         """Computes a value of this step."""
         rec, step, loop = self.rec, self.step, self.loop
+        for path in needs_of(node, self.nodes):
+            if path in self.cut:
+                self._in_step(path)
         if isinstance(node, RecNet):
             RecRun(node, Inside(step, self.outside), self.nodes).run()
             return
         if node.kind == "frame":
-            step[node.path] = self._frame(node)
+            step[node.path] = self._frame(node.path)
         elif node.kind == "step":
             step[node.path] = cast(loop.iter_idx, "int32")
+        elif self._is_carried(node):
+            step[node.path] = set_feature_dim(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
         elif node.kind == "previous":
-            of = self.nodes[node.of]
-            if of.state is None:
-                step[node.path] = set_feature_dim(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
-            else:
-                assert of.layer is not None
-                state = loop.state[rec.name_of(node.of)]
-                step[node.path] = of.layer.output_of(state)
-                step.update({f"{node.path}/{part}": x for part, x in of.layer.parts_of(state).items()})
+            layer = self.nodes[node.of].layer
+            assert layer is not None
+            step[node.path] = layer.output_of(loop.state[rec.name_of(node.of)])
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            try:
+            with self._named(node):
                 self._compute_layer(node, node.layer, values)
                 take_parts(node, values)
-            except RfError as error:
-                if not error.what.startswith("layer "):
-                    error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"
-                raise
+
+    @contextmanager
+    def _named(self, node: Node) -> Iterator[None]:
+        """Errors inside name the layer."""
+        try:
+            yield
+        except RfError as error:
+            if not error.what.startswith("layer "):
+                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+            raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
         """Computes a layer in this step: for the newest hypotheses, if there is a search."""
@@ -153,19 +220,28 @@ class RecRun:
         else:
             values[node.path] = layer(*sources, **inputs)
 
-    def _frame(self, node: Node) -> Tensor:
-        """The frame of this step, of the source or of other data."""
+    def _frames(self, node: Node) -> Tensor:
+        """All frames, of the source or of other data; the value itself if it has no frames."""
         x = self.outside[node.of] if node.of else self.source
         assert x is not None
-        axis, feature = self.rec.axis, x.feature_dim
-        if axis not in x.dims:
-            frames = time_of(x)
-            if frames is None or node.of == "" or frames in node.template.dims:
-                return x
-            x = _with_axis(x, frames, axis, node)
-        if self.axis is not axis:
-            x = _with_frames(x, axis, self.axis)
-        return set_feature_dim(self.loop.unstack(x, axis=self.axis), feature)
+        axis = self.rec.axis
+        if axis in x.dims or not node.of:
+            return x
+        frames = time_of(x)
+        return x if frames is None or frames in node.template.dims else _with_axis(x, frames, axis, node)
+
+    def _to_cut(self, x: Tensor) -> Tensor:
+        """A value of all frames with the axis that the loop steps along."""
+        if self.axis is self.rec.axis or self.rec.axis not in x.dims:
+            return x
+        return set_feature_dim(_with_frames(x, self.rec.axis, self.axis), x.feature_dim)
+
+    def _frame(self, path: str) -> Tensor:
+        """The frame of this step; the value itself if it has no frames."""
+        x = self.cut[path]
+        if self.axis not in x.dims:
+            return x
+        return set_feature_dim(self.loop.unstack(x, axis=self.axis), x.feature_dim)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
@@ -179,8 +255,19 @@ class RecRun:
             assert node.layer is not None
             nothing = [_filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: _filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
-            return _like(node.layer(*nothing, **inputs), template)
+            logits = node.layer.logits
+            first = _like(node.layer(*nothing, **inputs), template)
+            node.layer.logits, node.layer.parts = logits, {}
+            return first
         return _filled(template, given)
+
+    def _before(self, previous: Node) -> Tensor:
+        """The value of a layer before the first step, which may be part of its state."""
+        of = self.nodes[previous.of]
+        layer = of.layer
+        if layer is None or not layer.state_has_output or not of.left:
+            return self._initial(previous.of, previous.template)
+        return layer.output_of(self._initial_state(of))
 
     def _initial_state(self, node: Node) -> State:
         """The state of a layer before the first step."""

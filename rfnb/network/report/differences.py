@@ -58,7 +58,7 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
 
 
 def _of_the_batch(layer: Layer) -> Iterator[str]:
-    """What lets frames behind the end of a sequence into valid ones."""
+    """What lets frames after the end of a sequence into valid ones."""
     options: dict[str, Any] = vars(layer)
     cls = layer.layer_class
     if cls in ("conv", "pool"):
@@ -68,19 +68,19 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
         steps = steps if isinstance(steps, list | tuple) else [steps]
         wide = any(size not in (None, 1) for size in sizes) or any(step not in (None, 1) for step in steps)
         if wide and str(options.get("padding")).lower() == "same":
-            yield 'padding "same" reads frames behind the end'
+            yield 'padding "same" reads frames after the end'
     elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
-        yield "the window reads frames behind the end"
+        yield "the window reads frames after the end"
     elif cls == "cumsum" and options.get("reverse"):
-        yield "the sum from the end begins with frames behind it"
+        yield "the sum from the end begins with frames after it"
     elif cls == "resize" and options.get("kind") == "linear":
-        yield "linear interpolation reads a frame behind the end"
+        yield "linear interpolation reads a frame after the end"
     elif cls == "shift_axis":
-        yield "the shift takes frames from behind the end"
+        yield "the shift takes frames from after the end"
     elif cls == "norm":
-        yield "the mean counts frames behind the end, if it goes over time"
+        yield "the mean counts frames after the end, if it goes over time"
     masked = options.get("masked_time") if cls == "batch_norm" else None
     if isinstance(layer.batch_norm, Mapping):
         masked = layer.batch_norm.get("masked_time")
     if masked is False:
-        yield "batch_norm with masked_time False counts frames behind the end"
+        yield "batch_norm with masked_time False counts frames after the end"

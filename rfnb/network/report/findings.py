@@ -86,7 +86,13 @@ class Reported(Protocol):
 
 
 def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet]) -> NetworkReport:
-    """The report of a network."""
+    """The report of a network, given its nodes and the order in which they are computed.
+
+    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    >>> _ = net.construct_from_dict({"output": {"class": "cpoy", "from": "data"}}, strict=False)
+    >>> net.report().findings[0].what
+    "there is no layer class 'cpoy'"
+    """
     entries = net.outline()
     found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, entries)]
     for group, names, way in training_keys(net.config):

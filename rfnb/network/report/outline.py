@@ -9,6 +9,7 @@ from typing import Any
 from rfnb.errors import RfError
 from rfnb.network import options as _options
 from rfnb.network.builder import class_of
+from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources
 from rfnb.network.versions import holds
@@ -77,19 +78,19 @@ class Entry:
 def outline(
     net_dict: Mapping[str, Any],
     ends: Iterable[str],
+    extern: ExternData,
     *,
     version: int = 0,
-    default_input: str = "data",
-    default_target: str = "classes",
 ) -> dict[str, Entry]:
     """The layers by path: first those that the `ends` need, each after what it needs; then the unused ones.
 
     >>> from rfnb.network.report.outline import outline
-    >>> found = outline({"a": {"class": "copy", "from": "data"}, "b": {"class": "copy", "from": "prev:a"}}, ["b"])
+    >>> net = {"a": {"class": "copy", "from": "data"}, "b": {"class": "copy", "from": "prev:a"}}
+    >>> found = outline(net, ["b"], rf.ExternData())
     >>> [(entry.path, entry.used, entry.references[0].path, entry.references[0].back) for entry in found.values()]
     [('b', True, 'a', True), ('a', True, 'data:data', False)]
     """
-    return _Outliner(net_dict, version, default_input, default_target).ordered(list(ends))
+    return _Outliner(net_dict, version, extern.default_input, extern.default_target).ordered(list(ends))
 
 
 class _Outliner:

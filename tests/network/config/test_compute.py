@@ -170,7 +170,24 @@ HOSTILE = [
 ]
 
 
+def test_a_function_without_an_end_is_stopped(tmp_path):
+    more = "def f(x):\n    while True:\n        x = x\n    return x"
+    with pytest.raises(RfError, match="too many steps"):
+        computed("\"self.network.get_config().typed_value('f')(source(0))\"", tmp_path, more)
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_python_can_be_reached(text, tmp_path):
     with pytest.raises(RfError, match="output"):
         computed(repr(text), tmp_path)
+
+
+def test_an_activation_may_be_a_function_of_the_config(tmp_path):
+    layer = "{'class': 'activation', 'activation': f, 'from': 'data'}"
+    net = net_of(
+        layer, tmp_path, "def f(x):\n    return tf.nn.relu(x) * 2.0 - tf.reduce_max(x, axis=-1, keepdims=True)"
+    )
+    out = net.forward({"data": X})["output"].copy_transpose(net.template("output").dims).raw_tensor.numpy()
+    np.testing.assert_allclose(out, np.maximum(X, 0) * 2 - X.max(-1, keepdims=True), rtol=1e-5)
+    net = net_of("{'class': 'activation', 'activation': tf.nn.relu, 'from': 'data'}", tmp_path)
+    np.testing.assert_array_equal(net.forward({"data": X})["output"].raw_tensor.numpy(), np.maximum(X, 0))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from rfnb.network.report.outline import outline
+import rfnb as rf
+from rfnb.network.report import outline as of
+
+
+def outline(net, ends):
+    return of.outline(net, ends, rf.ExternData())
 
 
 def references(entry):

@@ -1,0 +1,57 @@
+"""cum_concat: all frames so far, along an axis of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.layer import Layer
+from rfnb.network.options import axis, value
+from rfnb.ops.concat import cum_concat_step
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.shape import replace_dim, set_feature_dim
+
+
+class CumConcat(Layer, layer_class="cum_concat"):
+    """The frames up to each one, along `out_spatial_dim`, which grows in a loop. {…} → {…, out_spatial_dim}
+
+    Over a sequence, these are all frames, once; for each frame of `axis`, the new axis has another length.
+    """
+
+    can_step = True
+    can_leave = False
+    out_spatial_dim: Dim | None = value(None, Dim)
+    axis: Dim = axis("T")
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new axis."""
+        self.so_far = self.out_spatial_dim or Dim(None, name=f"{self.name}:so-far", kind="spatial")
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, out_spatial_dim}"""
+        order = [self.axis, *(dim for dim in x.dims if dim is not self.axis)]
+        x = x.copy_transpose(order)
+        lengths = range_over_dim(self.axis, dtype="int32", device="cpu") + 1
+        y = convert_to_tensor(x.raw_tensor, dims=[self.so_far, *order[1:]], lengths={self.so_far: lengths})
+        return set_feature_dim(y, x.feature_dim)
+
+    def first_state(self, x: Tensor) -> State:
+        """No frames yet."""
+        so_far = Dim(0, name="so far")
+        return State(frames=zeros([*x.dims, so_far], dtype=x.dtype, sparse_dim=x.sparse_dim), so_far=so_far)
+
+    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
+        """{…} → {…, out_spatial_dim}"""
+        frames, so_far = cum_concat_step(x, prev_accum=state["frames"], axis=state["so_far"])
+        y, _ = replace_dim(frames, in_dim=so_far, out_dim=self.so_far)
+        return set_feature_dim(y, x.feature_dim), State(frames=frames, so_far=so_far)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The new axis in the place of the old one, in a loop behind the batch."""
+        source = [self.so_far if dim is self.axis else dim for dim in sources[0].dims]
+        if self.so_far not in source:
+            source.insert(len([dim for dim in source if dim.is_batch_dim()]), self.so_far)
+        return source

@@ -1,0 +1,202 @@
+"""masked_computation and unmask: a layer that is computed only where a mask is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.axes import Axes, time_of
+from rfnb.network.inner import InnerBuilder, InnerNet, chosen
+from rfnb.network.layer import Layer
+from rfnb.network.options import REQUIRED, layer, value
+from rfnb.network.resolve import names_of_sources
+from rfnb.ops.concat import concat
+from rfnb.ops.create import zeros
+from rfnb.ops.index import gather
+from rfnb.ops.masked import masked_select
+from rfnb.ops.math import cast
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+
+MASKED = "masked by"
+"""Marks an axis that has only the frames where a mask is true."""
+FIRST = "initial:output"
+"""The output before the first frame, as a part of masked_computation."""
+OUTPUT = "output of the unit"
+"""The output, as a part of the state."""
+
+
+class MaskedComputation(Layer, layer_class="masked_computation"):
+    """A layer that is computed only where a mask is true.
+
+    In a loop, its output and states stay as they were where the mask is false. Over a sequence, the frames where the
+    mask is true become a shorter sequence. {…, axis} → {…, frames}
+    """
+
+    can_step = True
+    can_leave = False
+    state_has_output = True
+    joins = False
+    sourceless = True
+    mask: Any = layer(REQUIRED)
+    unit: Any = value(REQUIRED, dict)
+    masked_from: Any = value(None, str)
+    inner: InnerNet
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The unit takes the sources."""
+        return {name: given for name, given in described.items() if name != "from"}
+
+    @classmethod
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[InnerNet, dict[str, str]]:
+        """The unit. Outside of loops, values with the axis of the mask are packed."""
+        where = builder.find(scope, described["mask"], path)
+        mask = builder.seen(where, scope)
+        if mask.dtype != "bool":
+            raise NetworkError("the mask is not bool", got=f"{where}: {mask.dtype}", expected='"class": "compare"')
+        axis = time_of(mask)
+        if axis is None and scope.in_loop is None:
+            got = f"{where}: {mask.describe_dims()}"
+            raise NetworkError("the mask has no frames", got=got, expected="{batch, time}")
+        frames = None
+        if axis is not None:
+            frames = _frames(builder.axes, where, axis, scope, path)
+            if described.get("masked_from"):
+                described = {**described, "from": described["masked_from"]}
+            else:
+                _check_frames(builder, scope, path, names_of_sources(described, None), axis)
+        inner = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
+        net = inner.net(axis, frames)
+        return net, dict(net.inputs)
+
+    @property
+    def params(self) -> dict[str, Parameter]:
+        """The parameters of the unit."""
+        return self.inner.params
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether the mask is that of a step."""
+        return self.loop is not None and self.inner.axis is None
+
+    def compute(self, mask: Tensor, **outside: Tensor) -> Tensor:
+        """{…, axis} → {…, frames}"""
+        axis, frames = self.inner.axis, self.inner.frames
+        values, _ = self.inner.run({key: packed(x, mask, axis, frames) for key, x in outside.items()})
+        self.parts = self.inner.parts_of(values)
+        self.parts[FIRST] = self.inner.first_output(outside)
+        return values[self.inner.output.path]
+
+    def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
+        """The states of the unit, and its output before the first frame."""
+        state = self.inner.first_state(outside)
+        state[OUTPUT] = self.inner.first_output(outside)
+        return state
+
+    def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
+        """{…} → {…}"""
+        values, new = self.inner.run(outside, state)
+        new[OUTPUT] = values[self.inner.output.path]
+        new = chosen(mask, new, state)
+        self.parts = self.parts_of(new)
+        return new[OUTPUT], new
+
+    def output_of(self, state: State) -> Tensor:
+        """The last output where the mask was true."""
+        out: Tensor = state[OUTPUT]
+        return set_feature_dim(out, self.inner.output.template.feature_dim)
+
+    def parts_of(self, state: State) -> dict[str, Tensor]:
+        """The last states of the unit."""
+        return self.inner.parts_of_state(state)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """That of the unit."""
+        return list(self.inner.output.template.dims)
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:masked:time."""
+        return {} if self.inner.frames is None else {self.inner.frames: f"{self.name}:masked:time"}
+
+
+def _frames(axes: Axes, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
+    """The axis of the frames where a mask is true; the same one for the same mask."""
+    made = (MASKED, mask, axis)
+    known = next((dim for dim, of in axes.made_of.items() if of == made), None)
+    if known is None:
+        known = Dim(None, name=f"{path[len(scope.path) :]}:masked:time", kind="spatial")
+        axes.made_of[known] = made
+    return known
+
+
+def _check_frames(builder: Any, scope: Any, path: str, sources: Sequence[str], axis: Dim) -> None:
+    """Raises NetworkError if a source does not have the axis of the mask."""
+    for name in sources:
+        x = builder.seen(builder.find(scope, name, path), scope)
+        if axis not in x.dims:
+            got = f"{name}: {x.describe_dims()}"
+            raise NetworkError("the source lacks the frames of the mask", got=got, expected=f"{axis}, as in the mask")
+
+
+def packed(x: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Tensor:
+    """The frames where the mask is true. {…, axis}, {…, axis} → {…, frames}"""
+    if axis is None or axis not in x.dims:
+        return x
+    y, _ = masked_select(x, mask=mask, dims=[axis], out_dim=frames)
+    return set_feature_dim(y, x.feature_dim)
+
+
+class Unmask(Layer, layer_class="unmask"):
+    """The frames of masked_computation at the places that they come from, each until the next one.
+
+    In a loop, the source has stayed there already. {…, frames} → {…, axis}
+    """
+
+    can_leave = False
+    mask: Any = layer(REQUIRED)
+    skip_initial: bool = value(False, bool)
+
+    @classmethod
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[None, dict[str, str]]:
+        """What stands before the first frame: the output of masked_computation there."""
+        source = builder.find(scope, names_of_sources(described, None)[0], path)
+        first = f"{source}/{FIRST}"
+        return None, {"first": first} if first in builder.nodes else {}
+
+    def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:  # type: ignore[override]
+        """The axes of the mask and of the source."""
+        self.axis = time_of(mask)
+        found = [dim for dim in x.dims if self.pool.made_of.get(dim, ("",))[0] == MASKED]
+        self.frames = found[0] if found else time_of(x)
+        if self.frames is self.axis:
+            self.axis = None
+
+    def compute(self, x: Tensor, mask: Tensor, first: Tensor | None = None) -> Tensor:
+        """{…, frames}, {…, axis} → {…, axis}"""
+        if self.axis is None or self.frames is None:
+            return x
+        before = Dim(1, name="before")
+        if first is None:
+            first = zeros([dim for dim in x.dims if dim is not self.frames], dtype=x.dtype, sparse_dim=x.sparse_dim)
+        parts = (expand_dim(first, before), before), (x, self.frames)
+        y, frames = concat(*parts, allow_broadcast=True)
+        at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=self.axis)
+        y = gather(y, indices=set_sparse_dim(at, frames), axis=frames)
+        return set_feature_dim(y, x.feature_dim)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """That of the source, with the frames of the mask."""
+        if self.axis is None:
+            return order
+        dims = [self.axis if dim is self.frames else dim for dim in sources[0].dims]
+        return [*dims, *(dim for dim in order if dim not in dims)]

@@ -1,0 +1,320 @@
+"""A net inside of a layer, which is computed by that layer: its nodes, its state, and what it takes from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LayerNotFound, NetworkError
+from rfnb.network.build.naming import is_trainable, variable_scope
+from rfnb.network.build.node import Node
+from rfnb.network.build.template import on_meta
+from rfnb.network.builder import Builder
+from rfnb.network.layer import Layer
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import order_of
+from rfnb.network.rec.run import RecRun, run_node, take_parts
+from rfnb.network.resolve import Scope
+from rfnb.nn.module.module import Module
+from rfnb.ops.create import full, zeros
+from rfnb.ops.index import gather
+from rfnb.ops.math import where
+from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+
+UNIT = "unit"
+"""The name of the only layer of an inner net; if it is a subnetwork, its layers are in it."""
+NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
+"""Initial outputs by name."""
+
+Take = Callable[[Tensor], Tensor]
+
+
+@dataclass(eq=False)
+class InnerScope(Scope):
+    """The scope of a unit: what it does not have is looked for in the net around it."""
+
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+    def options_of_subnet(self) -> Mapping[str, Any]:
+        """The options of the layer around it."""
+        return self.described
+
+    def find(self, reference: str, needed_by: str = "") -> tuple[Scope, str]:
+        """The net and the name there; as in any net, or else that in the net around it."""
+        try:
+            return super().find(reference, needed_by)
+        except LayerNotFound:
+            assert self.parent is not None
+            return self.parent.find(reference, needed_by)
+
+
+class InnerNet(Module):
+    """The layers of a unit, as parts of the layer that computes them.
+
+    Attributes:
+        inputs: the paths of the values from outside, by names of inputs. output: the node of the result. first: its
+            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. kept: the layers
+            whose outputs others take, by their names outside: each path, and what is given for the first frame.
+    """
+
+    def __init__(self, builder: InnerBuilder):
+        self.path: str = builder.scope.path
+        self.inputs = {key: path for path, key in builder.inputs.items()}
+        self.order = order_of(builder.nodes, builder.loop)
+        self.output = builder.nodes[f"{self.path}{UNIT}"]
+        self.first: Any = None
+        self.axis: Dim | None = None
+        self.frames: Dim | None = None
+        self.kept: dict[str, tuple[str, Any]] = {}
+        self.layers = builder.root
+        self._nodes = [builder.nodes]  # in a list: nodes are no modules
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """All nodes by path."""
+        return self._nodes[0]
+
+    @property
+    def params(self) -> dict[str, Parameter]:
+        """All parameters; those of the layers of a subnetwork with the names of the layers before theirs."""
+        found = {}
+        for path, node in self.nodes.items():
+            inside = "rec/" if node.layer is not None and node.layer.layer_class in ("rec", "rnn_cell") else ""
+            prefix = self.called(path) + "/" + inside if self.called(path) else ""
+            found.update({f"{prefix}{name}": each for name, each in (node.layer.params if node.layer else {}).items()})
+        return found
+
+    def called(self, path: str) -> str:
+        """How a layer of the unit is called outside of it; "" is the unit itself."""
+        return path.removeprefix(self.path).removeprefix(UNIT).removeprefix("/")
+
+    @property
+    def carrying(self) -> dict[str, Node]:
+        """The nodes that have a state, and values of the step before, by names of states."""
+        nodes = {path: node for path, node in self.nodes.items() if node.state is not None or node.kind == "previous"}
+        return {path.removeprefix(self.path): node for path, node in nodes.items()}
+
+    def run(self, given: Mapping[str, Tensor], state: State | None = None) -> tuple[dict[str, Tensor], State]:
+        """The values of all nodes, by path, for the values from outside; and the state after this step."""
+        values = {path: given[key] for key, path in self.inputs.items()}
+        new = State()
+        for node in self.order:
+            if isinstance(node, RecNet):
+                RecRun(node, values, self.nodes).run()
+            elif node.kind == "previous":
+                assert state is not None
+                values[node.path] = state[node.path.removeprefix(self.path)]
+            elif node.layer is not None and node.state is not None:
+                assert state is not None
+                name = node.path.removeprefix(self.path)
+                sources = [values[path] for path in node.sources]
+                inputs = {key: values[path] for key, path in node.inputs.items()}
+                values[node.path], new[name] = node.layer.one_step(state[name], *sources, **inputs)
+                take_parts(node, values)
+            elif node.layer is not None:
+                run_node(node, values)
+        for name, node in self.carrying.items():
+            if node.kind == "previous":
+                new[name] = values[node.of]
+        new.update({name: values[path] for name, (path, _) in self.kept.items()})
+        return values, new
+
+    def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
+        return {self.called(path): values[path] for path in self.nodes if path in values and self.called(path)}
+
+    def parts_of_state(self, state: State) -> dict[str, Tensor]:
+        """The outputs of layers in the unit that belong to a state."""
+        found = {name: state[name] for name in self.kept}
+        for name, node in self.carrying.items():
+            parts = {} if node.layer is None else node.layer.parts_of(state[name])
+            found.update({self.called(f"{node.path}/{part}"): x for part, x in parts.items()})
+        return found
+
+    def first_state(self, given: Mapping[str, Tensor | None]) -> State:
+        """The state before the first step. given: the values from outside, as far as they are known before the loop."""
+        state = State()
+        for name, node in self.carrying.items():
+            if node.kind == "previous":
+                state[name] = self.first_output(given, self.nodes[node.of], node.first)
+            else:
+                state[name] = self._first_state_of(node, given)
+        for name, (path, first) in self.kept.items():
+            state[name] = self.first_output(given, self.nodes[path], first)
+        return state
+
+    def _first_state_of(self, node: Node, given: Mapping[str, Tensor | None]) -> State:
+        assert node.layer is not None
+        keys = {path: key for key, path in self.inputs.items()}
+        with get_run_ctx().train_flag_ctx(False), on_meta():
+            prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
+        known = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
+        return node.layer.first_state(*prepared, **known)
+
+    def first_output(self, given: Mapping[str, Tensor | None], node: Node | None = None, first: Any = None) -> Tensor:
+        """The output of the unit, or of one of its layers, before the first frame. first: what is given for it."""
+        if node is None:
+            node, first = self.output, self.first
+        while node.layer is not None and node.layer.layer_class == "subnetwork":
+            node = self.nodes[node.sources[0]]
+        template, layer = node.template, node.layer
+        dims = [dim for dim in template.dims if dim is not self.frames]
+        x: Any = given.get(first) if isinstance(first, str) else first
+        if first is None and layer is not None and layer.can_step and type(layer).output_of is not Layer.output_of:
+            x = layer.output_of(self._first_state_of(node, given))
+            x = x if set(x.dims) == set(dims) else 0.0
+        elif first == "apply(0)":
+            nothing = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
+            x = self.run(nothing, self.first_state(given))[0][node.path]
+            x = x if self.frames is None else gather(x, indices=0, axis=self.frames)
+        elif isinstance(first, str) and first not in NUMBERS and x is None:
+            raise NetworkError("initial_output: the layer has no value before the loop", got=self.inputs[first])
+        if not isinstance(x, Tensor):
+            x = _filled(template, NUMBERS.get(first, first), dims)
+        for dim in dims:
+            x = x if dim in x.dims else expand_dim(x, dim)
+        return set_feature_dim(x, template.feature_dim)
+
+
+class InnerBuilder(Builder):
+    """Constructs the net inside of a layer. inputs: names of inputs by the paths of values outside."""
+
+    def __init__(self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take):
+        super().__init__(Module(), outer.extern, outer.version, outer.variables.device)
+        self.axes, self.variables, self.stack = outer.axes, outer.variables, outer.stack
+        self.loops.nets = dict(outer.loops.nets)
+        self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
+        self.around = scope
+        self.loop = None if scope.in_loop is None else outer.loops.net(scope.in_loop)
+        name = path[len(scope.path) :]
+        unit = described.get("unit")
+        if not isinstance(unit, Mapping) or "class" not in unit:
+            raise NetworkError("the unit is not a layer", got=repr(unit)[:60], expected='"unit": {"class": …}')
+        unit = {"name_scope": "", **unit}
+        self.scope = InnerScope({UNIT: unit}, f"{path}/", scope, name, described=described)
+
+    def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
+        """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
+        self.layer(self.scope, UNIT)
+        known = self.outer.loops.nets
+        self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
+        self.loops.order()
+        for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
+            node.first = self.first(node.of)
+        first = self.first(f"{self.scope.path}{UNIT}")
+        made = InnerNet(self)
+        made.first, made.axis, made.frames = first, axis, frames
+        top = self.around
+        while top.parent is not None:
+            top = top.parent
+        used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
+        for path, node in self.nodes.items():
+            name = made.called(path)
+            if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
+                made.kept[name] = (path, self.first(path))
+        return made
+
+    def first(self, path: str) -> Any:
+        """What is given for the output of a layer before the first frame."""
+        scope, name = self.scope.find(path.removeprefix(self.scope.path))
+        given = scope.layers[name].get("initial_output")
+        while given is None and scope.is_subnet(name) and scope.layers[name]["class"] == "subnetwork":
+            scope, name = scope.sub(name), "output"
+            given = scope.layers[name].get("initial_output")
+        template = self.nodes[scope.path + name].template
+        if given is None and template.sparse_dim is not None and self.nodes[scope.path + name].state is None:
+            raise NetworkError(
+                "labels have no value before the first frame", got=template.describe_dims(),
+                expected='"initial_output": 0, in the unit',
+            )  # fmt: skip
+        if given == "var":
+            own, feature = scope.path[len(self.around.path) :].rstrip("/"), template.feature_dim
+            assert feature is not None
+            variable = f"{variable_scope(scope, name, scope.layers[name].get('name_scope'))}init_{own}_var"
+            made = self.variables.get(variable, [feature], 0.0, trainable=is_trainable(scope))
+            setattr(self.root, f"init_{name}_var", made)
+            return made
+        if isinstance(given, str) and given not in (*NUMBERS, "apply(0)"):
+            return self.inputs[self.find(scope, given, path)]
+        return given
+
+    def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
+        """The path of a layer or data; what is outside of the unit becomes an input of it."""
+        frame = "frame:" if reference.startswith("frame:") else ""
+        where, name = scope.find(reference.removeprefix(frame), needed_by)
+        if self._contains(where):
+            return super().find(scope, reference, needed_by)
+        inside = f"prev:{self.scope.path.removeprefix(where.path)}"
+        if name.startswith(inside):
+            return self._previous(name.removeprefix(inside))
+        path = self.outer.find(where, frame + name, needed_by)
+        if path not in self.nodes:
+            with on_meta():
+                template = self.take(self.outer.seen(path, self.around))
+            self.nodes[path] = Node(path, None, template, loop=self.loop)
+            self.inputs[path] = f"outside{len(self.inputs)}"
+        return path
+
+    def module(self, scope: Scope) -> Module:
+        """The module of a net; that of the unit belongs to the outer layer."""
+        return self.root if scope is self.scope else super().module(scope)
+
+    def _contains(self, scope: Scope | None) -> bool:
+        while scope is not None and scope is not self.scope:
+            scope = scope.parent
+        return scope is not None
+
+    def _previous(self, name: str) -> str:
+        """The path of what a layer of the unit had in the last step in which the unit was computed."""
+        path = f"{self.scope.path}prev:{name}"
+        self.stack.append("prev:")
+        try:
+            of = super().find(self.scope, name)
+        finally:
+            self.stack.pop()
+        self.nodes[path] = Node(path, None, self.nodes[of].template, kind="previous", of=of, loop=self.loop)
+        return path
+
+
+def chosen(mask: Tensor, new: Any, old: Any) -> Any:
+    """A state, or a tensor, with the new values where the mask is true.
+
+    Raises NetworkError for an axis that grows from step to step.
+    """
+    if isinstance(new, Tensor):
+        x = where(mask, new, old, allow_broadcast_all_sources=True)
+        return set_feature_dim(set_sparse_dim(x, new.sparse_dim), new.feature_dim)
+    if isinstance(new, dict):
+        return type(new)({name: chosen(mask, part, old[name]) for name, part in new.items()})
+    if isinstance(new, Dim):
+        raise NetworkError(
+            "in masked_computation in a loop, an axis of a state grows", got=new.name,
+            expected="a mask that is known before the loop, or a recurrent cell",
+        )  # fmt: skip
+    return new
+
+
+def _texts(described: Any) -> Iterator[str]:
+    """All texts in a net dict, such as names of layers."""
+    if isinstance(described, str):
+        yield described
+    elif isinstance(described, Mapping | list | tuple):
+        for entry in described.values() if isinstance(described, Mapping) else described:
+            yield from _texts(entry)
+
+
+def _filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
+    """A tensor with the dims and dtype of a template."""
+    make: Any = {
+        "dims": template.dims if dims is None else dims,
+        "dtype": template.dtype,
+        "sparse_dim": template.sparse_dim,
+    }
+    x = full(fill_value=number, **make) if number else zeros(**make)
+    return set_feature_dim(x, template.feature_dim)

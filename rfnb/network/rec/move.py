@@ -1,0 +1,125 @@
+"""Which layers leave a loop: those that have a form for all frames together, and what these need, or what needs them.
+
+A layer may be computed before the loop if all that it needs is known there, and after it if nothing in the loop needs
+it. Layers without a state stay in the loop, whose own optimization computes each of their ops for all steps together
+where that is possible; so only layers with a state are moved, with those on the way to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rfnb.network.build.node import Node
+from rfnb.network.rec.net import RecNet
+
+Item = Node | RecNet
+
+
+def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[list[Node], list[Item], list[Node]]:
+    """What is computed before the loop, in each step, and after it. inside: all, each after what it needs."""
+    free, late = before_and_after(rec, nodes, inside)
+    wanted = [node for node in free if node.state is not None or node.kind == "previous"]
+    early = {node.path for node in _closure(wanted, nodes, {node.path for node in free})}
+    rest = [node for node in late if node.state is not None]
+    after = _with_users(rest, nodes, {node.path for node in late})
+    for node in inside:
+        if isinstance(node, Node) and node.kind == "part":
+            for moved in (early, after):
+                if node.of in moved:
+                    moved.add(node.path)
+    parts: tuple[list[Node], list[Item], list[Node]] = ([], [], [])
+    for item in inside:
+        if isinstance(item, Node) and item.path in early:
+            parts[0].append(item)
+        elif isinstance(item, Node) and item.path in after:
+            parts[2].append(item)
+        else:
+            parts[1].append(item)
+    for node in (*parts[0], *parts[2]):
+        if node.state is not None and node.layer is not None:
+            node.layer.leave_loop(rec.axis)
+            node.left = True
+    return parts
+
+
+def before_and_after(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> tuple[list[Node], list[Node]]:
+    """The values that could be computed before the loop, and those that could be computed after it."""
+    stay = _looked_into(nodes, inside)
+    own = [item for item in inside if isinstance(item, Node) and item.path not in stay]
+    known: dict[str, Node] = {}
+    more = True
+    while more:
+        more = False
+        for node in own:
+            needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
+            ready = all(nodes[path].loop not in rec or path in known for path in needs)
+            if node.path not in known and _may_move(rec, node) and ready:
+                known[node.path] = node
+                more = True
+    users = users_of(nodes, inside)
+    late: dict[str, Node] = {}
+    more = True
+    while more:
+        more = False
+        for node in reversed(own):
+            unused = all(isinstance(user, Node) and user.path in late for user in users.get(node.path, ()))
+            if node.path not in late and node.path not in known and _may_move(rec, node) and unused:
+                late[node.path] = node
+                more = True
+    return list(known.values()), list(late.values())
+
+
+def users_of(nodes: Mapping[str, Node], inside: Iterable[Item]) -> dict[str, list[Item]]:
+    """What needs a value in the same step, or as that of the step before; by the path of the value."""
+    found: dict[str, list[Item]] = {}
+    for item in inside:
+        if isinstance(item, RecNet):
+            loops = [node for node in nodes.values() if node.loop is not None and node.loop in item]
+            needs = [*item.sources, *item.inputs.values(), *(path for node in loops for path in node.needs)]
+        else:
+            needs = [*item.needs, *([item.of] if item.kind == "previous" else [])]
+        for path in needs:
+            found.setdefault(path, []).append(item)
+    return found
+
+
+def _may_move(rec: RecNet, node: Node) -> bool:
+    if not rec.known or node.path == rec.end:
+        return False
+    layer = node.layer
+    return layer is None or (layer.can_leave and not (layer.in_search and rec.beam is not None) and not layer.by_place)
+
+
+def _looked_into(nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
+    """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
+    needed = {path for path in users_of(nodes, inside) if path in nodes and nodes[path].kind == "part"}
+    return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}
+
+
+def _closure(wanted: Iterable[Node], nodes: Mapping[str, Node], among: set[str]) -> list[Node]:
+    """The wanted ones and all that they need."""
+    found: dict[str, Node] = {}
+    todo = list(wanted)
+    while todo:
+        node = todo.pop()
+        if node.path in found or node.path not in among:
+            continue
+        found[node.path] = node
+        todo += [nodes[path] for path in (*node.needs, *([node.of] if node.kind == "previous" else []))]
+    return list(found.values())
+
+
+def _with_users(wanted: Iterable[Node], nodes: Mapping[str, Node], among: set[str]) -> set[str]:
+    """The paths of the wanted ones and of all that need them."""
+    users: dict[str, list[Node]] = {}
+    for path in among:
+        for need in (*nodes[path].needs, *([nodes[path].of] if nodes[path].kind == "previous" else [])):
+            users.setdefault(need, []).append(nodes[path])
+    found: set[str] = set()
+    todo = list(wanted)
+    while todo:
+        node = todo.pop()
+        if node.path in among and node.path not in found:
+            found.add(node.path)
+            todo += users.get(node.path, [])
+    return found

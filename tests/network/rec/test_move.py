@@ -1,0 +1,137 @@
+"""Layers that leave a loop give what they give in it: outputs, losses and gradients."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import rfnb as rf
+
+EXTERN = {
+    "data": {"dim": 3},
+    "classes": {"dim": 4, "sparse": True, "same_dim_tags_as": "data"},
+    "other": {"dim": 2},
+}
+KINDS = {
+    "linear": {"class": "linear", "activation": "tanh", "n_out": 3},
+    "cell": {"class": "rnn_cell", "unit": "LSTMBlock", "n_out": 3},
+    "gru": {"class": "rec", "unit": "gru", "n_out": 3},
+    "attention": {
+        "class": "self_attention", "num_heads": 1, "total_key_dim": 2, "n_out": 3, "attention_left_only": True,
+    },
+    "position": {"class": "positional_encoding", "n_out": 4},
+    "sum": {"class": "cumsum", "axis": rf.single_step_dim},
+    "window": {"class": "window", "window_size": 2, "window_left": 1, "window_right": 0, "axis": rf.single_step_dim},
+    "softmax": {"class": "softmax", "target": "classes", "loss": "ce"},
+    "eval": {"class": "eval", "eval": "tf.tanh(source(0)) * 0.5"},
+    "sources": {"class": "copy"},
+}  # fmt: skip
+
+
+def run(unit, *, moved, lengths, seed=0, source="data"):
+    """Outputs, the total loss and the gradients, with random parameters."""
+    net = rf.Network(extern_data=rf.ExternData(EXTERN), train_flag=True)
+    net.construct_from_dict(
+        {"output": {"class": "rec", "unit": unit, "from": source, "optimize_move_layers_out": moved}}
+    )
+    draw = np.random.default_rng(seed)
+    values = {}
+    for path, layer in net.layers.items():
+        for name, parameter in layer.params.items():
+            if path != "output":
+                values.setdefault(path, {})[name] = draw.normal(size=[d.dimension for d in parameter.dims]) * 0.5
+    net.set_param_values_by_dict(values)
+    longest, count = max(lengths, default=0), len(lengths)
+    batch = {
+        "data": (draw.normal(size=(count, longest, 3)).astype("float32"), lengths),
+        "classes": (draw.integers(0, 4, (count, longest)).astype("int32"), lengths),
+        "other": (draw.normal(size=(count, longest, 2)).astype("float32"), lengths),
+    }
+    out = net.forward(batch)["output"]
+    _, total, _ = net.get_losses_initialized(with_total=True)
+    if rf.batch_dim in out.dims:
+        total = total + rf.reduce_sum(out, axis=out.dims)
+    parameters = {f"{path}/{name}": p for path, layer in net.layers.items() for name, p in layer.params.items()}
+    if isinstance(total, rf.Tensor) and total.raw_tensor.requires_grad:
+        total.backward()
+    gradients = {
+        name: np.zeros([dim.dimension for dim in p.dims]) if p.raw_tensor.grad is None else p.raw_tensor.grad.numpy()
+        for name, p in parameters.items()
+    }
+    masked = (out.copy_masked(0) if rf.batch_dim in out.dims else out).copy_transpose(net.template("output").dims)
+    return masked.raw_tensor.detach().numpy(), total.item() if isinstance(total, rf.Tensor) else total, gradients, net
+
+
+def assert_same(unit, lengths, **options):
+    """With and without moving: outputs, losses, gradients, and the names of parameters."""
+    a, b = (run(unit, moved=moved, lengths=lengths, **options) for moved in (True, False))
+    np.testing.assert_allclose(a[0], b[0], rtol=1e-4, atol=1e-5)
+    assert abs(a[1] - b[1]) <= 1e-3 + 1e-4 * abs(b[1])
+    assert set(a[2]) == set(b[2])
+    for name, gradient in a[2].items():
+        np.testing.assert_allclose(gradient, b[2][name], rtol=1e-3, atol=1e-4, err_msg=name)
+    return a[3]
+
+
+@st.composite
+def units(draw):
+    """A unit of three to eight layers, with states, and values of the step before."""
+    names = [f"layer{i}" for i in range(draw(st.integers(2, 7)))]
+    unit = {}
+    for i, name in enumerate([*names, "output"]):
+        kind = draw(st.sampled_from(["linear", "sources"] if name == "output" else sorted(KINDS)))
+        before = [*names[:i], "data:source"]
+        if "n_out" in KINDS[kind] or kind == "softmax":  # so that each circle has a layer whose size is given
+            before += [f"prev:{other}" for other in names]
+        sources = draw(
+            st.lists(st.sampled_from(before), min_size=1, max_size=1 if kind in ("window", "eval") else 3, unique=True)
+        )
+        unit[name] = {**KINDS[kind], "from": sources}
+        if draw(st.booleans()) and kind in ("linear", "softmax"):
+            unit[name]["initial_output"] = draw(st.sampled_from([0.5, "ones", "var", "apply(0)"]))
+        if kind == "window":
+            unit[name] = {"class": "subnetwork", "from": sources, "subnetwork": {
+                "win": {**unit[name], "from": "data"},
+                "output": {"class": "merge_dims", "axes": ["dim:2", "F"], "from": "win"},
+            }}  # fmt: skip
+    return unit
+
+
+@settings(max_examples=40, deadline=None)
+@given(units(), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 3))
+def test_random_nets(unit, lengths, seed):
+    assert_same(unit, lengths, seed=seed)
+
+
+def test_what_leaves_the_loop():
+    """A cell before the recurrence leaves it to the input side, one after it to the output side."""
+    unit = {
+        "before": {**KINDS["cell"], "from": "data:source"},
+        "h": {**KINDS["linear"], "from": ["before", "prev:h"]},
+        "after": {**KINDS["cell"], "from": "h"},
+        "output": {**KINDS["linear"], "from": "after"},
+    }
+    net = assert_same(unit, [4, 2, 1])
+    rec = net.get_layer("output").nets["output"]
+    parts = (rec.before, rec.inside, rec.after)
+    names = [[rec.name_of(node.path) for node in part if node.kind != "part"] for part in parts]
+    assert names == [["data:source", "before"], ["prev:h", "h"], ["after", "output"]]
+
+
+def test_a_state_that_is_looked_into_stays():
+    unit = {
+        "s": {**KINDS["cell"], "from": "data:source"},
+        "c": {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3},
+        "output": {**KINDS["linear"], "from": ["c", "prev:s"]},
+    }
+    net = assert_same(unit, [4, 2, 1])
+    rec = net.get_layer("output").nets["output"]
+    assert "s" in [rec.name_of(node.path) for node in rec.inside]
+
+
+@pytest.mark.parametrize("name", ["cell", "gru", "attention", "position", "sum"])
+def test_each_layer_with_a_state(name):
+    own = {"class": "linear", "activation": None, "n_out": 3, "from": "data:source"}
+    unit = {"in": own, "x": {**KINDS[name], "from": "in"}, "output": {"class": "linear", "n_out": 2, "from": "x"}}
+    net = assert_same(unit, [5, 3, 0])
+    rec = net.get_layer("output").nets["output"]
+    assert not [node for node in rec.inside if node.state is not None]
