@@ -49,6 +49,8 @@ VIEWS = {
         "beam.view",
         "rfnb.search.found.Found rfnb.search.tree.Tree rfnb.search.explain.where.Where",
     ),
+    "network": ("network.view", "rfnb.network.network.Network"),
+    "network_report": ("network.report", "rfnb.network.report.findings.NetworkReport"),
     "overview": ("overview.view", ""),
     "error": ("error.view", "builtins.Exception"),
     "note": ("kit.note", ""),

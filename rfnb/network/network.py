@@ -29,6 +29,9 @@ from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.report.findings import NetworkReport, report_of
+from rfnb.network.report.lenient import construct_what_can
+from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import stop_gradient_scope
@@ -86,6 +89,7 @@ class Network(Module):
         self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
+        self.failures: dict[str, Exception] = {}
         self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
@@ -99,12 +103,15 @@ class Network(Module):
         train_flag: bool | None = None,
         search_flag: bool = False,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        strict: bool = True,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
             functions: stand for functions of the config with these names; they get Tensors and give one.
+            strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
+                `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -120,14 +127,17 @@ class Network(Module):
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
+            name=Path(path).stem,
             device=device,
         )
-        return net.construct_from_dict(with_own(config.network(epoch), own))
+        return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
 
     # -- construction
 
-    def construct_from_dict(self, net_dict: Mapping[str, Any]) -> Network:
+    def construct_from_dict(self, net_dict: Mapping[str, Any], *, strict: bool = True) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
+
+        strict: whether a layer that cannot be constructed is an error; otherwise it is in `failures`.
 
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
@@ -135,14 +145,28 @@ class Network(Module):
             what = "construct_from_dict: this is not a net dict"
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
-        if not ends:
+        if not ends and strict:
             what = "construct_from_dict: there is no layer to construct"
             raise NetworkError(
                 what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
             )
-        self._builder.construct(net_dict, ends)
-        self._order = order_of(self._nodes, None)
+        if strict:
+            self._builder.construct(net_dict, ends)
+        else:
+            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
+        nodes = {path: node for path, node in self._nodes.items() if node.loop is None or not self.failures}
+        self._order = order_of(nodes, None)
         return self
+
+    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
+        """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
+        given = self._builder.scope.layers if net_dict is None else net_dict
+        ends = ends_of(given, search=self.search_flag, evaluate=self.eval_flag)
+        return outline(given, ends, self.extern_data, version=self.behavior_version)
+
+    def report(self) -> NetworkReport:
+        """What stops the network, what it ignores, and what differs from the reference, the worst first."""
+        return report_of(self, self._nodes, self._order)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -167,6 +191,14 @@ class Network(Module):
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
         return self._builder.seen(path, self._builder.scope)
+
+    def templates(self) -> dict[str, Tensor]:
+        """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
+        return {path: node.template for path, node in self._nodes.items()}
+
+    def variable_names(self) -> dict[int, str]:
+        """The names of the parameters in the reference's checkpoints, such as "output/rec/s/W", by `id`."""
+        return {id(parameter): name for name, parameter in self._builder.variables.found.items()}
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""
@@ -197,6 +229,8 @@ class Network(Module):
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
             {axis: numbers} if several axes have lengths.
         """
+        if self.failures:
+            raise next(iter(self.failures.values()))
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
