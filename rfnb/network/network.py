@@ -21,9 +21,8 @@ from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
-from rfnb.network.holder import LossHolder
+from rfnb.network.holder import LossHolder, constraints_of, holder_of
 from rfnb.network.layer import Layer
-from rfnb.network.losses import loss_by_name
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
@@ -35,8 +34,6 @@ from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import stop_gradient_scope
-from rfnb.ops.math import square
-from rfnb.ops.reduce import reduce_sum
 from rfnb.search.found import Found
 
 
@@ -332,7 +329,8 @@ class Network(Module):
             if not self._values:
                 raise NetworkError("get_losses_initialized: there was no batch yet", hint="net.forward(…) first")
             with self._flags():
-                self._holders = self._held() if self.eval_flag else {}
+                nodes = [node for node in self._nodes.values() if self._has_loss(node)] if self.eval_flag else []
+                self._holders = {node.path: holder_of(node, self._values) for node in nodes}
         if not with_total:
             return self._holders, None, None
         total: Any = 0
@@ -341,36 +339,17 @@ class Network(Module):
             total = total if value is None else value + total
         return self._holders, total, self._constraints()
 
-    def _held(self) -> dict[str, LossHolder]:
-        holders = {}
-        for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
-                continue
-            if node.loop is not None and self.train_flag is False:
-                continue  # those in loops are for training
-            if node.target is not None and node.target not in self._values:
-                key = node.target.removeprefix("data:")
-                raise DataNotFound(
-                    f"the loss of {path!r}: the batch has no target {key!r}", hint=f'net.forward({{"{key}": …}})'
-                )
-            target = None if node.target is None or not node.loss.needs_target else self._values[node.target]
-            factor = None if node.inv_norm_factor is None else self._values[node.inv_norm_factor]
-            loss = loss_by_name(node.layer.loss or "", node.layer.loss_opts)
-            holders[path] = LossHolder(
-                path, node.layer, loss, self._values[path], target, custom_inv_norm_factor=factor
-            )
-        return holders
+    def _has_loss(self, node: Node) -> bool:
+        """Whether the loss of a layer counts: those in loops are for training."""
+        if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
+            return False
+        return node.loop is None or self.train_flag is not False
 
     def _constraints(self) -> Any:
-        total: Any = 0
         builder = self._builder
         if builder.every_layer is None:
             builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
-        for layer in builder.every_layer:
-            for parameter in layer.params.values() if layer.L2 else ():
-                if parameter.trainable:
-                    total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
-        return total
+        return constraints_of(builder.every_layer)
 
     def _mark_losses(self) -> None:
         holders = self.get_losses_initialized()[0]

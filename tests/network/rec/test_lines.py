@@ -79,7 +79,7 @@ def test_the_lines_of_a_config(tmp_path):
     run = last_run()
     assert (run.name, run.place) == ("output", "attention.config:5")
     assert (run.source.first_line, run.source.lines[-1].strip()) == (5, "}},")
-    assert run.states == ["prev:att", "prev:embed", "s.c", "s.h"]
+    assert run.states == ["prev:att", "s.c", "s.h"]  # embed has left the loop
     found = lines_of(run)
     assert found.pop("data:classes") == 5
     assert found == LINES
@@ -210,7 +210,7 @@ def test_self_attention_in_and_out_of_the_loop():
     unit = {
         "first": {**attention, "from": "data:source"},
         "second": {**attention, "from": ["first", "prev:second"]},
-        "energy": {"class": "dot", "from": ["base:ctx", "second"], "red1": "F", "red2": "F", "var1": "auto", "var2": "auto"},
+        "energy": {"class": "dot", "from": ["base:ctx", "second"], "reduce": "F", "var1": "auto", "var2": "auto"},
         "w": {"class": "softmax_over_spatial", "from": "energy"},
         "output": {"class": "dot", "from": ["base:ctx", "w"], "red1": "T", "red2": "T", "var1": "auto", "var2": "auto"},
     }  # fmt: skip
