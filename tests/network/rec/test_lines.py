@@ -207,12 +207,13 @@ def test_attention_of_training_and_search(tmp_path):
 
 def test_self_attention_in_and_out_of_the_loop():
     attention = {"class": "self_attention", "num_heads": 2, "total_key_dim": 4, "n_out": 4, "attention_left_only": True}
+    dot = {"class": "dot", "var1": "auto", "var2": "auto"}
     unit = {
         "first": {**attention, "from": "data:source"},
         "second": {**attention, "from": ["first", "prev:second"]},
-        "energy": {"class": "dot", "from": ["base:ctx", "second"], "red1": "F", "red2": "F", "var1": "auto", "var2": "auto"},
+        "energy": {**dot, "from": ["base:ctx", "second"], "red1": "F", "red2": "F"},
         "w": {"class": "softmax_over_spatial", "from": "energy"},
-        "output": {"class": "dot", "from": ["base:ctx", "w"], "red1": "T", "red2": "T", "var1": "auto", "var2": "auto"},
+        "output": {**dot, "from": ["base:ctx", "w"], "red1": "T", "red2": "T"},
     }  # fmt: skip
     found = {}
     values = None
