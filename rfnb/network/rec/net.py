@@ -23,6 +23,7 @@ class RecNet:
 
     Attributes:
         axis: the axis of the loop. known: whether its lengths are known before the loop, by data.
+        own_axis: another axis for the steps of the loop, if values of a step have `axis` too.
         outer: the loop around this one.
         source: the template of `data:source`, with all frames; None without a source.
         sources: the paths of the sources outside of the loop.
@@ -45,6 +46,7 @@ class RecNet:
     sources: tuple[str, ...] = ()
     source: Tensor | None = None
     axis: Dim = None  # type: ignore[assignment]
+    own_axis: Dim | None = None
     known: bool = True
     beam: Dim | None = None
     last_choice: Layer | None = None
@@ -72,6 +74,12 @@ class RecNet:
     def inner(self, nodes: Mapping[str, Node]) -> set[RecNet]:
         """The loops inside of this one."""
         return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
+
+    def stacked_dims(self, x: Tensor) -> list[Dim]:
+        """The dims of the values of all steps, by the template of a step."""
+        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is self.beam]
+        axis = self.axis if self.own_axis is None or self.axis not in x.dims else self.own_axis
+        return [axis, *batch, *(dim for dim in x.dims if dim not in batch)]
 
     def name_of(self, path: str) -> str:
         """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""
