@@ -74,11 +74,8 @@ class Network(Module):
         if extern_data is None:
             extern_data = ExternData(self.config.get("extern_data") or {})
         self.extern_data = extern_data
-        self.train_flag, self.eval_flag, self.search_flag = (
-            train_flag,
-            bool(eval_flag or train_flag is not False),
-            search_flag,
-        )
+        self.train_flag, self.search_flag = train_flag, search_flag
+        self.eval_flag = bool(eval_flag or train_flag is not False)
         self.name = name
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
@@ -292,9 +289,7 @@ class Network(Module):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
-        assert rec.choices is not None
-        found: Found = rec.choices.found
-        return found
+        return rec.found
 
     def explain(self, layer: str = "output") -> NetExplanation:
         """Where the layers of a recurrent layer are computed (before its loop, in each step, after it), and why.
@@ -352,8 +347,7 @@ class Network(Module):
         return constraints_of(builder.every_layer)
 
     def _mark_losses(self) -> None:
-        holders = self.get_losses_initialized()[0]
-        for name, holder in holders.items():
+        for name, holder in self.get_losses_initialized()[0].items():
             value = holder.get_loss_value()
             if value is not None and holder.scale:
                 factor = holder.get_norm_factor() if holder.loss.opts["use_normalized_loss"] else 1.0

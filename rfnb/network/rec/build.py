@@ -174,7 +174,7 @@ class Loops:
             axis = rec.own_axis
         with on_meta():
             y = set_feature_dim(expand_dim(x, axis), x.feature_dim)
-        return y.copy_transpose(stacked_dims(x, rec))
+        return y.copy_transpose(rec.stacked_dims(x))
 
     # -- circles through the step before
 
@@ -360,13 +360,6 @@ class Loops:
         made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
         setattr(rec.layer, called, made)
         return made
-
-
-def stacked_dims(x: Tensor, rec: RecNet) -> list[Dim]:
-    """The dims of the values of all steps, by the template of a step."""
-    axis = rec.own_axis if rec.own_axis is not None and rec.axis in x.dims else rec.axis
-    batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
-    return [axis, *batch, *(dim for dim in x.dims if dim not in (*batch, axis))]
 
 
 def _chooses(node: Node) -> bool:

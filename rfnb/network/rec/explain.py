@@ -9,7 +9,6 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.network.build.node import Node
 from rfnb.network.layer import Layer
-from rfnb.network.rec.build import stacked_dims
 from rfnb.network.rec.move import looked_into, users_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
@@ -66,7 +65,7 @@ def explanation_of(rec: RecNet, nodes: Nodes, *, trains: bool) -> NetExplanation
         path, why = places.kept_by(node.path) if place == "each step" else ((), "")
         name = rec.name_of(node.path)
         described = name, node.layer.layer_class or "", line_of(rec.scope, name)
-        dims = _dims(node.template.dims), _dims(stacked_dims(node.template, rec))
+        dims = _dims(node.template.dims), _dims(rec.stacked_dims(node.template))
         rows.append(ExplainedLayer(*described, place, *dims, tuple(map(rec.name_of, path)), why))
     return NetExplanation(rec.path, rec.axis.name or "steps", rows)
 
@@ -122,8 +121,6 @@ class _Places:
         """What a value needs, in the same step or of the step before; an inner loop stands for its values."""
         node = self.nodes[path]
         found = [*node.needs, *([node.of] if node.kind == "previous" else [])]
-        if node.layer is not None and node.layer.layer_class == "choice" and self.rec.beam is None:
-            found = list(node.inputs.values())  # the target; the scores do not count
         if path in self.inner:
             found += needs_of(self.inner[path], self.nodes)
         return [self._at(need) for need in found]
@@ -164,6 +161,8 @@ class _Places:
             return "carries a state, and has no form for all steps together"
         if not self.rec.known:
             return "carries a state, and the number of steps is known only at the end"
+        if self.rec.own_axis is not None:
+            return f"carries a state, and a value of a step has the axis {self.rec.axis.name} too"
         return "" if self.rec.moves else "carries a state, and optimize_move_layers_out is False"
 
     def _way(self, start: str, edges: Mapping[str, list[str]], ends: Callable[[str], bool]) -> list[str]:

@@ -27,7 +27,7 @@ WIDTH = 110
 
 
 class Lines:
-    """The lines that describe the layers of a recurrent net: those of the config, else those of the dict.
+    """The lines that describe the layers of a recurrent net: those of its config, or else the dict, written down.
 
     listing: the lines. numbers: that of each layer, by its name in the net.
     """

@@ -63,6 +63,11 @@ class RecNet:
     lines: Lines | None = None
 
     @property
+    def found(self) -> Any:
+        """The last search."""
+        return None if self.choices is None else self.choices.found
+
+    @property
     def chain(self) -> list[RecNet]:
         """This loop and those around it, from the inside."""
         return [self, *([] if self.outer is None else self.outer.chain)]
@@ -74,6 +79,12 @@ class RecNet:
     def inner(self, nodes: Mapping[str, Node]) -> set[RecNet]:
         """The loops inside of this one."""
         return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
+
+    def stacked_dims(self, x: Tensor) -> list[Dim]:
+        """The dims of the values of all steps, by the template of a step."""
+        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is self.beam]
+        axis = self.axis if self.own_axis is None or self.axis not in x.dims else self.own_axis
+        return [axis, *batch, *(dim for dim in x.dims if dim not in batch)]
 
     def name_of(self, path: str) -> str:
         """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""

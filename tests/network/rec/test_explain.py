@@ -1,5 +1,6 @@
 """`net.explain`: the place of each layer is the one where the loop computes its ops, and the reason is a path."""
 
+import numpy as np
 import pytest
 
 import rfnb as rf
@@ -112,3 +113,29 @@ def test_dims_with_and_without_the_axis():
     row = net_of({"output": {**LINEAR, "from": ["data:source", "prev:output"]}}).explain()["output"]
     assert row.step == "{batch, feature:3}"
     assert row.whole.removeprefix("{").split(", ")[1:] == ["batch", "feature:3}"]
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_places_are_those_of_the_ops(train, monkeypatch):
+    """The loop's own explanation, whose ops know their layers, agrees with the places."""
+    unit = {
+        "x": {**LINEAR, "from": "data:source"},
+        "y": {"class": "activation", "activation": "tanh", "from": "x"},
+        "h": {**LINEAR, "from": ["y", "prev:h"]},
+        "z": {**LINEAR, "from": ["h", "x"]},
+        "output": {"class": "activation", "activation": "tanh", "from": "z"},
+    }
+    monkeypatch.setattr(rf.options, "record", "all")
+    net = net_of(unit, train=train)
+    net({"data": (np.ones((2, 4, 3), "float32"), [4, 2]), "classes": (np.zeros((2, 4), "int32"), [4, 2])})
+    found = {}
+    for row in next(iter(rf.runs)).replay.explain().rows:
+        start, end = row.node.tape
+        if start < end:  # else it only describes dims
+            found.setdefault(row.node.path, set()).add(row.where)
+    places = {"before the loop": {"once", "all steps"}, "after the loop": {"once", "after the loop"}}
+    for row in net.explain().rows:
+        if row.place == "each step":
+            assert "each step" in found[row.name]
+        else:
+            assert found[row.name] <= places[row.place]
