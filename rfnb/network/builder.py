@@ -13,6 +13,7 @@ from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfE
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.build.deep import deep_calls
 from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
@@ -54,6 +55,10 @@ class Builder:
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
+        with deep_calls():
+            self._construct(names)
+
+    def _construct(self, names: Iterable[str]) -> None:
         for name in [*self._aliases.values(), *names]:
             if EXTRA.match(name):
                 self.find(self.scope, name)

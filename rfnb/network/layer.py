@@ -114,8 +114,8 @@ class Layer(Module):
 
     def __init__(self, name: str, version: int):
         self.name, self.version = name, version
-        for option, declared in self.options.items():
-            setattr(self, option, None if declared.default is REQUIRED else declared.default)
+        values = ((name, option.default) for name, option in self.options.items())
+        vars(self).update({name: None if value is REQUIRED else value for name, value in values})
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None

@@ -291,11 +291,11 @@ class RecRun:
     def _initial_state(self, node: Node) -> State:
         """The state of a layer before the first step."""
         assert node.layer is not None and node.state is not None
-        sources = [self.nodes[path].template for path in node.sources]
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
-        with get_run_ctx().train_flag_ctx(False), on_meta():
-            prepared = node.layer.prepared(*sources)
-        made: State = _mapped(_like, node.layer.first_state(*prepared, **inputs), node.state)
+        if node.prepared is None:
+            with get_run_ctx().train_flag_ctx(False), on_meta():
+                node.prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
+        made: State = _mapped(_like, node.layer.first_state(*node.prepared, **inputs), node.state)
         return made
 
 
