@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -53,14 +52,15 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
         return raw.gather(axis, index), index
     more = min(k + 1, raw.shape[axis])
     values, index = torch.topk(raw, more, axis)
-    numbers = values.detach().movedim(axis, -1)
-    ordered: Any = numbers if raw.dtype is torch.bfloat16 else numbers.numpy()  # numpy compares few numbers faster
-    distinct = ordered[..., 1:] < ordered[..., :-1]
+    shorter = values.narrow(axis, 1, more - 1)
     if more > k:
         values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+        distinct = values > shorter
+    else:
+        distinct = values.narrow(axis, 0, more - 1) > shorter
     if distinct.all():
         return values, index
-    equal, index = ~torch.as_tensor(distinct).all(-1), index.movedim(axis, -1).clone()
+    equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()
     index[equal] = _order(raw.movedim(axis, -1)[equal], -1).narrow(-1, 0, k)
     index = index.movedim(-1, axis)
     return raw.gather(axis, index), index
