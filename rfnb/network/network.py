@@ -140,10 +140,7 @@ class Network(Module):
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
         if not ends and strict:
-            what = "construct_from_dict: there is no layer to construct"
-            raise NetworkError(
-                what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
-            )
+            raise NetworkError("construct_from_dict: there is no layer to construct", expected='"output": {…}')
         if strict:
             self._builder.construct(net_dict, ends)
         else:
@@ -154,9 +151,9 @@ class Network(Module):
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
         """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
-        given = self._builder.scope.layers if net_dict is None else net_dict
-        ends = ends_of(given, search=self.search_flag, evaluate=self.eval_flag)
-        return outline(given, ends, self.extern_data, version=self.behavior_version)
+        layers = self._builder.scope.layers if net_dict is None else net_dict
+        ends = ends_of(layers, search=self.search_flag, evaluate=self.eval_flag)
+        return outline(layers, ends, self.extern_data, version=self.behavior_version)
 
     def report(self) -> NetworkReport:
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""

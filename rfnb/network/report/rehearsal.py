@@ -9,6 +9,7 @@ import numpy as np
 
 from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import RfError
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta, without_numbers
@@ -19,9 +20,6 @@ from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import outside_needs
 from rfnb.network.rec.run import RecRun, run_node
 from rfnb.trace.run.options import recording
-
-NO_NUMBERS = "the numbers of a tensor on the meta device are needed"
-"""In the error of an op that looks at numbers, which are only there with a batch."""
 
 
 def rehearse(
@@ -44,15 +42,20 @@ def rehearse(
                     with on_meta(*each.layer.parameters()):
                         run_node(each, values)
             except Exception as error:
-                if NO_NUMBERS not in str(error):
+                if not looks_at_numbers(error):
                     yield getattr(error, "at_layer", each.path), "layer", error
         for path, node in nodes.items():
             if losses and node.loss is not None and path in values:
                 try:
                     _loss(node, values, net.extern_data)
                 except Exception as error:
-                    if NO_NUMBERS not in str(error):
+                    if not looks_at_numbers(error):
                         yield path, "loss", error
+
+
+def looks_at_numbers(error: Exception) -> bool:
+    """Whether an op failed because it looks at numbers, which are only there with a batch: those of an end, say."""
+    return isinstance(error, RuntimeError | NotImplementedError | RfError) and " meta " in str(error)
 
 
 def _loss(node: Node, values: Mapping[str, Tensor], extern: ExternData) -> None:

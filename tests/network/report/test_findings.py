@@ -159,3 +159,15 @@ def test_recurrent_nets_are_rehearsed():
     unit["output"]["from"] = ["data:source", "prev:outputs"]
     [(words, paths)] = stops({"output": {"class": "rec", "from": "data", "unit": unit}})
     assert "no layer" in words and paths == ("output/output",)
+
+
+def test_a_search_is_no_reason_to_stop_though_its_end_needs_numbers():
+    unit = {
+        "p": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 3, "initial_output": 0},
+        "end": {"class": "compare", "from": "output", "value": 0},
+    }
+    rec = {"class": "rec", "from": [], "unit": unit, "max_seq_len": 4}
+    net = rf.Network(extern_data=rf.ExternData(EXTERN), search_flag=True)
+    net.construct_from_dict({"output": rec}, strict=False)
+    assert net.report() and net(net.extern_data.example())["output"].dims
