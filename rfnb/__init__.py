@@ -51,6 +51,7 @@ with _not_searched():
 
 if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
+    from rfnb.data.public import *
     from rfnb.display.public import *
     from rfnb.loop.public import *
     from rfnb.network.public import *

@@ -118,6 +118,10 @@ class ConfigError(RfError, ValueError):
     """A config file cannot be read, or its network cannot be understood."""
 
 
+class DataError(RfError, ValueError):
+    """A file of data cannot be read or written, or its sequences do not fit."""
+
+
 class NetworkError(RfError, ValueError):
     """A net dict cannot be constructed or run: a layer, an option or a parameter does not fit."""
 

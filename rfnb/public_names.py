@@ -96,6 +96,11 @@ NAMES = {
         to_torch torch_parameters
         weight_dropout weight_noise
     """,
+    "data": """
+        FrameBatches
+        HdfWriter
+        hdf
+    """,
     "trace": """
         Captured Comparison
         ModelGraph
@@ -123,6 +128,7 @@ NAMES = {
         LoadReport
         import_weights
         load load_checkpoint load_config
+        open_checkpoint
         save save_checkpoint
     """,
     "network": """
@@ -132,6 +138,7 @@ NAMES = {
         LossHolder
         Network
         SpatialDim
+        preload
         read_config
         set_behavior_version
     """,

@@ -1,8 +1,8 @@
 """Saving and loading the parameters of modules, and importing weights of other libraries.
 
-Read `save` and `load` first. `entries` reads a checkpoint from any source: safetensors files, torch files, or tensors
-by name; `folder` finds the files in a folder of Hugging Face. `choice` applies `rename`, `only` and `skip`; `mapping`
-matches the entries with parameters; `report` says what was loaded. `training` saves optimizers and random numbers,
-`plain` stores plain values as JSON. `foreign` imports weights of torch and Hugging Face. `public` lists the names that
-become names of `rf`.
+Read `save` and `load` first. `entries` reads a checkpoint from any source: safetensors files, torch files, tensors by
+name; with `formats` and `bundle` also TensorFlow's, npz and HDF. `contents` shows one. `choice` applies `rename`,
+`only` and `skip`; `mapping` matches the entries with parameters; `report` says what was loaded. `variables` is for net
+dicts. `training` saves optimizers and random numbers, `plain` stores plain values as JSON. `foreign` imports weights of
+torch and Hugging Face.
 """

@@ -74,8 +74,8 @@ def common_part(names: Iterable[str]) -> list[str]:
 
 
 def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callable[[str], str | None]:
-    """A function from old to new names. Prefixes are whole parts of a dotted name; the longest match is used."""
-    prefixes = {old.strip("."): None if new is None else new.strip(".") for old, new in table.items()}
+    """A function from old to new names. Prefixes are whole parts of a name; the longest match is used."""
+    prefixes = {old.strip("./"): None if new is None else new.strip("./") for old, new in table.items()}
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle:
         hint = did_you_mean(idle[0], names, cutoff=0.5)
@@ -85,8 +85,10 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
         old = max((prefix for prefix in prefixes if _below(prefix, name)), key=len, default=None)
         if old is None:
             return name
-        new, rest = prefixes[old], name[len(old) :].strip(".")
-        return None if new is None else ".".join(filter(None, [new, rest]))
+        new, rest = prefixes[old], name[len(old) :]
+        if not new or not rest:
+            return None if new is None else new or rest.lstrip("./")
+        return f"{new}{'' if rest[0] in './' else '/' if '/' in name and '.' not in name else '.'}{rest}"
 
     return new_name
 
@@ -118,7 +120,7 @@ def _prefixes(argument: str, choice: Any) -> list[str]:
     given = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
     if not all(isinstance(prefix, str) for prefix in given):
         raise CheckpointError(f"{public_function()}: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
-    return [prefix.strip(".") for prefix in given]
+    return [prefix.strip("./") for prefix in given]
 
 
 _CHOICE = 'a prefix of names, such as "encoder" for everything in it, several prefixes, or a function of a name'
@@ -131,4 +133,4 @@ def _first_parts(names: Iterable[str]) -> str:
 
 
 def _below(prefix: str, name: str) -> bool:
-    return not prefix or name == prefix or name.startswith(f"{prefix}.")
+    return not prefix or name == prefix or name.startswith((f"{prefix}.", f"{prefix}/"))

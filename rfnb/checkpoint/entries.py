@@ -1,13 +1,12 @@
-"""The entries of a checkpoint from any source: safetensors files, torch files, or tensors by name."""
+"""The entries of a checkpoint from any source: a file of one of several programs, a folder, or tensors by name."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +14,23 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
+from rfnb.checkpoint.bundle.paths import index_of
 from rfnb.checkpoint.folder import beside, checkpoint_in, shards
+from rfnb.checkpoint.formats import HDF_MAGIC, is_npz, of_hdf, of_npz, of_tensorflow
+from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
-
-TRAINING = "training:"
-"""Prefix of entries that belong to optimizers and the like. No parameter has it, since attributes have no colon."""
-
-
-@dataclass(frozen=True)
-class StoredEntry:
-    """An entry of a checkpoint, whose values have not been read yet."""
-
-    key: str  # the name in the file, which renaming does not change
-    shape: tuple[int, ...]
-    dtype: str
-    dims: tuple[str, ...] | None = None  # the names of the dims when it was saved
-
-    def __str__(self) -> str:
-        if self.dims is None:
-            return f"shape {self.shape}"
-        return f"{{{', '.join(f'{name}:{size}' for name, size in zip(self.dims, self.shape, strict=True))}}}"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The entries of a checkpoint by name, and a function that reads them."""
-
-    name: str
-    entries: Mapping[str, StoredEntry]
-    read: Callable[[str], torch.Tensor]  # by key
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[Checkpoint]:
-    """Opens the checkpoint in a file, in a folder, or of tensors by name. Raises CheckpointError on failure."""
+def opened(source: Source, *, verify: bool = False) -> Iterator[Checkpoint]:
+    """Opens the checkpoint in a file, in a folder, or of tensors by name. Raises CheckpointError on failure.
+
+    verify: whether the checksums of values are compared, where there are any.
+    """
     if isinstance(source, Mapping):
         yield _of_tensors(dict(source), "the state dict")
         return
@@ -67,9 +43,13 @@ def opened(source: Source) -> Iterator[Checkpoint]:
         )
     try:
         path = checkpoint_in(Path(source))
+        index = index_of(path)
         there = path.is_file()
     except OSError as error:  # a name that is too long
         raise CheckpointError(f"{public_function()}: {str(source)[:80]!r} does not exist", got=error) from error
+    if index is not None:
+        yield of_tensorflow(index, verify=verify)
+        return
     if not there:
         state = "is a folder without a checkpoint" if path.is_dir() else "does not exist"
         raise CheckpointError(f"{public_function()}: {path} {state}", hint=beside(path))
@@ -80,8 +60,14 @@ def opened(source: Source) -> Iterator[Checkpoint]:
 
 def _of_file(path: Path, files: ExitStack) -> Checkpoint:
     with _reading(path):
-        if _is_of_torch(path):
-            return _of_tensors(torch.load(path, map_location="cpu", weights_only=True), str(path))
+        with path.open("rb") as file:
+            start = file.read(9)
+        if start[:8] == HDF_MAGIC:
+            return of_hdf(path, files)
+        if is_npz(path):
+            return of_npz(path, files)
+        if _is_of_torch(start):
+            return _of_tensors(torch.load(path, map_location="cpu", weights_only=True), str(path), "torch")
         return _of_safetensors(files.enter_context(safe_open(path, framework="pt")), path)
 
 
@@ -95,7 +81,8 @@ def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack
             raise CheckpointError(f"{public_function()}: {path} lists {missing[0]}, which is not in {file.name}")
         entries.update({name: shard.entries[name] for name in names})
         owners.update({shard.entries[name].key: shard for name in names})
-    return Checkpoint(str(path), entries, lambda key: owners[key].read(key))
+    kind = next((owner.kind for owner in owners.values()), "safetensors")
+    return Checkpoint(str(path), entries, lambda key: owners[key].read(key), kind=kind)
 
 
 @contextmanager
@@ -127,7 +114,7 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
             tensor: torch.Tensor = file.get_tensor(key)
             return tensor
 
-    return Checkpoint(str(path), entries, read, metadata)
+    return Checkpoint(str(path), entries, read, metadata, "safetensors")
 
 
 def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -150,13 +137,13 @@ def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
     return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if known else None)
 
 
-def _of_tensors(tensors: Any, name: str) -> Checkpoint:
+def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Checkpoint:
     tensors = _flat(tensors, name)
     raw = {key: _raw(value) for key, value in tensors.items()}
     for key, value in raw.items():
         if value.is_meta or value.layout is not torch.strided:
-            kind = "no values, on the meta device" if value.is_meta else value.layout
-            raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=kind)
+            got = "no values, on the meta device" if value.is_meta else value.layout
+            raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=got)
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
@@ -168,7 +155,7 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
         )
         for key, value in raw.items()
     }
-    return Checkpoint(name, entries, raw.__getitem__)
+    return Checkpoint(name, entries, raw.__getitem__, kind=kind)
 
 
 def _place(tensor: torch.Tensor) -> Any:
@@ -203,13 +190,11 @@ def _is_entry(key: Any, value: Any) -> bool:
     return isinstance(key, str) and (isinstance(value, torch.Tensor | Tensor | np.ndarray | np.generic))
 
 
-def _is_of_torch(path: Path) -> bool:
-    """Whether the file was saved by torch, by its first bytes: a zip file, or a plain pickle as in older versions.
+def _is_of_torch(start: bytes) -> bool:
+    """Whether a file was saved by torch, by its first bytes: a zip file, or a plain pickle as in older versions.
 
     A safetensors file begins with a length of 8 bytes, followed by JSON.
     """
-    with path.open("rb") as file:
-        start = file.read(9)
     return start[:2] in (b"PK", b"\x80\x02") and start[8:] != b"{"
 
 

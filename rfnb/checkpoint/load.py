@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
-from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, opened
+from rfnb.checkpoint.entries import Source, opened
 from rfnb.checkpoint.mapping import Match, Sharing, Target, match, order, sharing_of, targets
 from rfnb.checkpoint.report import LoadReport
+from rfnb.checkpoint.stored import TRAINING, Checkpoint, StoredEntry
+from rfnb.core.ground.hook import ClassHook
 from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
+
+RESTORE: ClassHook[Callable[..., LoadReport | None]] = ClassHook(
+    "checkpoint.load.RESTORE", by="network.weights.restore"
+)
+"""Loads a checkpoint whose names are not those of the module; None if they are."""
 
 
 def load(
@@ -27,6 +34,8 @@ def load(
     only: Choice | None = None,
     skip: Choice | None = None,
     training: Mapping[str, Any] | None = None,
+    verify: bool = False,
+    **options: Any,
 ) -> LoadReport:
     """Sets the parameters of `module` to those in a file. Returns a report of what was loaded and what was not.
 
@@ -40,7 +49,8 @@ def load(
 
     Args:
         source: a file written by `rf.save`, any safetensors file, a state dict written by `torch.save` (which is read
-            as data only), or a dict of tensors by name.
+            as data only), a checkpoint of TensorFlow (its prefix, one of its files, or its folder), an npz or HDF file,
+            or a dict of tensors by name.
         strict: whether the file and the module must have the same parameters. Shapes must always match.
         rename: the names of entries in the module: `{"old prefix": "new prefix"}`, with None for entries to leave out;
             or a function from name to name.
@@ -48,13 +58,26 @@ def load(
         skip: the prefix or prefixes of the parameters to leave unchanged; or a function from name to bool.
         training: objects to restore that were saved beside the parameters: `{"optimizer": optimizer}`. The state of
             random numbers is restored too. Plain values are in the report.
+        verify: whether the checksums of values are compared, which files of TensorFlow have. Those of their index are
+            always compared.
+        options: of an `rf.Network`, for a checkpoint with the names of its variables: `params_prefix`, `ignore_params`,
+            `var_name_mapping`, `forget_bias` and others (docs/checkpoints.md).
 
     Raises CheckpointError if the file cannot be read or does not fit, if nothing in it fits, or if no name has one of
     the prefixes in `rename`, `only` or `skip`.
     """
-    with opened(source) as checkpoint:
+    with opened(source, verify=verify) as checkpoint:
         entries = {name: e for name, e in checkpoint.entries.items() if not name.startswith(TRAINING)}
         entries = renamed(entries, rename)
+        for restore in RESTORE.of(type(module)):
+            report = restore(checkpoint, entries, module, strict=strict, only=only, skip=skip, **options)
+            if report is not None:
+                return report
+        if options:
+            what = f"{public_function()}: {next(iter(options))!r} is an option of an rf.Network"
+            raise CheckpointError(what, got=type(module).__name__, hint="rename=…, only=…, skip=…, strict=False")
+        if checkpoint.separator == "/":
+            entries = {name.replace("/", "."): entry for name, entry in entries.items()}
         wanted = targets(module)
         names = [*(name for target in wanted for name in target.names), *entries]
         matched = match(wanted, entries, chooser(only, skip, names))
@@ -75,6 +98,7 @@ def load(
         unexpected=tuple(matched.unexpected),
         skipped=tuple(matched.skipped),
         renamed={name: e.key for name, e in entries.items() if name in here and e.key not in here},
+        apart=tuple(checkpoint.apart),
         training=training_state.values(saved),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rfnb.checkpoint.entries import StoredEntry
+from rfnb.checkpoint.stored import StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import nearest
 from rfnb.core.tensor.parameter import Parameter

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
+
+
+class Origin(NamedTuple):
+    """Where the value of a parameter came from. conversion: empty if it was taken as it is. before, after: norms."""
+
+    name: str
+    sources: tuple[str, ...]
+    conversion: str = ""
+    before: float | None = None
+    after: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -16,6 +26,9 @@ class LoadReport(Shown):
     renamed: from the name in the module to that in the file, where they differ.
     settings: other values that were set, such as the eps of norms whose weights were imported.
     training: the plain values that were saved beside the parameters: `report.training["step"]`.
+    apart: entries of optimizers, steps, and kinds of values that are not read.
+    origins: of each parameter of a network the entries it came from, the conversion, its norm before and after.
+    notes: what a conversion changes in results, and the option for it.
 
     >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
     >>> report = rf.load(rf.save(rf.Linear(*dims), folder / "linear.safetensors"), rf.Linear(*dims))
@@ -31,6 +44,9 @@ class LoadReport(Shown):
     renamed: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -42,6 +58,9 @@ class LoadReport(Shown):
         yield "missing", list(self.missing)
         yield "unexpected", list(self.unexpected)
         yield "skipped", list(self.skipped)
+        yield "note", list(self.notes)
+        yield "converted", [f"{', '.join(o.sources)} → {o.name}: {o.conversion}" for o in self.origins if o.conversion]
         yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items()]
         yield "set", list(self.settings)
         yield "training", list(self.training)
+        yield "apart", list(self.apart)

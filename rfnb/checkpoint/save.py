@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from rfnb.checkpoint import plain, training as training_state
-from rfnb.checkpoint.entries import TRAINING
 from rfnb.checkpoint.mapping import targets
+from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from rfnb.checkpoint import plain
-from rfnb.checkpoint.entries import TRAINING, Checkpoint
+from rfnb.checkpoint.stored import TRAINING, Checkpoint
 from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module

@@ -41,6 +41,7 @@ VIEWS = {
     "attention": ("attention.view", ""),
     "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
+    "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.contents.CheckpointFile"),
     "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
     "beam": (

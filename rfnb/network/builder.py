@@ -9,11 +9,11 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
+from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
-from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
+from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
@@ -198,11 +198,9 @@ class Builder:
             for _ in self.loops.attempts(scope, path):
                 self._build(scope, path, described, scope)
         except RfError as error:
-            if not getattr(error, "at_layer", None):
-                line = getattr(described, "line", None)
-                where = f"layer {path!r} ({described['class']})" + (f", line {line}" if line else "")
-                error.what = f"{where}: {error.what}"
-                error.at_layer = path  # type: ignore[attr-defined]
+            if isinstance(error, DimError) and scope.in_loop is not None and error.hint is None:
+                error.hint = "the source is one step of the loop, without frames; with all frames it is outside, base:…"
+            name_layer(error, path, described)
             raise
         finally:
             self.stack.pop()
@@ -291,6 +289,8 @@ class Builder:
         if layer.batch_norm:
             layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
         layer._new_parameter = None
+        if not layer.takes_sources:
+            node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
             self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop)
@@ -343,7 +343,7 @@ class Builder:
             layer.out_dim = self.axes.feature(layer.n_out, taken)
         elif layer.out_dim is None and node.target is not None:
             of = self.nodes[node.target].template
-            dim = of.sparse_dim or of.feature_dim
+            dim = layer.target_dim = of.sparse_dim or of.feature_dim
             more = 0 if node.loss is None else node.loss.more_labels
             if dim is not None and dim.dimension is not None:
                 layer.out_dim = self.axes.feature(dim.dimension + more, taken) if more else dim
@@ -370,7 +370,8 @@ class Builder:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
                 check_shape(name, found[name], dims)
                 return found[name]
-            return self.variables.get(f"{prefix}{name}", dims, initial, trainable=trainable)
+            cell = "" if name.startswith("batch_norm/") else layer.cell_scope
+            return self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
 
         layer._new_parameter = new
 

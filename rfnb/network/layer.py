@@ -68,6 +68,7 @@ class Layer(Module):
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
     sourceless: ClassVar[bool] = False
+    cell_scope: ClassVar[str] = ""  # before the names of the variables of a cell
     recurrent: ClassVar[bool] = False
     can_step: ClassVar[bool] = False
     in_search: ClassVar[bool] = False
@@ -117,6 +118,7 @@ class Layer(Module):
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
+        self.target_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
         self.feature_dim: Dim | None = None
         self.logits: Tensor | None = None
@@ -170,6 +172,16 @@ class Layer(Module):
     def takes_target(self) -> bool:
         """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
         return False
+
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether the layer cannot be computed step by step."""
+        return False
+
+    @property
+    def takes_sources(self) -> bool:
+        """Whether the output depends on the sources at all."""
+        return True
 
     @property
     def stepwise(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import rfnb as rf
 from rfnb.core.advice.alike import is_beam
 from rfnb.network.axes import time_of
+from rfnb.network.weights.access import variables_of
 
 FOLDER = Path(__file__).parents[1] / "golden" / "network"
 
@@ -111,6 +112,16 @@ class Case:
             if axis.get("size_key"):
                 array = array.take(range(int(self.numbers[axis["size_key"]].max(initial=0))), axis=i)
         return array
+
+    def check_variables(self, net: Any) -> None:
+        """Loads the parameters once more, by the names that the variables have in checkpoints of the reference."""
+        values = {param["tf_name"]: self.numbers[param["key"]] for param in self.case["params"]}
+        if values:
+            report = rf.load(values, net, ignore_missing=True)
+            assert set(report.loaded) == set(values) and not report.unexpected
+            assert not any(origin.conversion for origin in report.origins)
+            for name, parameter in variables_of(net).items():
+                np.testing.assert_array_equal(parameter.numpy(), values.get(name, parameter.numpy()), err_msg=name)
 
     def check_losses(self, net: Any) -> None:
         """Compares values, errors, norm factors and the totals."""

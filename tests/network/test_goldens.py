@@ -1,4 +1,4 @@
-"""Net dicts compute what the reference implementation computed: outputs, losses, gradients."""
+"""Net dicts compute what the reference implementation computed: outputs, losses, gradients; names of variables too."""
 
 import pytest
 
@@ -18,6 +18,7 @@ def test_outputs_losses_and_gradients(file):
         case.check_losses(net)
     if case.case["grads"]:
         case.check_gradients(net)
+    case.check_variables(net)
 
 
 def test_the_cases_are_many_and_their_classes_are_registered():

@@ -1,1 +1,1 @@
-"""The view of a load report: which parameters were loaded, which are missing, which were left out."""
+"""The views of checkpoints: what is in one, and which parameters were loaded, are missing, or were left out."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
-from rfnb.display.checkpoint.schema import LoadReportView
+from rfnb.display.checkpoint.schema import LoadedOrigin, LoadReportView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import chip, fold, quiet
+from rfnb.display.markup.numbers import plain, short
+from rfnb.display.markup.schema import Number
+from rfnb.display.markup.widgets_html import chip, fold, quiet, row
 
-ODD = ("missing", "unexpected")
+ODD = ("missing", "unexpected", "note")
+LISTED = 500
+"""Largest number of parameters that are listed with their sources."""
 SHOWN = 5
 """Largest number of names on a line."""
 
@@ -21,6 +25,16 @@ def describe(report: LoadReport) -> LoadReportView:
         "kind": "load_report",
         "path": report.path,
         "loaded": list(report.loaded),
+        "origins": [
+            {
+                "name": origin.name,
+                "sources": list(origin.sources),
+                "conversion": origin.conversion,
+                "before": None if origin.before is None else plain(origin.before),
+                "after": None if origin.after is None else plain(origin.after),
+            }
+            for origin in report.origins
+        ],
         "groups": [{"what": what, "names": names} for what, names in report.groups() if names],
     }
 
@@ -32,11 +46,19 @@ def to_text(view: LoadReportView) -> str:
 
 
 def to_table(view: LoadReportView) -> Table:
-    """A row for each name."""
-    rows = [["loaded", name] for name in view["loaded"]]
-    return Table(
-        ["what", "name"], rows + [[group["what"], name] for group in view["groups"] for name in group["names"]]
-    )
+    """A row for each name; for a network, with the entries that the value came from, and norms."""
+    origins = {origin["name"]: origin for origin in view["origins"]}
+    rows = [["loaded", name, *_cells(origins.get(name))] for name in view["loaded"]]
+    others = [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
+    if not origins:
+        return Table(["what", "name"], [row[:2] for row in rows + others])
+    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows + others)
+
+
+def _cells(origin: LoadedOrigin | None) -> list[object]:
+    if origin is None:
+        return ["", "", None, None]
+    return [", ".join(origin["sources"]), origin["conversion"], origin["before"], origin["after"]]
 
 
 def to_html(view: LoadReportView) -> Html:
@@ -51,7 +73,25 @@ def to_html(view: LoadReportView) -> Html:
         for group in view["groups"]
     ]
     head = el("div", el("span", _count(view), style=style.NAME), quiet(f"  loaded from {view['path']}"))
-    return el("div", head, el("table", rows, style=style.TABLE) if rows else None, style=style.BOX)
+    return el("div", head, el("table", rows, style=style.TABLE) if rows else None, _origins(view), style=style.BOX)
+
+
+def _origins(view: LoadReportView) -> Html | None:
+    """Each parameter with its source and its norms, folded."""
+    if not view["origins"]:
+        return None
+    names = "parameter", "from", "conversion", "norm before", "after"
+    rows = [
+        row(o["name"], ", ".join(o["sources"]), o["conversion"], _norm(o["before"]), _norm(o["after"]))
+        for o in view["origins"][:LISTED]
+    ]
+    more = len(view["origins"]) - LISTED
+    rest = quiet(f"… and {more} more; all: .table()", tag="div") if more > 0 else None
+    return fold("each parameter", el("table", row(*names, tag="th"), rows, style=style.TABLE), rest)
+
+
+def _norm(number: Number | None) -> str:
+    return "" if number is None else short(number)
 
 
 def _count(view: LoadReportView) -> str:

@@ -32,6 +32,7 @@ VARIABLE = "var"
 class Rec(Layer, layer_class="rec"):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
+    cell_scope = "rec/"
     can_step = True
     state_has_output = True
     unit: Any = value("lstm", str, dict)
@@ -77,6 +78,11 @@ class Rec(Layer, layer_class="rec"):
                     )
             elif given not in CONSTANT:
                 raise NetworkError(f"initial_state: {given!r} is not known", expected="zeros, ones, var, or a layer")
+
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether it begins at the end."""
+        return self.direction == -1
 
     def unit_name(self) -> str:
         """The name of the cell. Raises NetworkError if there is none."""

@@ -58,8 +58,8 @@ class Choice(Layer, layer_class="choice"):
             )  # fmt: skip
         if not self.searches and target is None:
             raise NetworkError("choice: there is no search, and no target to take", expected='"target": "classes"')
-        labels = None if target is None else target.sparse_dim or target.feature_dim
-        if labels is not None and sources and self.input_type != "regression":
+        labels = self.target_dim
+        if labels is not None and sources and self.searches and self.input_type != "regression":
             found = sources[0].feature_dim
             if found is None or found.dimension != labels.dimension:
                 raise NetworkError(
@@ -71,6 +71,11 @@ class Choice(Layer, layer_class="choice"):
     def takes_target(self) -> bool:
         """Without a search, and where a search takes it."""
         return not self.searches or bool(self.cheating) or self.search is False
+
+    @property
+    def takes_sources(self) -> bool:
+        """In a search; else the target is the output, whatever its scores are."""
+        return self.searches
 
     @property
     def searches(self) -> bool:

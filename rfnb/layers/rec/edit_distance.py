@@ -42,7 +42,9 @@ class _ToTarget(Layer):
         """The axis of the rows: one entry more than the target has."""
         frames = time_of(labels)
         if frames is None or labels.sparse_dim is None:
-            raise NetworkError(f"{self.layer_class}: the target is not a sequence of labels", got=labels.describe_dims())
+            raise NetworkError(
+                f"{self.layer_class}: the target is not a sequence of labels", got=labels.describe_dims()
+            )
         if self.loop is None:
             raise NetworkError(f"{self.layer_class} is a layer of a loop", expected='in the "unit" of a rec layer')
         self.frames, self.row = frames, 1 + frames

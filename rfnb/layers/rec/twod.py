@@ -34,6 +34,7 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
     carried are the states at all positions of the first sequence. https://arxiv.org/abs/1810.03975
     """
 
+    cell_scope = "rec-twod/"
     joins = False
     can_step = True
     can_leave = False

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rfnb.errors import RfError
 from rfnb.network.resolve import Scope
+
+
+def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:
+    """Lets an error say at which layer it arose, and at which line of the config; the innermost one, if several."""
+    if not getattr(error, "at_layer", None):
+        line = getattr(described, "line", None)
+        where = f"layer {path!r} ({described['class']})" + (f", line {line}" if line else "")
+        error.what = f"{where}: {error.what}"
+        error.at_layer = path  # type: ignore[attr-defined]
 
 
 def variable_scope(scope: Scope, name: str, given: str | None) -> str:

@@ -23,6 +23,7 @@ class Node:
     Attributes:
         template: its value without numbers; of a value in a loop, that of one step.
         sources, inputs: paths of nodes; inputs by the names of options.
+        unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
         kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
             of a layer in the step before, "step" the number of the step.
         of: the path of that layer, or of what the frame is of.
@@ -48,6 +49,7 @@ class Node:
     left: bool = False
     guessed: bool = False
     first: Any = None
+    unused: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:

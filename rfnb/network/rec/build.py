@@ -12,7 +12,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
-from rfnb.network.build.naming import is_trainable, variable_scope
+from rfnb.network.build.naming import is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
@@ -166,15 +166,16 @@ class Loops:
 
     def stacked(self, x: Tensor, rec: RecNet) -> Tensor:
         """The template of the values of all steps."""
-        if rec.axis in x.dims:
-            raise NetworkError(
-                f"{rec.path}: a value of a step has the axis of the loop too", got=x.describe_dims(),
-                hint="name another axis for the loop, or reduce this one in the loop",
-            )  # fmt: skip
+        axis = rec.axis
+        if axis in x.dims:
+            if rec.own_axis is None:
+                rec.own_axis = Dim(None, name=f"{axis.name} of steps", kind="spatial")
+            rec.own_axis.bind(axis.size)
+            axis = rec.own_axis
         with on_meta():
-            y = set_feature_dim(expand_dim(x, rec.axis), x.feature_dim)
+            y = set_feature_dim(expand_dim(x, axis), x.feature_dim)
         batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
-        return y.copy_transpose([rec.axis, *batch, *(dim for dim in x.dims if dim not in batch)])
+        return y.copy_transpose([axis, *batch, *(dim for dim in x.dims if dim not in batch)])
 
     # -- circles through the step before
 
@@ -338,11 +339,13 @@ class Loops:
         described = scope.layers[name.partition("/")[0]] if name not in scope.layers else scope.layers[name]
         given = described.get("initial_output")
         if given is None and node.template.sparse_dim is not None:
-            raise NetworkError(
-                f"{of}: prev: of labels has no value in the first step",
+            error = NetworkError(
+                "prev: of labels has no value in the first step",
                 got=f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}",
                 expected='"initial_output": 0, the label before the first one',
             )  # fmt: skip
+            name_layer(error, of, described)
+            raise error
         if given == "apply(0)" or isinstance(given, int | float):
             return given
         if given in NUMBERS:
@@ -373,8 +376,9 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _sources(described: Mapping[str, Any]) -> list[str]:
-    """The names of the sources of a layer, those from the step before last."""
-    return sorted(names_of_sources(described, None), key=lambda name: "prev:" in name)
+    """The names of what a layer is computed from: the base of attention, and sources; those of the step before last."""
+    base = [described["base"]] if isinstance(described.get("base"), str) else []
+    return sorted([*base, *names_of_sources(described, None)], key=lambda name: "prev:" in name)
 
 
 def _one_frame(x: Tensor, axis: Dim) -> Tensor:

@@ -9,7 +9,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.rec.length import choices
 from rfnb.network.rec.net import RecNet
-from rfnb.network.resolve import inner_net
+from rfnb.network.resolve import EXTRA, inner_net
 
 if TYPE_CHECKING:
     from rfnb.network.network import Network
@@ -52,7 +52,7 @@ def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
 def searched_net(net: Network, layer: str | None) -> RecNet:
     """The recurrent net whose search is asked for. Raises LayerNotFound if there is none, or no layer is named."""
     nets = net._builder.loops.nets
-    found = {path: rec for path, rec in nets.items() if rec.beam is not None}
+    found = {path: rec for path, rec in nets.items() if rec.beam is not None and (layer or not EXTRA.match(path))}
     if layer is not None and layer not in found:
         hint = did_you_mean(layer, found)
         what = f"search: there is no search in a layer {layer!r}"

@@ -2,7 +2,8 @@
 
 A layer may be computed before the loop if all that it needs is known there, and after it if nothing in the loop needs
 it. Layers without a state stay in the loop, whose own optimization computes each of their ops for all steps together
-where that is possible; so only layers with a state are moved, with those on the way to them.
+where that is possible; so only layers with a state are moved, with those on the way to them. If all may be computed
+before the loop, all of them are, and there is no loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
     """What is computed before the loop, in each step, and after it. inside: all, each after what it needs."""
     free, late = before_and_after(rec, nodes, inside)
     wanted = [node for node in free if node.state is not None or node.kind == "previous"]
+    if len(free) == len(inside):
+        wanted = free  # nothing is left for the loop
     early = {node.path for node in _closure(wanted, nodes, {node.path for node in free})}
     rest = [node for node in late if node.state is not None]
     after = _with_users(rest, nodes, {node.path for node in late})

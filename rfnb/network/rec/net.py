@@ -22,6 +22,7 @@ class RecNet:
 
     Attributes:
         axis: the axis of the loop. known: whether its lengths are known before the loop, by data.
+        own_axis: another axis for the steps of the loop, if values of a step have `axis` too.
         outer: the loop around this one.
         source: the template of `data:source`, with all frames; None without a source.
         sources: the paths of the sources outside of the loop.
@@ -43,6 +44,7 @@ class RecNet:
     sources: tuple[str, ...] = ()
     source: Tensor | None = None
     axis: Dim = None  # type: ignore[assignment]
+    own_axis: Dim | None = None
     known: bool = True
     beam: Dim | None = None
     last_choice: Layer | None = None

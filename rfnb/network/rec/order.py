@@ -66,12 +66,34 @@ def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
 def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     """Sets what the net computes in each step."""
     inside = order_of(nodes, rec)
-    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
+    moves = rec.moves and rec.own_axis is None
+    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if moves else ([], inside, [])
+    for node in rec.inside:
+        if isinstance(node, Node) and node.layer is not None and node.layer.needs_all_frames and node.state is not None:
+            raise NetworkError(
+                f"layer {node.path!r}: it needs the whole sequence, but stays in the loop",
+                got=" ← ".join(rec.name_of(path) for path in way_to_the_step_before(node, nodes)),
+                expected="a layer whose sources do not depend on prev:…", hint='"direction": 1',
+            )  # fmt: skip
     computed = {node.path for node in rec.inside if isinstance(node, Node)}
     for node in rec.after:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
         of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
+
+
+def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
+    """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
+    ways, seen = [[node.path]], {node.path}
+    while ways:
+        way = ways.pop(0)
+        if nodes[way[-1]].kind == "previous":
+            return way
+        for need in nodes[way[-1]].needs:
+            if need in nodes and nodes[need].loop is node.loop and need not in seen:
+                seen.add(need)
+                ways.append([*way, need])
+    return [node.path]
 
 
 def _is_value(node: Node) -> bool:

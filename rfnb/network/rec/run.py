@@ -67,6 +67,9 @@ class RecRun:
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
         self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
+        if rec.own_axis is not None:
+            rec.own_axis.bind(self.axis.size)
+            self.axis = rec.own_axis
         self.loop = Loop(
             axis=self.axis, max_seq_len=longest(rec, values), name=rec.path,
             optimize_move_layers_out=layer.optimize_move_layers_out,
@@ -78,17 +81,29 @@ class RecRun:
 
     def run(self) -> None:
         """Runs all steps."""
-        rec, loop = self.rec, self.loop
-        self.carried = [node for node in rec.inside if isinstance(node, Node) and self._is_carried(node)]
+        rec = self.rec
         for node in rec.before:
             self._all(node.path)
+        rec.choices = None
+        if rec.inside:
+            self._run_steps()
+        for node in rec.after:
+            self._all(node.path)
+        for path in rec.accumulated:
+            if path in self.whole:
+                x = self.whole[path]
+                self.outside[path] = x if rec.axis in x.dims else expand_dim(x, rec.axis)
+
+    def _run_steps(self) -> None:
+        """Runs the loop, for what has not left it."""
+        rec, loop = self.rec, self.loop
+        self.carried = [node for node in rec.inside if isinstance(node, Node) and self._is_carried(node)]
         for node in self.carried:
             loop.state[f"prev:{rec.name_of(node.of)}"] = self._initial(node.of, node.template)
         own = [item for item in rec.inside if isinstance(item, Node)]
         for node in own:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
-        rec.choices = None
         late = {node.path for node in rec.after}
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
@@ -114,16 +129,10 @@ class RecRun:
                     logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
-            if self.axis is not rec.axis:
+            if self.axis is not rec.axis and rec.axis not in x.dims:
                 x = _with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         self.whole.update({path: self.outside[path] for path in left})
-        for node in rec.after:
-            self._all(node.path)
-        for path in rec.accumulated:
-            if path in self.whole:
-                x = self.whole[path]
-                self.outside[path] = x if rec.axis in x.dims else expand_dim(x, rec.axis)
         for node, x in logits.items():
             assert node.layer is not None
             node.layer.logits = x

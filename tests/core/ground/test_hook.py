@@ -6,10 +6,12 @@ from importlib import import_module
 
 import pytest
 
+import rfnb.checkpoint.load  # noqa: F401, imports are lazy, but its hook is in the table
 import rfnb.display.panel.comm as comm
 from rfnb.core.ground.hook import HOOKS, ClassHook, Hook
 
 REGISTERED = {
+    "checkpoint.load.RESTORE": "network.weights.restore",
     "core.dims.dim_math.derived_dim": "core.dims.dim",
     "core.dims.lengths.symbolic_values": "nn.bridge.symbolic",
     "core.ground.show.make_dot": "display.register",

@@ -1,0 +1,36 @@
+"""The variables of a network by the names that checkpoints have, and what a net dict says of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.network.layer import Layer
+from rfnb.network.network import Network
+
+
+def variables_of(net: Network) -> dict[str, Parameter]:
+    """All parameters by the names of their variables: "encoder/W", "lstm/rec/W_re"."""
+    return dict(net._builder.variables.found)
+
+
+def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
+    """What stands before the names of a layer's variables; None if it has none. names: by the id of parameters."""
+    for name, parameter in layer.params.items():
+        known = names.get(id(parameter), "")
+        if known.endswith(name):
+            return known.removesuffix(name)
+    return None
+
+
+def options_of(net: Network, path: str) -> Mapping[str, Any]:
+    """What the net dict says of a layer; empty for a layer that is not in it."""
+    layers: Any = net._builder.scope.layers
+    described: Any = {}
+    for name in path.split("/"):
+        described = layers.get(name) if isinstance(layers, Mapping) else None
+        if not isinstance(described, Mapping):
+            return {}
+        layers = described.get("subnetwork") or described.get("unit")
+    return described

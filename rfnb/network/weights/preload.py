@@ -1,0 +1,89 @@
+"""What a config wants to be loaded: `preload_from_files`, `import_model_train_epoch1`, `load_on_init`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.checkpoint.load import load
+from rfnb.checkpoint.report import LoadReport
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import CheckpointError
+from rfnb.network.network import Network
+from rfnb.network.weights.access import options_of
+
+OPTIONS = {
+    "filename": None,
+    "prefix": "",
+    "init_for_train": False,
+    "ignore_missing": False,
+    "ignore_params": (),
+    "ignore_params_prefixes": (),
+    "var_name_mapping": None,
+    "custom_missing_load_func": None,
+}
+"""The options of an entry of `preload_from_files`, with their defaults."""
+
+
+def preload(net: Network, config: Mapping[str, Any], *, train: bool = False, epoch: int = 1) -> dict[str, LoadReport]:
+    """Loads what a config wants to be loaded, beside the checkpoint of the model. Returns a report by file.
+
+    >>> net_dict = {"output": {"class": "linear", "n_out": 2, "from": "data"}}
+    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}})).construct_from_dict(net_dict)
+    >>> path = folder / "trained.npz"
+    >>> np.savez(path, **{"output/W": np.ones((3, 2)), "output/b": np.zeros(2)})
+    >>> rf.preload(net, {"preload_from_files": {"model": {"filename": str(path)}}})[str(path)].loaded
+    ('output/W', 'output/b')
+
+    Args:
+        config: a config, or a dict of its options: `import_model_train_epoch1`, a checkpoint for the first epoch of
+            training; `preload_from_files`, by any name a dict with `filename`, `prefix` of the variables that are
+            loaded (the file has them without it), `init_for_train` and `ignore_missing`. The option `load_on_init` of
+            subnetworks is read from the net dict.
+        train: whether the network is trained, from scratch. Then only entries with `init_for_train` are loaded, without
+            it only the others.
+        epoch: `import_model_train_epoch1` and `init_for_train` are for epoch 1.
+
+    Raises CheckpointError if an option is unknown, or a file does not fit.
+    """
+    reports: dict[str, LoadReport] = {}
+    first = train and epoch == 1
+    start = config.get("import_model_train_epoch1")
+    if start and first:
+        reports[start] = load(start, net, strict=False)
+    for path in net.layers:
+        given = options_of(net, path).get("load_on_init")
+        if given:
+            entry = {"filename": given} if isinstance(given, str) else dict(given)
+            reports[entry.get("filename", path)] = _of_subnetwork(net, path, entry)
+    for key, entry in (config.get("preload_from_files") or {}).items():
+        opts = _checked(f"preload_from_files: {key}", entry)
+        always = opts["init_for_train"] == "always"
+        if always or (first if opts["init_for_train"] else not train):
+            reports[opts["filename"]] = _load(net, opts, load_if_prefix=opts["prefix"])
+    return reports
+
+
+def _load(net: Network, opts: Mapping[str, Any], **more: Any) -> LoadReport:
+    names = "ignore_missing", "ignore_params", "ignore_params_prefixes", "var_name_mapping", "custom_missing_load_func"
+    return load(opts["filename"], net, **{name: opts[name] for name in names}, **more)
+
+
+def _of_subnetwork(net: Network, path: str, entry: Mapping[str, Any]) -> LoadReport:
+    """Loads the variables under the scope of a subnetwork, whose names in the file are without it."""
+    opts = _checked(f"layer {path!r}: load_on_init", {k: v for k, v in entry.items() if k != "params_prefix"})
+    prefix = entry.get("params_prefix")
+    scope = f"{path}/" if prefix is None else prefix
+    return _load(net, opts, rename=lambda name: f"{scope}{name}", only=lambda name: name.startswith(scope))
+
+
+def _checked(what: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("filename"), str):
+        raise CheckpointError(f"{what}: no file", got=repr(entry)[:80], expected='{"filename": "…"}')
+    for name in entry:
+        if name not in OPTIONS:
+            expected = ", ".join(OPTIONS)
+            raise CheckpointError(
+                f"{what}: unknown option {name!r}", expected=expected, hint=did_you_mean(name, OPTIONS)
+            )
+    return {**OPTIONS, **entry}
