@@ -24,7 +24,8 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
     cls = described.get("class")
     inner = isinstance(described.get("unit"), Mapping)
     none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
-    yield from (name for name in described if name in IGNORED or name in none)
+    used = ("custom_param_importer",)  # by rf.load
+    yield from (name for name in described if (name in IGNORED and name not in used) or name in none)
     opts = described.get("loss_opts")
     loss = described.get("loss")
     for name in opts if isinstance(opts, Mapping) else ():

@@ -24,12 +24,12 @@ GROUPS = {
     ),
     "data sets": (
         r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data",
-        "a torch Dataset: docs/net_dicts.md reads HDF files",
+        'a torch Dataset, such as rf.hdf("train.hdf")',
     ),
     "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.Network.from_config(path, epoch=…) for each stage"),
     "weights of other models": (
         r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*",
-        "net.set_param_values_by_dict",
+        "rf.preload(net, config)",
     ),
     "checkpoints": (r"model|cleanup_old_models|save_interval|keep_\w*models|checkpoint\w*", "rf.save, rf.load"),
     "search": (r"search_\w+|forward_\w+|output_file|beam_\w+_for_search", "search_flag=True"),
