@@ -260,6 +260,11 @@ class Layer(Module):
         setattr(self, name, made)
         return made
 
+    @property
+    def name_in_loop(self) -> str:
+        """The path of the layer in the recurrent net that it stands in; without one, in the whole net."""
+        return self.name if self.loop is None else self.loop.name_of(self.name)
+
     def extra_repr(self) -> str:
         """The class in the net dict and the name."""
         return f"{self.layer_class} {self.name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
@@ -26,6 +25,9 @@ from rfnb.ops.top_k import top_k
 from rfnb.search.checks.arguments import check_step
 from rfnb.search.variants.apart import best_apart
 from rfnb.search.variants.groups import above, best_of_groups
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 
@@ -107,13 +109,13 @@ def beam_step(
     backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
     places, order = [*batch, beam], [*batch, beam, axis]
     scores = scores if combine is None else _full(scores, base)
-    before, new = _raw(base, places), _raw(scores, order)
-    past = None if ended is None else _raw(_full(ended, base), places)
+    before, new = raw_in_order(base, places), raw_in_order(scores, order)
+    past = None if ended is None else raw_in_order(_full(ended, base), places)
     compared, had_counts = before, None
     if past is not None:
-        new = backend.where_raw(backend.expand_dims_raw(past, -1), _first_label_only(scores, axis)._raw, new)
+        new = backend.where_raw(backend.expand_dims_raw(past, -1), first_label_only(backend, axis, new), new)
     if counts is not None and past is not None:
-        had_counts = _raw(_full(counts, base), places)
+        had_counts = raw_in_order(_full(counts, base), places)
         number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
         offset_counts = had_counts
         if offset:
@@ -141,7 +143,7 @@ def beam_step(
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     best = best.copy_transpose([*batch, out_beam])
-    index = _raw(_full(parents, best), best.dims), len(batch), 1, False
+    index = raw_in_order(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
     if combine is None:
         kept = backend.gather_raw(before, *index)
@@ -153,7 +155,7 @@ def beam_step(
     return BeamStep(labels, parents, best.like(total), best.like(counted))
 
 
-def _raw(x: Tensor, order: Sequence[Dim]) -> Any:
+def raw_in_order(x: Tensor, order: Sequence[Dim]) -> Any:
     """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
     if not x.dims_set <= set(order):
         x.copy_transpose(order)  # raises an error that names the dims
@@ -228,10 +230,10 @@ def _with_gold(
     )
 
 
-def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:
-    """0 for the first label, -∞ for the others. {axis}"""
-    numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
+def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
+    """0 for the first label, -∞ for the others, a raw tensor of the dtype and on the device of another. [axis]"""
+    numbers = np.full(axis.get_dim_value(), -np.inf, "float32")
     numbers[:1] = 0
     with untaped():
-        raw = backend.cast_raw(backend.from_numpy_raw(numbers, scores.device), scores.dtype)
-        return tensor_of(raw, align.sig([axis]), EMPTY)
+        raw = backend.from_numpy_raw(numbers, backend.get_device_raw(like))
+        return backend.cast_raw(raw, backend.get_dtype_name_raw(like))

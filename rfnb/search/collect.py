@@ -84,7 +84,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     before = kept.get("ended", none.astype(bool))
     steps = (~before).any(axis=2).sum(axis=0)
     more = _at_the_limit(plan, kept, steps, ~ended.reshape(flat))
-    if any(f"final {name}" in kept for name in plan.scales):
+    if len(parents):
         steps = np.maximum(steps, _reordered(parents, kept["scores"]))
     scores = _final_scores(plan, searched, counts, more)
     had_ended = np.take_along_axis(before, parents, axis=2)
@@ -156,7 +156,8 @@ def _at_the_limit(
 def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """The number of steps up to the last one that changes the order of the hypotheses. [batch]
 
-    What the end of a hypothesis is worth counts for its place in the step after it.
+    What the end of a hypothesis is worth counts for its place in the step after it, and so does that others of its
+    sequence were stopped.
     """
     moved = ((parents != np.arange(parents.shape[2])) & np.isfinite(scores)).any(axis=2)
     numbers: np.ndarray = np.where(moved, np.arange(1, len(moved) + 1)[:, None], 0).max(axis=0, initial=0)

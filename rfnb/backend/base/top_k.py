@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.advice.alike import mark_beam
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class TopKOps:
-    """Raw part: `top_k_raw(raw, axis, k, sorted)`, `lowest_raw(raw)`, `highest_raw(raw)`,
+    """Raw part: `top_k_raw(raw, axis, k, sorted)`, `best_raw(raw, k, exact)`, `lowest_raw(raw)`, `highest_raw(raw)`,
     `split_index_raw(index, sizes)`.
     """
 
     top_k_raw: Callable[[Any, int, int, bool], tuple[Any, Any]]
+    best_raw: Callable[[Any, int, int], tuple[np.ndarray, np.ndarray]]
     lowest_raw: Callable[[Any], Any]
     highest_raw: Callable[[Any], Any]
     split_index_raw: Callable[[Any, Sequence[int]], list[Any]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from rfnb.backend.base.tape import opaque
@@ -18,6 +19,21 @@ class TorchTopK:
         """The largest values, the first of equal ones first then NaN, and -∞ last; and their positions."""
         found: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
         return found
+
+    @staticmethod
+    def best_raw(raw: torch.Tensor, k: int, exact: int) -> tuple[np.ndarray, np.ndarray]:
+        """The `k` largest values of each row of two axes, as numpy; behind `exact` places, any -∞ may be the next."""
+        found = torch.topk(raw.detach(), min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
+        values, index = (part.cpu().numpy() for part in found)
+        distinct = values[:, 1:] < values[:, :-1]
+        distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
+        values, index = values[:, :k], index[:, :k]
+        if not distinct.all():
+            tied = np.flatnonzero(~distinct.all(1))
+            rows = raw.detach()[torch.from_numpy(tied)]
+            order = _order(rows, 1).narrow(1, 0, k)
+            values[tied], index[tied] = rows.gather(1, order).cpu().numpy(), order.cpu().numpy()
+        return values, index
 
     @staticmethod
     def split_index_raw(index: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:

@@ -92,17 +92,6 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
 
 
-def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
-    """The paths of all values that others take, in the loop or outside of it."""
-    found: set[str | None] = {*rec.accumulated}
-    for node in nodes.values():
-        found.update((*node.needs, node.of) if node.kind != "part" else ())
-        found.update((node.target, node.inv_norm_factor))
-    for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
-        found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
-    return {path for path in found if isinstance(path, str)}
-
-
 def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
     """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
     ways, seen = [[node.path]], {node.path}
@@ -115,6 +104,17 @@ def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
                 seen.add(need)
                 ways.append([*way, need])
     return [node.path]
+
+
+def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
+    """The paths of all values that others take, in the loop or outside of it."""
+    found: set[str | None] = {*rec.accumulated}
+    for node in nodes.values():
+        found.update((*node.needs, node.of) if node.kind != "part" else ())
+        found.update((node.target, node.inv_norm_factor))
+    for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
+        found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
+    return {path for path in found if isinstance(path, str)}
 
 
 def _is_value(node: Node) -> bool:

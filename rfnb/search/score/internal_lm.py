@@ -22,14 +22,15 @@ class InternalLM:
     negative scale, it leaves room for an external language model (Variani et al. 2020; Meng et al. 2021).
 
     >>> time, feat, label = rf.Dim(3, name="time"), rf.Dim(2, name="feat"), rf.Dim(4, name="label")
-    >>> encoded, beam = rf.random_normal([rf.batch_dim, time, feat]), rf.Dim(2, name="beam")
+    >>> batch, beam = rf.Dim(2, name="batch"), rf.Dim(2, name="beam")
+    >>> encoded = rf.random_normal([batch, time, feat])
     >>> before, out = rf.random_normal([label, feat]), rf.Linear(feat, label)
     >>> def step(prev, state, encoded):
     ...     context = rf.reduce_mean(encoded, axis=time) + rf.gather(before, indices=prev, axis=label)
     ...     return out(context), state
     >>> ilm = rf.search.InternalLM(step, encoded, axis=time)
-    >>> prev = rf.zeros([rf.batch_dim, beam], dtype="int64", sparse_dim=label)
-    >>> scores, _ = ilm.score(prev, ilm.initial_state(batch_dims=[rf.batch_dim, beam]))
+    >>> prev = rf.zeros([batch, beam], dtype="int64", sparse_dim=label)
+    >>> scores, _ = ilm.score(prev, ilm.initial_state(batch_dims=[batch, beam]))
     >>> expected = rf.log_softmax(out(rf.gather(before, indices=prev, axis=label)), axis=label)
     >>> bool((scores - expected).raw_tensor.abs().max() < 1e-5)
     True

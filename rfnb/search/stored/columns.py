@@ -36,11 +36,12 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
     columns: by step, for each place of the beam: label, parent, score (null without a hypothesis), and, by scorer,
     costs: the score of the label, negated, in units of 0.001. ended, ends: by step, the places for which it holds.
+    single: whether scores have single precision, whose digits are written then.
     joined: by step, the place of a second parent for each place of the beam, or -1; null if hypotheses do not merge.
     pruned: by step, the candidates that were pruned: label, parent, costs, and gaps: how much lower each score is than
     the one before, in units of 0.001; the first one is compared with the lowest score of the beam.
     """
-    own = tree.own
+    own, single = tree.own, _single(tree.scores, tree.own.final_scores)
     numbers = _labels(tree)
     places = {number: place for place, number in enumerate(numbers)}
     return {
@@ -58,6 +59,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "blank": None if own.blank is None else int(own.blank),
         "living": None if own.living is None else int(own.living),
         "stops": bool(own.stops),
+        "single": single,
         "scales": {name: float(scale) for name, scale in own.scales.items()},
         "labels": {
             "numbers": numbers,
@@ -65,14 +67,14 @@ def write_tree(tree: Tree) -> dict[str, Any]:
             "roles": {} if own.vocab is None else roles_of(own.vocab),
         },
         "final": {
-            "scores": [_short(score) for score in own.final_scores[0]],
+            "scores": [_number(score, single) for score in own.final_scores[0]],
             "lengths": own.lengths[0].tolist(),
             "complete": np.flatnonzero(own.complete[0]).tolist(),
         },
         "columns": {
             "label": [[places[label] for label in row] for row in tree.labels.tolist()],
             "parent": tree.parents.tolist(),
-            "score": [[_short(score) for score in row] for row in tree.scores],
+            "score": [[_number(score, single) for score in row] for row in tree.scores],
             "costs": {name: _units(-part[:, 0]) for name, part in own.parts.items()},
             "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
             "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
@@ -118,14 +120,25 @@ def _whole(vocab: Vocab) -> Iterable[int]:
 
 
 def _lowest(scores: np.ndarray) -> np.ndarray:
-    """The lowest score of each step, as it is read again; 0 if there is no hypothesis. [steps]"""
+    """The lowest score of each step; 0 if there is no hypothesis. [steps]"""
     finite = np.where(np.isfinite(scores), scores, np.inf).min(axis=1, initial=np.inf)
-    return np.array([_short(score) or 0.0 for score in finite], np.float64)
+    return np.where(np.isfinite(finite), finite, 0.0).astype(np.float64)
 
 
-def _short(score: Any) -> float | None:
-    """A score with the digits of single precision; None for −inf."""
-    return float(str(np.float32(score))) if np.isfinite(score) else None
+def _single(*several: np.ndarray) -> bool:
+    """Whether scores have single precision; they may still be in double precision, as those that were read."""
+    return all(np.array_equal(_rounded(scores), scores.astype(np.float64)) for scores in several)
+
+
+def _rounded(scores: np.ndarray) -> np.ndarray:
+    """Scores in single precision, as numbers of double precision."""
+    with np.errstate(over="ignore"):  # infinite in data of another origin
+        return scores.astype(np.float32).astype(np.float64)
+
+
+def _number(score: Any, single: bool) -> float | None:
+    """A score with as many digits as it takes; None for −inf."""
+    return float(str(np.float32(score) if single else float(score))) if np.isfinite(score) else None
 
 
 def _units(values: np.ndarray) -> list[list[int | None]]:
@@ -161,13 +174,18 @@ def _read(data: Any) -> Trace:
     columns, final, tag = get(data, "columns", dict), get(data, "final", dict), data.get("tag")
     vocab, numbers = _read_labels(get(data, "labels", dict))
     shape, rows = (steps, 1, beam), _reader(steps, beam)
-    scores = _scores(rows(columns, "score")).reshape(shape)
+    single = get({"single": True} | data, "single", bool)
+    scores, final_scores = (
+        _rounded(found) if single else found
+        for found in map(_scores, (rows(columns, "score"), [list_of(final, "scores", (int, float, type(None)))]))
+    )
+    scores = scores.reshape(shape)
     return Trace(
         labels=_numbers(rows(columns, "label"), numbers).reshape(shape),
         parents=np.array(rows(columns, "parent"), np.int64).reshape(shape),
         scores=scores,
         ended=_marks(columns, "ended", steps, beam),
-        final_scores=_scores([list_of(final, "scores", (int, float, type(None)))]),
+        final_scores=final_scores,
         lengths=np.array([list_of(final, "lengths", int)], np.int64),
         complete=_marks({"complete": [get(final, "complete", list)]}, "complete", 1, beam)[:, 0],
         include_eos=get(data, "include_eos", bool),

@@ -12,7 +12,7 @@ from rfnb.ops.concat import concat, split
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, is_neg_infinite, less, logical_and, logical_not, where
-from rfnb.ops.reduce import reduce_max
+from rfnb.ops.reduce import reduce_all, reduce_max
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
@@ -25,7 +25,8 @@ def best_of_groups(
     """Labels, parents and scores of the candidates that get a place, where each group of the beam fills its own places.
 
     {…, beam, axis}, {…, beam} bool → {…, out_beam}. A label costs a candidate `diversity` for each time that an earlier
-    group chose it in this step; the scores that are returned are without that (https://arxiv.org/abs/1610.02424).
+    group chose it in this step; the scores that are returned are without that (https://arxiv.org/abs/1610.02424). Where
+    no hypothesis goes on, all keep their places: further steps are those of other sequences.
     """
     check_groups(groups, beam.get_dim_value(), out_beam.get_dim_value())
     size, out_size = (dim.get_dim_value() // groups for dim in (beam, out_beam))
@@ -50,7 +51,15 @@ def best_of_groups(
         chosen = counts if chosen is None else chosen + counts
         found.append((labels, set_sparse_dim(parents, None) + i * size, best))
     labels, parents, best = (_joined(parts, after, out_beam) for parts in zip(*found, strict=True))
-    return labels, set_sparse_dim(parents, beam), best
+    if ended is not None and size == out_size:
+        over = reduce_all(ended, axis=beam)
+        copies = replace_dim(gather(total, indices=0, axis=axis), in_dim=beam, out_dim=out_beam)[0]
+        same = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
+        labels, parents, best = (
+            where(over, mine, set_sparse_dim(new, None)).copy_transpose(new.dims)
+            for mine, new in ((0, labels), (same, parents), (copies, best))
+        )
+    return set_sparse_dim(labels, axis), set_sparse_dim(parents, beam), best
 
 
 def check_groups(groups: int, *sizes: int) -> None:

@@ -36,6 +36,11 @@ class Variant:
     states: list[Any] = field(default_factory=list)
 
     @property
+    def changes(self) -> bool:
+        """Whether the scores, or the places, are others than those of the best candidates."""
+        return bool(self.constraints) or self.change is not None or self.places_differ
+
+    @property
     def places_differ(self) -> bool:
         """Whether the best candidates are not always those that get a place."""
         return self.groups != 1 or self.threshold is not None
@@ -44,9 +49,8 @@ class Variant:
         """The scores of the next labels. last: the last label of each hypothesis, over `dims`."""
         if self.constraints and not self.states:
             self.states = [one.initial_state(batch_dims=list(dims)) for one in self.constraints]
-        label = _beside(last, scores, dims, labels)
         for i, constraint in enumerate(self.constraints):
-            added, self.states[i] = constraint.score(label, self.states[i])
+            added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added
         return scores if self.change is None else self.change(scores, labels)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,19 @@ def test_a_tree_is_the_same_again(beam, limit, seed, exponent, candidates, vocab
         mine, theirs = tree.where(labels), found.where(labels)
         assert (mine.verdict, len(mine.nodes)) == (theirs.verdict, len(theirs.nodes))
         assert (mine.fall and mine.fall.reason) == (theirs.fall and theirs.fall.reason)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_are_the_same_to_the_last_bit(dtype):
+    models = [random_model(1259 + i, 3, ("model", "lm")) for i in range(2)]
+    trace = traced(models, 4, 3, SCALES, 1.0, candidates=2, tags=["fig", "kiwi"])
+    trace = replace(trace, scores=trace.scores.astype(dtype), final_scores=trace.final_scores.astype(dtype))
+    tree = Tree(trace, 1)
+    for found in (again(tree), again(again(tree))):
+        np.testing.assert_array_equal(found.scores, tree.scores)
+        np.testing.assert_array_equal(found.own.final_scores, tree.own.final_scores)
+        assert repr(found) == repr(tree)
+    assert len(json.dumps(tree.to_json())) == len(json.dumps(again(tree).to_json()))
 
 
 def large(labels=70):
@@ -160,6 +174,7 @@ def spoilt(data, path, value):
         (["pruned", "gaps", 0], [1] * 50),
         (["pruned", "parent", 0, 0], 12),
         (["pruned", "most"], -1),
+        (["single"], 1),
         (["scales"], {"model": "1"}),
         (["scales"], {"model": float("nan")}),
         (["length_normalization_exponent"], float("inf")),

@@ -195,3 +195,18 @@ def test_files_and_where_know_it(tmp_path):
         going = [node for node in tree.nodes(fall.step) if not (node.ended or node.ends)]
         if fall.reason != "stopped":
             assert fall.last == going[-1]
+
+
+def test_a_search_that_stops_early_finds_the_same_alone():
+    """Though other sequences of its batch go on, and the hypotheses that were stopped make room in the next step."""
+    for seed in (0, 13, 42, 86, 94):
+        net = Net(6, 3, seed)
+        net.u *= 2
+        step, state = step_of(net)
+        options = {"beam": 3, "start": 0, "end": 1, "limit": 7, "early_stop": 1}
+        for number, tree in enumerate(rf.search.decode(step, state, **options).tree):
+            one = {name: part[number : number + 1] for name, part in state.items()}
+            alone = rf.search.decode(step, one, **options).tree[0]
+            assert [each.labels for each in tree.hypotheses] == [each.labels for each in alone.hypotheses]
+            scores = [each.score for each in alone.hypotheses]
+            assert [each.score for each in tree.hypotheses] == pytest.approx(scores, abs=1e-4)

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
 
 def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
-    """The hypotheses of one sequence, (labels, score), the best first."""
+    """The hypotheses of one sequence, (labels, score), the best first; and the least difference of scores on which a
+    place depends, which single precision may not see."""
+    least_gap = np.inf
     beams = [[((), 0.0, False, np.zeros(STATE, "float32"))] for _ in range(groups)]
     for step in range(limit):
         chosen = np.zeros(len(net.u[0]))
@@ -29,13 +31,17 @@ def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
                     total = score + log_prob
                     one = ((*labels, label), total, label == END, new)
                     found.append((total - diversity * chosen[label], total, one))
-            found = sorted(found, key=lambda each: -each[0])[: size // groups]
-            beams[g] = [(compared, one) for _, compared, one in found]
+            found = sorted(found, key=lambda each: -each[0])
+            kept, others = found[: size // groups], found[size // groups :]
+            least_gap = min([least_gap, *(kept[-1][0] - each[0] for each in others[:1])])
+            beams[g] = [(compared, one) for _, compared, one in kept]
             for _, (labels, _, _, _) in beams[g]:
                 if len(labels) == step + 1:
                     chosen[labels[-1]] += 1
         best = max((compared for beam in beams for compared, _ in beam), default=0.0)
         least = -np.inf if threshold is None else best - threshold
+        gaps = [abs(compared - least) for beam in beams for compared, _ in beam if compared != least]
+        least_gap = min([least_gap, *gaps])
         beams = [[one for compared, one in beam if compared >= least] for beam in beams]
         if all(ended for beam in beams for _, _, ended, _ in beam):
             break
@@ -44,9 +50,11 @@ def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
         for beam in beams
         for labels, score, ended, _ in beam
     ]
-    return sorted(final, key=lambda each: -each[1])
+    return sorted(final, key=lambda each: -each[1]), least_gap
 
 
+@example(labels=2, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=0.71, seed=477)
+@example(labels=3, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=None, seed=459)
 @example(labels=2, batch=2, groups=1, each=2, limit=5, diversity=0.0, exponent=1.0, threshold=2.3, seed=49)
 @settings(max_examples=60, deadline=None)
 @given(
@@ -60,7 +68,9 @@ def test_agrees_with_a_search_over_dicts(labels, batch, groups, each, limit, div
     options |= {"length_normalization": exponent != 0, "length_normalization_exponent": exponent}
     found = search(net, groups * each, limit, {}, **options).found
     for sequence, tree in enumerate(found.tree):
-        expected = truth(net, sequence, groups * each, limit, groups, diversity, threshold, exponent)
+        expected, least_gap = truth(net, sequence, groups * each, limit, groups, diversity, threshold, exponent)
+        if least_gap < 1e-4:
+            continue  # which hypothesis has the place is a matter of rounding
         assert sorted(one.labels for one in tree.hypotheses) == sorted(text for text, _ in expected)
         scores = [one.score for one in tree.hypotheses]
         assert scores == pytest.approx([score for _, score in expected], abs=1e-4)

@@ -1,0 +1,290 @@
+"""The hypotheses of a search that steps without a loop, such as `rf.search.decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.vocab.vocab import Vocab
+from rfnb.errors import SearchError
+from rfnb.loop.steps.beams import Searched
+from rfnb.ops.concat import concat
+from rfnb.ops.create import full
+from rfnb.ops.shape import replace_dim
+from rfnb.search.beam import BeamStep, beam_step, first_label_only, raw_in_order
+from rfnb.search.checks.arguments import check_step
+from rfnb.search.collect import SearchPlan, collect
+from rfnb.search.found import Found
+from rfnb.search.outside.best import Before, Best, best_candidates
+from rfnb.search.score.add_up import Scored, of_chosen
+from rfnb.search.score.outside import Scorers
+from rfnb.search.sources import InputType, log_scores
+from rfnb.search.variants.endings import Endings
+from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.outside import Variant
+
+NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
+"""Why no hypothesis can be kept, and no run forked, after `decode`."""
+
+
+class Hypotheses:
+    """The hypotheses of a search so far, [batch, beam], and what is kept of each step."""
+
+    def __init__(
+        self,
+        batch: int,
+        beam: int,
+        candidates: int,
+        exponent: float,
+        offset: float,
+        input_type: InputType,
+        include_eos: bool,
+        variant: Variant,
+        vocab: Vocab | None,
+        scorers: Scorers | None,
+        ends: Endings,
+        *,
+        end: int | None,
+        limits: np.ndarray,
+        first: np.ndarray,
+    ):
+        self.backend = raw_registry.selected()
+        self.exponent, self.offset, self.input_type, self.include_eos = exponent, offset, input_type, include_eos
+        self.scorers, self.endings, self.going = scorers, ends, ends.living or beam
+        self.end, self.limits, self.candidates, self.steps = end, limits, candidates, 0
+        self.dims = Dim(batch, name="batch"), Dim(beam, name="beam")
+        self.scores = np.full((batch, beam), -np.inf, "float32")
+        check_groups(variant.groups, beam)
+        self.scores[:, :: beam // variant.groups] = 0
+        self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
+        self.lengths = np.zeros((batch, beam), "int64")
+        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), 0
+        self.variant, self.vocab, self.last = variant, vocab, np.repeat(first[:, None], beam, axis=1)
+        self.scales = {} if scorers is None else scorers.scales
+        self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
+        self.device: str | None = None  # of the scores
+        self._first_label: Any = None  # see `best_candidates`
+        self._as_they_are = scorers is None and not variant.changes and self.going == beam
+        self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
+        self._look()
+
+    def _look(self) -> None:
+        """Finds which hypotheses have ended, or have as many labels as their sequence may have. The step after the last
+        of a sequence still puts them in order; then they stay as they are."""
+        before, self.past = self._over, self.ended | (self.steps >= self.limits)[:, None]
+        self._over = self.past.all(axis=1)
+        self.done, self._still = bool(self._over.all()), before & self._over
+
+    def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+        """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
+        beam, past, going = self.scores.shape[1], self.past, self.going
+        wide, parts = self._best(raw, past)
+        labels, parents, scores, counts = (part[:, :beam] for part in wide)
+        rows = parents + self._first
+        had, was, lengths = (each.take(rows) for each in (past, self.ended, self.lengths))
+        if self.endings.stops:
+            scores = self._stopped(labels, scores, counts, had)
+        ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
+        scores = self._with_finals(parents, scores, ends, parts)
+        self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
+        self.ended, self.scores, self.counts = was | ends | (scores == -np.inf), scores, counts
+        kept = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
+        kept["pruned scores"] = wide.scores[:, beam:]
+        for name, part in (kept | parts).items():
+            self.kept.setdefault(name, []).append(part)
+        self.steps += 1
+        self._look()
+        self.last = labels
+        if self.variant.states:
+            self.variant.follow(parents, self.dims)
+        if self.scorers is not None:
+            self.scorers.follow(self._tensor(parents), self.dims[1])
+        if going < beam:  # only those that go on; they extend such ones
+            labels = labels[:, :going]
+            rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
+        return labels.reshape(-1), rows.reshape(-1)
+
+    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
+        """{batch, beam}"""
+        return tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(self.dims, sparse_dim), EMPTY)
+
+    def _stopped(self, labels: np.ndarray, scores: np.ndarray, counts: np.ndarray, had: np.ndarray) -> np.ndarray:
+        """The scores, without those of hypotheses that go on where the search stops."""
+        most = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
+        given = (self._tensor(array) for array in (labels, labels, scores, counts))
+        found = replace(self.endings, limit=most).stop(
+            BeamStep(*given), self.dims[1], self._tensor(had), self.steps, self.exponent, self.offset
+        )
+        return self._parts(found)[2]
+
+    def _with_finals(
+        self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """The scores with what their end is worth to hypotheses that end; it is added to the parts too."""
+        for name, final in ({} if self.scorers is None else self.scorers.finals).items():
+            worth = self.backend.to_numpy_raw(final.copy_transpose(self.dims)._raw)
+            worth = np.take_along_axis(worth, parents, axis=1)
+            self.kept.setdefault(f"final {name}", []).append(worth)
+            added = np.where(ends, worth, 0.0).astype(scores.dtype)
+            scores = scores + added * self.scales[name]
+            if f"part {name}" in parts:
+                parts[f"part {name}"][:, : ends.shape[1]] += added
+        return scores
+
+    def _best(self, raw: Any, past: np.ndarray) -> tuple[Best, dict[str, np.ndarray]]:
+        """The best candidates, those that find no place too, and the parts of their scores."""
+        self._check(raw)
+        backend, scored = self.backend, None
+        if self._as_they_are and self.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
+            log_probs, scores = None, raw.reshape(*self.scores.shape, -1)
+            if self._still.any():
+                return self._best_of_others(scores), {}
+            scores = backend.log_probs_raw(scores, 2)
+        else:
+            log_probs = log_scores(self._scores(raw), self.labels, self.input_type)
+            if self.scorers is not None:
+                last = self._tensor(self.last, sparse_dim=self.labels)
+                scored = self.scorers.add_up(log_probs, last, self.dims, self.labels)
+                log_probs = scored.total
+            log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
+            check_step(log_probs, self._tensor(self.scores), self.labels, self.dims[1], Dim(1, name="beam"))
+            scores = raw_in_order(log_probs, [*self.dims, self.labels])
+        found = self._best_of(scores, Before(self.scores, past, self.counts))
+        if log_probs is not None and (self.variant.places_differ or self.endings.living):
+            found = self._chosen(log_probs, past, found)
+        return found, {} if scored is None or self.variant.change is not None else self._parts_of(scored, found)
+
+    def _best_of(self, scores: Any, before: Before) -> Best:
+        if self._first_label is None:
+            self._first_label = first_label_only(self.backend, self.labels, scores)
+        return best_candidates(
+            self.backend, scores, before, first_label=self._first_label, places=self._places, step=self.steps,
+            exponent=self.exponent, offset=self.offset, device=self.device,
+        )  # fmt: skip
+
+    def _best_of_others(self, scores: Any) -> Best:
+        """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
+        rows = np.flatnonzero(~self._still)
+        scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
+        before = Before(self.scores, self.past, self.counts)
+        part = self._best_of(self.backend.log_probs_raw(scores, 2), Before(*(each[rows] for each in before)))
+        return part.among(rows, before)
+
+    def _chosen(self, log_probs: Tensor, past: np.ndarray, best: Best) -> Best:
+        """Candidates that get their places in another way, and behind them the best of the others."""
+        base, ended, counts = (self._tensor(each) for each in (self.scores, past, self.counts))
+        variant, beam = self.variant, self.scores.shape[1]
+        chosen = beam_step(
+            log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1], out_beam=Dim(beam, name="beam"),
+            counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent, offset=self.offset,
+            groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold, **self.endings.selects,
+        )  # fmt: skip
+        parts = self._parts(chosen)
+        return _first(Best(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
+
+    def _parts_of(self, scored: Scored, found: Best) -> dict[str, np.ndarray]:
+        """The parts of the scores of candidates. [batch, candidates]"""
+        dims = self.dims[0], Dim(found.labels.shape[1], name="candidates")
+        labels, parents = (
+            tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in found[:2]
+        )
+        own = {name: of_chosen(part, self.labels, self.dims[1], labels, parents) for name, part in scored.parts.items()}
+        numpy = self.backend.to_numpy_raw
+        return {f"part {name}": numpy(part.copy_transpose(dims)._raw).copy() for name, part in own.items()}
+
+    def _parts(self, found: BeamStep) -> list[np.ndarray]:
+        return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
+
+    @staticmethod
+    def pair(made: Any) -> tuple[Any, Any]:
+        """What `step` has returned, if it is a pair."""
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SearchError(
+                "decode: `step` returns something other than two values",
+                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                expected="scores, state",
+                hint="return scores, state; a step without a state: return scores, None",
+            )
+        return made
+
+    def _check(self, raw: Any) -> None:
+        """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
+        shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.scores) * self.going
+        known = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        if not known or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
+            raise SearchError(
+                f"decode: `step` returns scores of another shape at step {self.steps}",
+                got=f"{type(raw).__name__} {shape or ''}".strip(),
+                expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
+            )
+        if self.end is not None and self.end >= shape[1]:
+            raise SearchError(
+                "decode: `step` returns no score of the label `end`",
+                got=f"end={self.end}, scores of {shape[1]} labels",
+                expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
+            )
+        if self.labels.dimension is None:
+            vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
+            self.labels = Dim(shape[1], name="labels", vocab=vocab)
+        if not self._places:
+            places = self.scores.shape[1]
+            self._places = min(places + self.candidates, places * shape[1])  # with the pruned candidates
+            self.device = self.backend.get_device_raw(raw)
+
+    def _scores(self, raw: Any) -> Tensor:
+        """The scores of the model, {batch, beam, labels}."""
+        batch, places = self.scores.shape
+        going = self.dims[1] if self.going == places else Dim(self.going, name="living")
+        found = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
+        if going is self.dims[1]:
+            return found
+        rest = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
+        zeros = full(dims=[self.dims[0], rest, self.labels], fill_value=0, dtype=found.dtype, device=found.device)
+        joined, both = concat((found, going), (zeros, rest))
+        return replace_dim(joined, in_dim=both, out_dim=self.dims[1])[0]
+
+    def found(self, vocab: Vocab | None, tags: Sequence[str] | None) -> Found:
+        """What the search found."""
+        make = self.backend.from_numpy_raw
+        batch, beam = self.dims
+        lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
+        initial = make(self.initial, None)
+        plan = SearchPlan(
+            self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED,
+            scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
+        )  # fmt: skip
+        kept = {name: np.stack(parts) for name, parts in self.kept.items()}
+        for name in [name for name in kept if name in ("labels", "parents") or name.startswith("part ")]:
+            kept[f"pruned {name}"], kept[name] = kept[name][:, :, beam.size.max :], kept[name][:, :, : beam.size.max]
+        size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
+        limit = Size([batch], self.limits)
+        return collect(
+            plan,
+            Searched(
+                {name: make(part, None) for name, part in kept.items()},
+                make(self.ended, None),
+                size,
+                self.include_eos,
+                limit,
+            ),
+        )
+
+
+def _first(chosen: Best, best: Best, count: int) -> Best:
+    """The chosen hypotheses, and after them the best of the others. count: that of the labels."""
+    own, others = (part.labels + part.parents * count for part in (chosen, best))
+    own = np.where(np.isneginf(chosen.scores), -1, own)
+    known = (others[:, :, None] == own[:, None, :]).any(axis=2)
+    left = np.argsort(known, axis=1, kind="stable")[:, : known.shape[1] - own.shape[1]]
+    best = best._replace(scores=np.where(known, -np.inf, best.scores))
+    rest = [np.take_along_axis(part, left, axis=1) for part in best]
+    return Best(*(np.concatenate(pair, axis=1) for pair in zip(chosen, rest, strict=True)))
