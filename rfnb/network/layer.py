@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -198,6 +199,12 @@ class Layer(Module):
         """The output of one step, and the state after it."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
+    def begin_steps(self) -> None:
+        """Computes what is the same in each step, before the steps of a loop."""
+
+    def end_steps(self) -> None:
+        """After the steps."""
+
     def leave_loop(self, axis: Dim) -> None:
         """The layer is computed for all frames of a loop together from now on: `compute` along the axis of the loop."""
         vars(self)["axis"] = axis
@@ -271,6 +278,19 @@ class Layer(Module):
 
 
 Layer.options = {name: option for name, option in vars(Layer).items() if isinstance(option, Option)}
+
+
+@contextmanager
+def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
+    """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
+    begun = [layer for layer in layers if layer is not None]
+    try:
+        for layer in begun:
+            layer.begin_steps()
+        yield
+    finally:
+        for layer in begun:
+            layer.end_steps()
 
 
 def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim]]) -> Tensor:

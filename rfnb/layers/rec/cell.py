@@ -110,6 +110,14 @@ class Rec(Layer, layer_class="rec"):
             self.parts = state_parts(self.cell.visible(new))
         return set_feature_dim(y, self.out_dim), new
 
+    def begin_steps(self) -> None:
+        """The weights, outside of the steps: their gradients are then those of all steps together."""
+        self.cell.hold()
+
+    def end_steps(self) -> None:
+        """Each call takes the weights again."""
+        self.cell.held = False
+
     def output_of(self, state: State) -> Tensor:
         """h, or the only part of the state."""
         return set_feature_dim(state["h"] if "h" in state else next(iter(state.values())), self.out_dim)

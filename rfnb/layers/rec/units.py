@@ -70,9 +70,17 @@ class Cell:
         self.fill(self.layer[0].params)
         return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
 
+    held = False
+
+    def hold(self) -> None:
+        """Gives the parameters to the cell, for all steps that follow."""
+        self.fill(self.layer[0].params)
+        self.held = True
+
     def one_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Runs one step."""
-        self.fill(self.layer[0].params)
+        if not self.held:
+            self.fill(self.layer[0].params)
         return self.cell(x, state=self.cell.state_class(state), spatial_dim=single_step_dim)
 
     def complete(self, state: State, x: Tensor, *axes: Dim) -> State:
@@ -116,6 +124,12 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
             layer.parameter("W", [self.in_dim, gates], self.init["forward"])
             layer.parameter("b", [gates], self.init["bias"])
         layer.parameter("W_re", [self.out_dim, gates], self.init["recurrent"])
+
+    def hold(self) -> None:
+        """Not with dropout, which each step draws anew."""
+        options: Any = self.layer[0]
+        if not (options.unit_opts or {}).get("rec_weight_dropout"):
+            super().hold()
 
     def fill(self, params: Mapping[str, Any]) -> None:
         """Gives them to the cell."""

@@ -20,6 +20,7 @@ from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
+from rfnb.network.layer import steps_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
 from rfnb.network.rec.net import RecNet
@@ -115,7 +116,7 @@ class RecRun:
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
         # Values of the step before first: a layer that carries a state replaces it.
         inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
-        with loop:
+        with steps_of([node.layer for node in own if node.state is not None and not node.left]), loop:
             for item in inside:
                 self._compute(item)
             for node in self.carried:
