@@ -316,7 +316,7 @@ def moved_lstm(size: str) -> Case:
 
 
 def moved_attention(size: str) -> Case:
-    """Self-attention in a unit, against the module over the sequence, whose weights have biases too."""
+    """Self-attention in a unit, against the module over the sequence."""
     count, n = SIZES[size]
     attend = {
         "class": "self_attention", "num_heads": 4, "total_key_dim": n, "n_out": n, "attention_left_only": True,
@@ -324,13 +324,17 @@ def moved_attention(size: str) -> Case:
     }  # fmt: skip
     unit = {"output": attend}
     net = network({"output": {"class": "rec", "unit": unit, "from": "data"}})
-    in_dim, out_dim, keys = net.get_layer("output/output").params["QKV"].dims[0], rf.Dim(n, name="out"), rf.Dim(n)
+    weight = net.get_layer("output/output").params["QKV"]
+    total_keys, values = rf.Dim(n, name="keys"), rf.Dim(n, name="values")
     module = rf.CausalSelfAttention(
-        in_dim, out_dim, key_dim_total=keys, value_dim_total=out_dim, num_heads=4, att_dropout=0.0
-    )
+        weight.dims[0], None, key_dim_total=total_keys, value_dim_total=values, num_heads=4, with_bias=False,
+        att_dropout=0.0,
+    )  # fmt: skip
+    with torch.no_grad():
+        module.qkv.weight.raw_tensor.copy_(weight.copy_transpose(weight.dims).raw_tensor)
 
     def total(data: rf.Tensor, classes: rf.Tensor) -> rf.Tensor:
         y, _ = module(data, axis=data.dims[1])
         return rf.reduce_sum(y, axis=y.dims)
 
-    return batches(count, 60, None), gives(net, "output"), by_hand(net, total), False
+    return batches(count, 60, None), gives(net, "output"), by_hand(net, total), True
