@@ -11,7 +11,7 @@ import rfnb as rf
 from rfnb.display.kit.view import View
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-SEARCH, PYTORCH, EXAMPLE, TRAVEL, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("code", [SEARCH, PYTORCH])
@@ -82,3 +82,13 @@ def test_the_documentation_table_has_every_page():
     pages = {path.name for path in (Path(__file__).parents[1] / "docs").glob("*.md")}
     table = README.partition("## Documentation")[2].partition("\n## ")[0]
     assert set(re.findall(r"\]\(docs/(\w+\.md)\)", table)) == pages
+
+
+def test_two_lines_draw_the_network_of_a_config(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[1])
+    opened, shown = NET.strip().splitlines()
+    names: dict[str, object] = {"rf": rf}
+    exec(opened, names)
+    view = eval(shown, names)
+    assert "blstm_1" in view.text and view.svg
+    assert names["net"].report()

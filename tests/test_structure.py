@@ -14,7 +14,7 @@ from tests.walks import files_visited, recorded_loop
 
 ROOT = Path(__file__).parents[1] / "rfnb"
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
-ORDER += ["public_names", "module_paths", "as_returnn"]
+ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
     "data": "layout dataset batching writing public",
@@ -26,10 +26,10 @@ ROOMS = {
     "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
     "variables save load foreign public",
     "network": "versions axes resolve options batch_norm layer extern_data losses holder params build rec builder "
-    "inner config network weights public",
+    "inner config report network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
     "range rec reduce run shape shift signal slice softmax time concat wrap register",
-    "display": "markup kit layout tensor dims loop beam run comparison attention * panel register schema_ts show "
+    "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which

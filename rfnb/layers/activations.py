@@ -54,7 +54,7 @@ def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activati
         plain = activation_of(given)
         return lambda x: _with_options(plain, x, opts, given)
     if given is None:
-        return activation.identity
+        return _unchanged
     if isinstance(given, Function):
         return partial(computed_by, given)
     if callable(given):
@@ -69,6 +69,11 @@ def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activati
         hint = did_you_mean(name, ACTIVATIONS)
         raise NetworkError(f"there is no activation {given!r}", expected=", ".join(ACTIVATIONS), hint=hint)
     return ACTIVATIONS[name]
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    """The same tensor: no op, which a loop would record."""
+    return x
 
 
 def _with_options(function: Callable[..., Tensor], x: Tensor, opts: Mapping[str, Any], given: Any) -> Tensor:

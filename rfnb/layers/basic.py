@@ -47,6 +47,8 @@ class Linear(Layer, layer_class=("linear", "hidden", "forward")):
         source, target = self.W.dims[::-1] if self.use_transposed_weights else self.W.dims
         if x.sparse_dim is not None:
             x = set_sparse_dim(x, source)
+        elif source is not self.in_dim and self.W.sig.resolve(self.in_dim) is source:
+            source = self.in_dim  # of equal dims, the weight has {in_dim(1), out_dim}, as in `rf.Linear`
         elif source is not self.in_dim:
             x = replace_dim_v2(x, in_dim=self.in_dim, out_dim=source)
         bias = _as(self.b, target) if self.with_bias else None
@@ -54,7 +56,8 @@ class Linear(Layer, layer_class=("linear", "hidden", "forward")):
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         y = set_feature_dim(y, self.out_dim)
-        self.logits = y if self.loss is not None and self.activation == "softmax" else None
+        if self.loss is not None:
+            self.logits = y if self.activation == "softmax" else None
         return activation_of(self.activation)(y)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,7 @@ from rfnb.network.axes import order_now
 from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
-from rfnb.ops.math import combine_bc, compare_bc, where
+from rfnb.ops.math import add, combine_bc, compare_bc, mul, sub, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 KINDS = {
@@ -25,6 +25,8 @@ KINDS = {
     "average": "add",
 }
 """The kinds of combine, and the names of the same in `rf.combine`."""
+NAMED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"add": add, "sub": sub, "mul": mul}
+"""Kinds that are ops of their own."""
 
 
 class Evaluated(Layer):
@@ -92,13 +94,20 @@ class Combine(Evaluated, layer_class="combine"):
         if self.kind == "eval":
             y = self.evaluated(*sources)
         else:
-            y = reduce(lambda a, b: combine_bc(a, KINDS[self.kind], b), sources)
+            y = reduce(lambda a, b: _combined(a, KINDS[self.kind], b), sources)
             if self.kind == "average":
                 y = y * (1.0 / len(sources))
         if self.with_bias:
             y = combine_bc(y, "add", self.b)
         y = set_feature_dim(y, feature_of_any(y, sources))
         return activation_of(self.activation)(y)
+
+
+def _combined(a: Tensor, kind: str, b: Tensor) -> Tensor:
+    """a kind b, with the op of that name if one of them has all dims: loops know more of it, and it is faster."""
+    if kind in NAMED and (set(b.dims) <= set(a.dims) or set(a.dims) <= set(b.dims)):
+        return NAMED[kind](a, b)
+    return combine_bc(a, kind, b)
 
 
 class Eval(Evaluated, layer_class="eval"):

@@ -36,9 +36,9 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
         if self.energy_factor is not None:
             x = x * self.energy_factor
         keep = None
-        places = range_over_dim(self.over, device=x.device)
         first = given["start"] if given["window_start"] is None else given["window_start"]
         if first is not None:
+            places = range_over_dim(self.over, device=x.device)
             first = cast(first, places.dtype) if isinstance(first, Tensor) else first
             keep = places >= first  # type: ignore[operator]
         if given["window_size"] is not None and first is not None:

@@ -25,6 +25,8 @@ from rfnb.ops.shape import expand_dims
 from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
+    from rfnb.trace.record.listing import Listing
+    from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
 
 
@@ -79,6 +81,7 @@ class Loop:
         self.debug = debug
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
+        self.listing: Listing | None = None  # the lines that stand for the step, if it is not written as code
         self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
@@ -95,6 +98,11 @@ class Loop:
     def state(self, values: Any) -> None:
         for name, value in values.items():
             self._state[name] = value
+
+    @property
+    def recorder(self) -> Recorder:
+        """What records the body while it is traced."""
+        return self._open_body("the recorder").recorder
 
     @property
     def has_entered_scope(self) -> bool:

@@ -13,6 +13,7 @@ from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfE
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.build.deep import deep_calls
 from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
@@ -42,17 +43,22 @@ class Builder:
         self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
         self.stack: list[str] = []
+        self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
 
     # -- which layers
 
     def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
-        self.scope.layers = {**self.scope.layers, **net_dict}
+        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
+        with deep_calls():
+            self._construct(names)
+
+    def _construct(self, names: Iterable[str]) -> None:
         for name in [*self._aliases.values(), *names]:
             if EXTRA.match(name):
                 self.find(self.scope, name)

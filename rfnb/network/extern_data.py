@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
@@ -132,7 +133,10 @@ class ExternData:
     def tensors(self, batch: Mapping[str, Any] | TensorDict) -> dict[str, Tensor]:
         """The Tensors of a batch, by key. Raises DataNotFound for a key that is not described."""
         given = batch.data if isinstance(batch, TensorDict) else batch
-        return {key: self.get_data(key).tensor(value) for key, value in given.items()}
+        made = {key: self.get_data(key).tensor(value) for key, value in given.items()}
+        for x in made.values():
+            bind_again(x.dims, x.lengths)  # another batch may have been made since
+        return made
 
     def collate(self, samples: Sequence[Mapping[str, Any]]) -> TensorDict:
         """A batch of samples, each a dict of arrays without batch axis: the `collate_fn` of torch's DataLoader.

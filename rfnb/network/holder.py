@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import batch_dim
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DataNotFound
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.losses import LayerLoss, on_frames_of
-from rfnb.ops.math import cast
+from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
+from rfnb.ops.math import cast, square
 from rfnb.ops.reduce import reduce_mean, reduce_sum
+
+if TYPE_CHECKING:
+    from rfnb.network.build.node import Node
 
 
 class LossHolder:
@@ -108,6 +113,30 @@ class LossHolder:
 
     def __repr__(self) -> str:
         return f"LossHolder({self.name!r}, {type(self.loss).__name__})"
+
+
+def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
+    """The loss of a layer, from the values of a batch. Raises DataNotFound if the batch has no target."""
+    layer = node.layer
+    assert layer is not None and node.loss is not None
+    if node.target is not None and node.target not in values:
+        key = node.target.removeprefix("data:")
+        what = f"the loss of {node.path!r}: the batch has no target {key!r}"
+        raise DataNotFound(what, hint=f'net.forward({{"{key}": …}})')
+    target = None if node.target is None or not node.loss.needs_target else values[node.target]
+    factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
+    loss = loss_by_name(layer.loss or "", layer.loss_opts)
+    return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+
+
+def constraints_of(layers: Iterable[Layer]) -> Any:
+    """The sum of L2 · Σ p² over the trained parameters of the layers; 0 if there are none. → {}"""
+    total: Any = 0
+    for layer in layers:
+        for parameter in layer.params.values() if layer.L2 else ():
+            if parameter.trainable:
+                total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
+    return total
 
 
 def reduced(x: Tensor) -> Tensor:

@@ -62,6 +62,7 @@ class Layer(Module):
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
+        gives_parts: whether another layer, or somebody outside of a loop, takes one of them.
     """
 
     layer_class: ClassVar[str | None] = None
@@ -113,8 +114,8 @@ class Layer(Module):
 
     def __init__(self, name: str, version: int):
         self.name, self.version = name, version
-        for option, declared in self.options.items():
-            setattr(self, option, None if declared.default is REQUIRED else declared.default)
+        values = ((name, option.default) for name, option in self.options.items())
+        vars(self).update({name: None if value is REQUIRED else value for name, value in values})
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
@@ -124,6 +125,7 @@ class Layer(Module):
         self.logits: Tensor | None = None
         self.dropped_dims: tuple[Dim, ...] = ()
         self.parts: dict[str, Tensor] = {}
+        self.gives_parts = True
         self.normalized: BatchNorm | None = None
 
     @classmethod
@@ -257,6 +259,11 @@ class Layer(Module):
         made = self._new_parameter(name, dims, initial)
         setattr(self, name, made)
         return made
+
+    @property
+    def name_in_loop(self) -> str:
+        """The path of the layer in the recurrent net that it stands in; without one, in the whole net."""
+        return self.name if self.loop is None else self.loop.name_of(self.name)
 
     def extra_repr(self) -> str:
         """The class in the net dict and the name."""

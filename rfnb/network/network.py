@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,45 +16,25 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node
+from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
-from rfnb.network.holder import LossHolder
+from rfnb.network.holder import LossHolder, constraints_of, holder_of
 from rfnb.network.layer import Layer
-from rfnb.network.losses import loss_by_name
 from rfnb.network.rec.decode import searched_net, searching
+from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.report.findings import NetworkReport, report_of
+from rfnb.network.report.lenient import construct_what_can
+from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import stop_gradient_scope
-from rfnb.ops.math import square
-from rfnb.ops.reduce import reduce_sum
 from rfnb.search.found import Found
-
-
-class Outputs(Mapping[str, Tensor]):
-    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
-
-    def __init__(self, values: dict[str, Tensor]):
-        self._values = values
-
-    def __getitem__(self, path: str) -> Tensor:
-        if path not in self._values:
-            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
-            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
-        return self._values[path]
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 class Network(Module):
@@ -94,11 +74,8 @@ class Network(Module):
         if extern_data is None:
             extern_data = ExternData(self.config.get("extern_data") or {})
         self.extern_data = extern_data
-        self.train_flag, self.eval_flag, self.search_flag = (
-            train_flag,
-            bool(eval_flag or train_flag is not False),
-            search_flag,
-        )
+        self.train_flag, self.search_flag = train_flag, search_flag
+        self.eval_flag = bool(eval_flag or train_flag is not False)
         self.name = name
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
@@ -106,6 +83,7 @@ class Network(Module):
         self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
+        self.failures: dict[str, Exception] = {}
         self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
@@ -119,12 +97,15 @@ class Network(Module):
         train_flag: bool | None = None,
         search_flag: bool = False,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        strict: bool = True,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
         Args:
             options: values that the config gets when it asks for them. epoch: of the training; default: the last one.
             functions: stand for functions of the config with these names; they get Tensors and give one.
+            strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
+                `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -140,14 +121,17 @@ class Network(Module):
             extern_data=ExternData(config.extern_data()),
             train_flag=train_flag,
             search_flag=search_flag,
+            name=Path(path).stem,
             device=device,
         )
-        return net.construct_from_dict(with_own(config.network(epoch), own))
+        return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
 
     # -- construction
 
-    def construct_from_dict(self, net_dict: Mapping[str, Any]) -> Network:
+    def construct_from_dict(self, net_dict: Mapping[str, Any], *, strict: bool = True) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
+
+        strict: whether a layer that cannot be constructed is an error; otherwise it is in `failures`.
 
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
@@ -155,14 +139,25 @@ class Network(Module):
             what = "construct_from_dict: this is not a net dict"
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
-        if not ends:
-            what = "construct_from_dict: there is no layer to construct"
-            raise NetworkError(
-                what, got=", ".join(net_dict) or "no layers", expected='a layer "output", or one with a loss'
-            )
-        self._builder.construct(net_dict, ends)
-        self._order = order_of(self._nodes, None)
+        if not ends and strict:
+            raise NetworkError("construct_from_dict: there is no layer to construct", expected='"output": {…}')
+        if strict:
+            self._builder.construct(net_dict, ends)
+        else:
+            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
+        nodes = {path: node for path, node in self._nodes.items() if node.loop is None or not self.failures}
+        self._order = order_of(nodes, None)
         return self
+
+    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
+        """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
+        layers = self._builder.scope.layers if net_dict is None else net_dict
+        ends = ends_of(layers, search=self.search_flag, evaluate=self.eval_flag)
+        return outline(layers, ends, self.extern_data, version=self.behavior_version)
+
+    def report(self) -> NetworkReport:
+        """What stops the network, what it ignores, and what differs from the reference, the worst first."""
+        return report_of(self, self._nodes, self._order)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -187,6 +182,14 @@ class Network(Module):
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""
         self.get_layer(path)
         return self._builder.seen(path, self._builder.scope)
+
+    def templates(self) -> dict[str, Tensor]:
+        """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
+        return {path: node.template for path, node in self._nodes.items()}
+
+    def variable_names(self) -> dict[int, str]:
+        """The names of the parameters in the reference's checkpoints, such as "output/rec/s/W", by `id`."""
+        return {id(parameter): name for name, parameter in self._builder.variables.found.items()}
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""
@@ -217,6 +220,8 @@ class Network(Module):
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
             {axis: numbers} if several axes have lengths.
         """
+        if self.failures:
+            raise next(iter(self.failures.values()))
         given = self.extern_data.tensors(data)
         values = {f"data:{key}": x for key, x in given.items()}
         with self._flags():
@@ -281,9 +286,27 @@ class Network(Module):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
-        assert rec.choices is not None
-        found: Found = rec.choices.found
-        return found
+        return rec.found
+
+    def explain(self, layer: str = "output") -> NetExplanation:
+        """Where the layers of a recurrent layer are computed (before its loop, in each step, after it), and why.
+
+        >>> unit = {
+        ...     "x": {"class": "linear", "n_out": 3, "from": "data:source"},
+        ...     "output": {"class": "combine", "kind": "add", "from": ["x", "prev:output"]},
+        ... }
+        >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+        >>> _ = net.construct_from_dict({"output": {"class": "rec", "unit": unit, "from": "data"}})
+        >>> net.explain("output")["x"].place, net.explain("output")["output"].path
+        ('before the loop', ('output', 'prev:output', 'output'))
+
+        Raises LayerNotFound if there is no loop with this name.
+        """
+        nets = self._builder.loops.nets
+        if layer not in nets:
+            hint = did_you_mean(layer, nets) or '"class": "rec", "unit": {…}'
+            raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
+        return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
 
     # -- losses
 
@@ -298,7 +321,8 @@ class Network(Module):
             if not self._values:
                 raise NetworkError("get_losses_initialized: there was no batch yet", hint="net.forward(…) first")
             with self._flags():
-                self._holders = self._held() if self.eval_flag else {}
+                nodes = [node for node in self._nodes.values() if self._has_loss(node)] if self.eval_flag else []
+                self._holders = {node.path: holder_of(node, self._values) for node in nodes}
         if not with_total:
             return self._holders, None, None
         total: Any = 0
@@ -307,37 +331,20 @@ class Network(Module):
             total = total if value is None else value + total
         return self._holders, total, self._constraints()
 
-    def _held(self) -> dict[str, LossHolder]:
-        holders = {}
-        for path, node in self._nodes.items():
-            if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
-                continue
-            if node.loop is not None and self.train_flag is False:
-                continue  # those in loops are for training
-            if node.target is not None and node.target not in self._values:
-                key = node.target.removeprefix("data:")
-                raise DataNotFound(
-                    f"the loss of {path!r}: the batch has no target {key!r}", hint=f'net.forward({{"{key}": …}})'
-                )
-            target = None if node.target is None or not node.loss.needs_target else self._values[node.target]
-            factor = None if node.inv_norm_factor is None else self._values[node.inv_norm_factor]
-            loss = loss_by_name(node.layer.loss or "", node.layer.loss_opts)
-            holders[path] = LossHolder(
-                path, node.layer, loss, self._values[path], target, custom_inv_norm_factor=factor
-            )
-        return holders
+    def _has_loss(self, node: Node) -> bool:
+        """Whether the loss of a layer counts: those in loops are for training."""
+        if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
+            return False
+        return node.loop is None or self.train_flag is not False
 
     def _constraints(self) -> Any:
-        total: Any = 0
-        for layer in (each for each in self.modules() if isinstance(each, Layer)):
-            for parameter in layer.params.values() if layer.L2 else ():
-                if parameter.trainable:
-                    total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
-        return total
+        builder = self._builder
+        if builder.every_layer is None:
+            builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+        return constraints_of(builder.every_layer)
 
     def _mark_losses(self) -> None:
-        holders = self.get_losses_initialized()[0]
-        for name, holder in holders.items():
+        for name, holder in self.get_losses_initialized()[0].items():
             value = holder.get_loss_value()
             if value is not None and holder.scale:
                 factor = holder.get_norm_factor() if holder.loss.opts["use_normalized_loss"] else 1.0

@@ -106,7 +106,7 @@ def set_sparse_dim(source: Tensor, sparse_dim: Dim | None) -> Tensor:
     return source.like(source._raw, align.sig(source.dims, sparse_dim, source.feature_dim))
 
 
-@op(frames="any")
+@guarded
 def set_feature_dim(source: Tensor, feature_dim: Dim | None) -> Tensor:
     """The same entries, with this axis as that of the features. {…} → the same
 
@@ -114,6 +114,14 @@ def set_feature_dim(source: Tensor, feature_dim: Dim | None) -> Tensor:
     >>> rf.set_feature_dim(rf.zeros([rf.batch_dim, feat]), feat).feature_dim is feat
     True
     """
+    if isinstance(source, Tensor) and source.feature_dim is feature_dim:
+        return source
+    return _set_feature_dim(source, feature_dim)
+
+
+@op(frames="any", name="set_feature_dim")
+def _set_feature_dim(source: Tensor, feature_dim: Dim | None) -> Tensor:
+    """The same entries, with this axis as that of the features."""
     return source.like(source._raw, align.sig(source.dims, source.sparse_dim, feature_dim))
 
 

@@ -157,7 +157,7 @@ class _Rows:
         self.on: dict[Any, Any] = {}  # by device
 
     def of(self, leaf: Any) -> Any:
-        """Those of a part."""
+        """The rows of a part."""
         if leaf is None or isinstance(leaf, bool | int | float | str):
             return leaf
         reorder = getattr(leaf, "reorder_cache", None)

@@ -325,7 +325,9 @@ def moved_attention(size: str) -> Case:
     unit = {"output": attend}
     net = network({"output": {"class": "rec", "unit": unit, "from": "data"}})
     in_dim, out_dim, keys = net.get_layer("output/output").params["QKV"].dims[0], rf.Dim(n, name="out"), rf.Dim(n)
-    module = rf.CausalSelfAttention(in_dim, out_dim, key_dim_total=keys, value_dim_total=out_dim, num_heads=4)
+    module = rf.CausalSelfAttention(
+        in_dim, out_dim, key_dim_total=keys, value_dim_total=out_dim, num_heads=4, att_dropout=0.0
+    )
 
     def total(data: rf.Tensor, classes: rf.Tensor) -> rf.Tensor:
         y, _ = module(data, axis=data.dims[1])

@@ -104,6 +104,11 @@ def training() -> Any:
     return names["progress"]
 
 
+def net_dict() -> Any:
+    """The network of the notebook's config, with its dims and its loss."""
+    return rf.show(rf.Network.from_config(ROOT / "notebooks" / "blstm_hybrid.config", device="meta"))
+
+
 def save(browser: Browser, name: str, shown: Any, width: int, height: int) -> None:
     """Saves pictures of one view, light and dark, at most this high."""
     with tempfile.TemporaryDirectory() as folder:
@@ -139,6 +144,7 @@ def main() -> None:
         "model": (model, 720, 760),
         "error": (error(), 720, 400),
         "training": (training(), 480, 222),
+        "net": (net_dict(), 640, 760),
     }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)

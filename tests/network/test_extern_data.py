@@ -111,3 +111,13 @@ def test_samples_that_do_not_fit_are_an_error():
         extern.collate([{"data": np.zeros((3, 5), "float32")}])
     with pytest.raises(rf.errors.NetworkError, match="no samples"):
         extern.collate([])
+
+
+def test_a_batch_that_was_made_before_another_one():
+    extern = rf.ExternData({"data": {"dim": 3}})
+    net = rf.Network(extern_data=extern)
+    net.construct_from_dict({"output": {"class": "rec", "unit": "lstm", "n_out": 2, "from": "data"}})
+    first, second = extern.example(batch=4, frames=5), extern.example(batch=2, frames=7)
+    expected = net(second)["output"].raw_tensor
+    assert net(first)["output"].describe_dims() == "{data:2–5, batch:4, feature:2}"
+    assert (net(second)["output"].raw_tensor == expected).all()

@@ -46,6 +46,8 @@ class Cell:
 
 CELLS: dict[str, Cell] = {}
 """The notebook cells that ran, by the file name under which IPython compiled them."""
+LISTED: dict[str, str] = {}
+"""What texts that are in no file are called, by the file name that stands for them."""
 
 
 class Source(NamedTuple):
@@ -78,6 +80,8 @@ class Source(NamedTuple):
         """The place as text: "cell 4, line 2" or "model.py:31"."""
         if self.cell is not None:
             return f"cell {self.cell.number}, line {self.line}"
+        if self.file in LISTED:
+            return f"{LISTED[self.file]}, line {self.line}"
         return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
 
     def text(self) -> str:
@@ -126,13 +130,19 @@ class PerPlace(Generic[T]):
         self._made: dict[int, tuple[weakref.ref[CodeType], dict[int, T]]] = {}  # by id of the code, and `lasti`
 
     def __getitem__(self, source: Source) -> T:
-        key = id(source.code)
-        if key not in self._made:
-            self._made[key] = weakref.ref(source.code, lambda _: self._made.pop(key, None)), {}
-        made = self._made[key][1]
+        made = self._of_code(source.code)
         if source.lasti not in made:
             made[source.lasti] = self._make(source)
         return made[source.lasti]
+
+    def __setitem__(self, source: Source, made: T) -> None:
+        self._of_code(source.code)[source.lasti] = made
+
+    def _of_code(self, code: CodeType) -> dict[int, T]:
+        key = id(code)
+        if key not in self._made:
+            self._made[key] = weakref.ref(code, lambda _: self._made.pop(key, None)), {}
+        return self._made[key][1]
 
 
 def user_frame(start: FrameType | None = None) -> FrameType | None:
@@ -295,6 +305,11 @@ def _block(source: Source) -> Block:
 
 
 _blocks = PerPlace(_block)
+
+
+def show_block(source: Source, block: Block) -> None:
+    """From now on, `block` is what `with_block` gives for a place."""
+    _blocks[source] = block
 
 
 def _with_lines(text: str, line: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rfnb.core.ground.text import cut
 from rfnb.display.graph.schema import GraphValue, GraphView
-from rfnb.display.kit.dims import colour_of, dim_word
+from rfnb.display.kit.dims import UNKNOWN, colour_of, dim_word
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
@@ -46,7 +46,8 @@ def pills_of(view: GraphView, value: GraphValue) -> list[Pill]:
 
 def _pill(dim: DimView) -> Pill:
     name, _, size = dim_word(dim).rpartition(":")
-    return Pill(f"{cut(name, WORD)} {size.partition(' ')[0]}", colour_of(dim), dim["serial"])
+    size = "" if dim["size"] == UNKNOWN else f" {size.partition(' ')[0]}"
+    return Pill(cut(name, WORD) + size, colour_of(dim), dim["serial"])
 
 
 def rows_of(pills: Sequence[Pill], room: float = ROOM) -> list[list[Pill]]:

@@ -39,8 +39,10 @@ def _cells(view: GraphView, node: GraphNode) -> list[str]:
     what = {"input": "in", "output": "out", "frame": "in, each step", "state": "state"}.get(node["kind"], node["cls"])
     several = len(node["outputs"]) > 1
     outputs = ", ".join(f"{value['name']} " * several + value_text(view, value) for value in node["outputs"])
-    mark = {"failed": ["failed here" if _is_the_one(view, node) else "failed inside"], "done": [], "ghost": []}
-    notes = [*mark[node["status"]], *node["notes"], *filter(None, [node["options"]])]
+    failed = (
+        ["failed here" if _is_the_one(view, node) else "failed inside"] if view["failure"] is not None else ["stops"]
+    )
+    notes = [*(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
     return [
         "" if what == node["name"] else what, outputs, amount(node["params"]) if node["params"] else "",
         " · ".join(notes),

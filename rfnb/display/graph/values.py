@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.graph.graph import Value
 from rfnb.display.graph.schema import GraphValue
 from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import describe_axes
+from rfnb.display.kit.dims import UNKNOWN, describe_axes
 from rfnb.display.kit.schema import DimView
 
 
@@ -47,7 +47,7 @@ class Values:
 
 def _axis(dim: Any, size: Any) -> Axis:
     if size is None:
-        return Axis(dim, dim.dimension or 0)
+        return Axis(dim, UNKNOWN if dim.dimension is None else dim.dimension)
     return Axis(dim, size.max, size.dims, size.values if size.values.ndim else None)
 
 

@@ -145,23 +145,27 @@ def to_svg(view: GraphView, width: float = WIDTH) -> str:
 
 def to_html(view: GraphView) -> Html:
     """The picture, the failure, and the table, folded."""
-    drawn, width, _ = Painter(view).image()
     rows = to_table(view)
-    look = (
-        f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
-    )
-    image = el(
-        "img", src=svg.data_uri(drawn), alt=f"graph of {view['name']}: {len(rows)} boxes, listed below", style=look
-    )
     notes = [el("pre", line, style=_PRE) for line in _notes(view)]
     return el(
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
-        el("div", image, style="overflow-x:auto;max-width:100%"),
+        picture_html(view),
         notes,
         fold(f"as a table: {len(rows)} rows", table_html(rows)),
         style=style.BOX,
     )  # fmt: skip
+
+
+def picture_html(view: GraphView) -> Html:
+    """The picture, which scrolls sideways where it would become too small."""
+    drawn, width, _ = Painter(view).image()
+    look = (
+        f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
+    )
+    words = f"graph of {view['name']}: {len(to_table(view))} boxes, listed below"
+    image = el("img", src=svg.data_uri(drawn), alt=words, style=look)
+    return el("div", image, style="overflow-x:auto;max-width:100%")
 
 
 _PRE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0;background:none"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["batch", "spatial", "feature", "other"]
 
+UNKNOWN = -1
+"""The size of a dim that has none, outside of any batch."""
+
 _seen: dict[int, int] = {}
 _seen_lock = Lock()
 
@@ -68,7 +71,9 @@ def dims_text(dims: Iterable[DimView]) -> str:
 
 
 def size_word(dim: DimView) -> str:
-    """`4`, or `2–5 Σ11` where sequences differ."""
+    """`4`, or `2–5 Σ11` where sequences differ; `?` if not known."""
+    if dim["size"] == UNKNOWN:
+        return "?"
     span = dim["length_range"]
     if span is None or (span[0] == span[1] == dim["size"]):
         return str(dim["size"])

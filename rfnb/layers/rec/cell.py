@@ -106,7 +106,8 @@ class Rec(Layer, layer_class="rec"):
     def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """{…, in} → {…, out}"""
         y, new = self.cell.one_step(x, state)
-        self.parts = state_parts(self.cell.visible(new))
+        if self.gives_parts:
+            self.parts = state_parts(self.cell.visible(new))
         return set_feature_dim(y, self.out_dim), new
 
     def output_of(self, state: State) -> Tensor:
@@ -148,7 +149,8 @@ class Rec(Layer, layer_class="rec"):
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
         y, state = self.cell.over(x, self._state(x, inputs), self.axis)
-        self.parts = state_parts(self.cell.visible(state))
+        if self.gives_parts:
+            self.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
         return set_feature_dim(y, self.out_dim)

@@ -11,6 +11,7 @@ from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
+from rfnb.ops.attention import attend
 from rfnb.ops.concat import cum_concat_step, split
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.math import compare_bc, where
@@ -65,14 +66,17 @@ class SelfAttention(Layer, layer_class="self_attention"):
 
     def compute(self, x: Tensor, key_shift: Tensor | None = None) -> Tensor:
         """{…, axis, in} → {…, axis, n_out}"""
+        if key_shift is None:
+            causal = self.axis if self.attention_left_only else None
+            q, k, v = self._parts(x)
+            y = attend(
+                q, k, v, key_dim=self.keys_dim, axis=self.axis, scale=self.scale, causal=causal,
+                att_dropout=self.attention_dropout, att_dropout_broadcast=False,
+            )  # fmt: skip
+            return self._joined(y)
         q, k, v = self._parts(x)
-        keys = Dim(None, name=f"{self.axis.name} of keys", kind="spatial")
-        if key_shift is not None:
-            keys = next(dim for dim in key_shift.dims if dim is not self.axis and dim is not key_shift.feature_dim)
-            k, v = (replace_dim(part, in_dim=self.axis, out_dim=keys)[0] for part in (k, v))
-        else:
-            k, keys = replace_dim(k, in_dim=self.axis, out_dim=keys)
-            v = replace_dim(v, in_dim=self.axis, out_dim=keys)[0]
+        keys = next(dim for dim in key_shift.dims if dim is not self.axis and dim is not key_shift.feature_dim)
+        k, v = (replace_dim(part, in_dim=self.axis, out_dim=keys)[0] for part in (k, v))
         return self._attended(q, k, v, keys, key_shift, left_only=self.attention_left_only)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
@@ -98,14 +102,18 @@ class SelfAttention(Layer, layer_class="self_attention"):
         weight = self.params["QKV"]
         y = matmul(x, weight, reduce=weight.dims[0])
         y = split_dims(y, axis=weight.dims[1], dims=[self.heads, self.per_head])
-        queries = Dim(self.keys_dim.get_dim_value(), name="query")
-        q, k, v = split(y, axis=self.per_head, out_dims=[queries, self.keys_dim, self.values_dim])
-        q = replace_dim(q, in_dim=queries, out_dim=self.keys_dim)[0]
-        return q * self.keys_dim.get_dim_value() ** -0.5, k, v
+        q, k, v = split(y, axis=self.per_head, out_dims=[self.keys_dim, self.keys_dim, self.values_dim])
+        return q, k, v
+
+    @property
+    def scale(self) -> float:
+        """The factor of the energies."""
+        return float(self.keys_dim.get_dim_value() ** -0.5)
 
     def _attended(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Dim, key_shift: Tensor | None, *, left_only: bool = False
     ) -> Tensor:
+        q = q * self.scale
         energy = matmul(q, k, reduce=self.keys_dim)
         if key_shift is not None:
             assert key_shift.feature_dim is not None
@@ -119,5 +127,9 @@ class SelfAttention(Layer, layer_class="self_attention"):
         if self.attention_dropout:
             weights = dropout(weights, self.attention_dropout, axis=weights.dims)
         y = matmul(weights, v, reduce=keys, use_mask=masked)
+        return self._joined(y)
+
+    def _joined(self, y: Tensor) -> Tensor:
+        """The values of all heads as features. {…, heads, value} → {…, n_out}"""
         y, _ = merge_dims(y, dims=[self.heads, self.values_dim], out_dim=self.out_dim)
         return set_feature_dim(y, self.out_dim)

@@ -44,7 +44,7 @@ class Body:
     def __init__(self, loop: Loop):
         self.loop = loop
         self.backend = raw_registry.selected()
-        self.source = user_source()
+        self.source = user_source() if loop.listing is None else loop.listing.head
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
@@ -169,7 +169,10 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        name = None if branch.current_side() else assigned_name()
+        if self.loop.listing is not None:
+            name = leaf.name if isinstance(leaf, Traced) else None
+        else:
+            name = None if branch.current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name

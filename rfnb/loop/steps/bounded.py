@@ -35,8 +35,8 @@ SQUASHING = {"tanh", "sigmoid", "softmax", "sin", "cos", "sign"}
 NORMALIZING = {"layer_norm", "rms_norm"}
 NOT_LARGER = {
     "relu", "neg", "abs", "where", "cast", "unstack", "split", "split_dims", "merge_dims", "replace_dim_v2",
-    "copy_transpose", "expand_dim", "squeeze", "gather", "identity", "stop_gradient", "reduce_mean", "reduce_max",
-    "reduce_min", "maximum", "minimum",
+    "copy_transpose", "expand_dim", "squeeze", "gather", "identity", "stop_gradient", "set_feature_dim", "reduce_mean",
+    "reduce_max", "reduce_min", "maximum", "minimum",
 }  # fmt: skip
 """Ops whose results are no larger than their arguments."""
 BOUNDED_BY_ARGUMENTS = {

@@ -23,6 +23,7 @@ class Node:
     Attributes:
         template: its value without numbers; of a value in a loop, that of one step.
         sources, inputs: paths of nodes; inputs by the names of options.
+        prepared: templates of what the layer gets from its sources, once somebody asked for its first state.
         unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
         kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
             of a layer in the step before, "step" the number of the step.
@@ -50,6 +51,7 @@ class Node:
     guessed: bool = False
     first: Any = None
     unused: tuple[str, ...] = ()
+    prepared: tuple[Tensor, ...] | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
     """A net dict with the given functions in place of those of the config that have their names."""
     if isinstance(given, dict):
         made = {key: with_own(entry, functions) for key, entry in given.items()}
-        return Located(made, given.line) if isinstance(given, Located) else made
+        return Located(made, given.line, given.file) if isinstance(given, Located) else made
     if isinstance(given, list | tuple):
         return type(given)(with_own(entry, functions) for entry in given)
     if isinstance(given, Function | Opaque):

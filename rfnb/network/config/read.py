@@ -109,7 +109,7 @@ class Config:
                 for key, entry in value.items()
                 if not (isinstance(key, str) and key.startswith("#"))
             }
-            return Located(kept, getattr(value, "line", None))
+            return Located(kept, getattr(value, "line", None), self.path)
         if isinstance(value, list | tuple):
             return type(value)([self._of_epoch(entry, epoch, depth + 1) for entry in value])
         return value

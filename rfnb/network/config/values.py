@@ -9,23 +9,23 @@ from typing import Any
 
 
 class Located(dict[Any, Any]):
-    """A dict that a config writes, with the number of the line where it begins."""
+    """A dict that a config writes, with the number of the line where it begins, and the file if it is known."""
 
-    __slots__ = ("line",)
+    __slots__ = ("file", "line")
 
-    def __init__(self, entries: Mapping[Any, Any], line: int | None = None):
+    def __init__(self, entries: Mapping[Any, Any], line: int | None = None, file: str | None = None):
         super().__init__(entries)
-        self.line = line
+        self.line, self.file = line, file
 
     def __copy__(self) -> Located:
-        return Located(self, self.line)
+        return Located(self, self.line, self.file)
 
     copy = __copy__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Located:
         from copy import deepcopy
 
-        memo[id(self)] = found = Located({}, self.line)
+        memo[id(self)] = found = Located({}, self.line, self.file)
         found.update({deepcopy(key, memo): deepcopy(value, memo) for key, value in self.items()})
         return found
 

@@ -174,8 +174,7 @@ class Loops:
             axis = rec.own_axis
         with on_meta():
             y = set_feature_dim(expand_dim(x, axis), x.feature_dim)
-        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is rec.beam]
-        return y.copy_transpose([axis, *batch, *(dim for dim in x.dims if dim not in batch)])
+        return y.copy_transpose(rec.stacked_dims(x))
 
     # -- circles through the step before
 

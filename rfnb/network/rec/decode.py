@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.suggestions import did_you_mean
@@ -21,13 +23,14 @@ def searching(net: Network, beam_size: int | None) -> Network:
         raise NetworkError("search: beam_size is a number of hypotheses", got=repr(beam_size), expected="1 or more")
     more = type(net)(net.config, net.extern_data, train_flag=False, search_flag=True, name=net.name)
     more._builder.variables = net._builder.variables
+    more._stands_for = weakref.ref(net)
     layers = net._builder.scope.layers
     return more.construct_from_dict(layers if beam_size is None else with_beam_size(layers, beam_size))
 
 
-def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
-    """A net dict whose choices have this beam size, at any depth."""
-    changed = {}
+def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, Any]:
+    """A net dict whose choices have this beam size, at any depth. It keeps the lines of the config."""
+    changed: Any = copy(layers)
     for name, described in layers.items():
         inner = inner_net(described)
         if isinstance(inner, Mapping):
@@ -41,11 +44,8 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
 
 def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
     """A copy of the description of a layer, which keeps its line in the config."""
-    cls: Any = type(described)
-    copied = cls(described)
+    copied: Any = copy(described)
     copied[key] = given
-    if hasattr(described, "line"):
-        copied.line = described.line
     return copied
 
 

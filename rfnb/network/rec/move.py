@@ -2,8 +2,8 @@
 
 A layer may be computed before the loop if all that it needs is known there, and after it if nothing in the loop needs
 it. Layers without a state stay in the loop, whose own optimization computes each of their ops for all steps together
-where that is possible; so only layers with a state are moved, with those on the way to them. If all may be computed
-before the loop, all of them are, and there is no loop.
+where that is possible; so only layers with a state are moved, with those on the way to them. If all layers may be
+computed before the loop, all of them are, and there is no loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
 
 def before_and_after(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> tuple[list[Node], list[Node]]:
     """The values that could be computed before the loop, and those that could be computed after it."""
-    stay = _looked_into(nodes, inside)
+    stay = looked_into(nodes, inside)
     own = [item for item in inside if isinstance(item, Node) and item.path not in stay]
     known: dict[str, Node] = {}
     more = True
@@ -93,7 +93,7 @@ def _may_move(rec: RecNet, node: Node) -> bool:
     return layer is None or (layer.can_leave and not (layer.in_search and rec.beam is not None) and not layer.by_place)
 
 
-def _looked_into(nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
+def looked_into(nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
     """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
     needed = {path for path in users_of(nodes, inside) if path in nodes and nodes[path].kind == "part"}
     return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}

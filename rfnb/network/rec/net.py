@@ -13,6 +13,7 @@ from rfnb.network.resolve import Scope
 if TYPE_CHECKING:
     from rfnb.network.build.node import Node
     from rfnb.network.layer import Layer
+    from rfnb.network.rec.lines import Lines
     from rfnb.network.rec.search import SearchChoices
 
 
@@ -35,6 +36,7 @@ class RecNet:
         moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
+        lines: the lines of the net dict that describe the layers, once the net has run.
     """
 
     path: str
@@ -58,6 +60,12 @@ class RecNet:
     before: list[Node] = field(default_factory=list)
     inside: list[Node | RecNet] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
+    lines: Lines | None = None
+
+    @property
+    def found(self) -> Any:
+        """The last search."""
+        return None if self.choices is None else self.choices.found
 
     @property
     def chain(self) -> list[RecNet]:
@@ -71,6 +79,12 @@ class RecNet:
     def inner(self, nodes: Mapping[str, Node]) -> set[RecNet]:
         """The loops inside of this one."""
         return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
+
+    def stacked_dims(self, x: Tensor) -> list[Dim]:
+        """The dims of the values of all steps, by the template of a step."""
+        batch = [dim for dim in x.dims if dim.is_batch_dim() or dim is self.beam]
+        axis = self.axis if self.own_axis is None or self.axis not in x.dims else self.own_axis
+        return [axis, *batch, *(dim for dim in x.dims if dim not in batch)]
 
     def name_of(self, path: str) -> str:
         """The name of a layer in the net: "sub/layer" for "output/sub/layer"."""

@@ -66,6 +66,16 @@ def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
 def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     """Sets what the net computes in each step."""
     inside = order_of(nodes, rec)
+    taken = _taken(rec, nodes)
+    parts: dict[str, list[Node]] = {}
+    for node in inside:
+        if isinstance(node, Node) and node.kind == "part":
+            parts.setdefault(node.of, []).append(node)
+    for of, found in parts.items():
+        layer = nodes[of].layer
+        if layer is not None:
+            layer.gives_parts = any(node.path in taken for node in found)
+    inside = [item for item in inside if isinstance(item, RecNet) or item.kind != "part" or item.path in taken]
     moves = rec.moves and rec.own_axis is None
     rec.before, rec.inside, rec.after = split(rec, nodes, inside) if moves else ([], inside, [])
     for node in rec.inside:
@@ -94,6 +104,17 @@ def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
                 seen.add(need)
                 ways.append([*way, need])
     return [node.path]
+
+
+def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
+    """The paths of all values that others take, in the loop or outside of it."""
+    found: set[str | None] = {*rec.accumulated}
+    for node in nodes.values():
+        found.update((*node.needs, node.of) if node.kind != "part" else ())
+        found.update((node.target, node.inv_norm_factor))
+    for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
+        found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
+    return {path for path in found if isinstance(path, str)}
 
 
 def _is_value(node: Node) -> bool:

@@ -21,6 +21,7 @@ from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import longest
+from rfnb.network.rec.lines import Lines, called
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
@@ -52,8 +53,9 @@ def inputs_of(node: Node, values: Mapping[str, Tensor]) -> tuple[list[Tensor], d
 def take_parts(node: Node, values: Values) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
-    values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-    node.layer.parts = {}
+    if node.layer.parts:
+        values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
+        node.layer.parts = {}
 
 
 class RecRun:
@@ -75,6 +77,8 @@ class RecRun:
             optimize_move_layers_out=layer.optimize_move_layers_out,
         )  # fmt: skip
         self.loop.warns = False
+        self.lines = rec.lines = rec.lines or Lines(rec)
+        self.loop.listing = self.lines.listing
         self.step: dict[str, Tensor] = {}
         self.whole: dict[str, Tensor] = {}  # values of all frames
         self.search = StepsOfSearch(self.loop, rec)
@@ -115,7 +119,8 @@ class RecRun:
             for item in inside:
                 self._compute(item)
             for node in self.carried:
-                loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
+                with self.lines.naming(loop.recorder, node):
+                    loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
             if rec.end is not None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
@@ -126,7 +131,7 @@ class RecRun:
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 if node.loss is not None and node.layer.logits is not None:  # type: ignore
-                    logits[node] = loop.stack(node.layer.logits)  # type: ignore[union-attr]
+                    logits[node] = loop.stack(node.layer.logits, name=f"{rec.name_of(node.path)}: logits")  # type: ignore[union-attr]
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
             if self.axis is not rec.axis and rec.axis not in x.dims:
@@ -163,8 +168,7 @@ class RecRun:
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
         with self._named(node):
             y = node.layer(*(self._all(path) for path in node.sources), **inputs)
-        self.whole.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-        node.layer.parts = {}
+        take_parts(node, self.whole)
         return y
 
     def _all(self, path: str) -> Tensor:
@@ -176,24 +180,29 @@ class RecRun:
     def _in_step(self, path: str) -> Tensor:
         """The value in this step."""
         if path not in self.step and path in self.cut:
-            self.step[path] = self._frame(path)
+            with self.lines.naming(self.loop.recorder, self.nodes[path], self.step):
+                self.step[path] = self._frame(path)
         return self.step[path] if path in self.step else self.outside[path]
 
     def _compute(self, node: Node | RecNet) -> None:
         """Computes a value of this step."""
-        rec, step, loop = self.rec, self.step, self.loop
+        step, loop = self.step, self.loop
         for path in needs_of(node, self.nodes):
             if path in self.cut:
                 self._in_step(path)
+        with self.lines.naming(loop.recorder, node, step):
+            self._compute_item(node)
+
+    def _compute_item(self, node: Node | RecNet) -> None:
+        rec, step, loop = self.rec, self.step, self.loop
         if isinstance(node, RecNet):
             RecRun(node, Inside(step, self.outside), self.nodes).run()
-            return
-        if node.kind == "frame":
+        elif node.kind == "frame":
             step[node.path] = self._frame(node.path)
         elif node.kind == "step":
             step[node.path] = cast(loop.iter_idx, "int32")
         elif self._is_carried(node):
-            step[node.path] = set_feature_dim(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
+            step[node.path] = _featured(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
         elif node.kind == "previous":
             layer = self.nodes[node.of].layer
             assert layer is not None
@@ -223,9 +232,10 @@ class RecRun:
         if node.state is not None:
             name = self.rec.name_of(node.path)
             state = _mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
-            values[node.path], self.loop.state[name] = layer.one_step(state, *sources, **inputs)
+            step = called(layer, type(layer).one_step)
+            values[node.path], self.loop.state[name] = step(state, *sources, **inputs)
         elif layer.in_search and self.rec.beam is not None:
-            values[node.path] = layer.choose_step(self.search, *sources, **inputs)
+            values[node.path] = called(layer, type(layer).choose_step)(self.search, *sources, **inputs)
         else:
             values[node.path] = layer(*sources, **inputs)
 
@@ -250,7 +260,7 @@ class RecRun:
         x = self.cut[path]
         if self.axis not in x.dims:
             return x
-        return set_feature_dim(self.loop.unstack(x, axis=self.axis), x.feature_dim)
+        return _featured(self.loop.unstack(x, axis=self.axis), x.feature_dim)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
@@ -281,11 +291,11 @@ class RecRun:
     def _initial_state(self, node: Node) -> State:
         """The state of a layer before the first step."""
         assert node.layer is not None and node.state is not None
-        sources = [self.nodes[path].template for path in node.sources]
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
-        with get_run_ctx().train_flag_ctx(False), on_meta():
-            prepared = node.layer.prepared(*sources)
-        made: State = _mapped(_like, node.layer.first_state(*prepared, **inputs), node.state)
+        if node.prepared is None:
+            with get_run_ctx().train_flag_ctx(False), on_meta():
+                node.prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
+        made: State = _mapped(_like, node.layer.first_state(*node.prepared, **inputs), node.state)
         return made
 
 
@@ -330,9 +340,14 @@ def _like(x: Tensor, template: Tensor) -> Tensor:
         x = cast(x, template.dtype)
     if x.sparse_dim is not template.sparse_dim:
         x = set_sparse_dim(x, template.sparse_dim)
-    if set(x.dims) == set(template.dims):
+    if x.dims != template.dims and set(x.dims) == set(template.dims):
         x = x.copy_transpose(template.dims)
     return set_feature_dim(x, feature)
+
+
+def _featured(x: Tensor, feature: Dim | None) -> Tensor:
+    """The value with this dim as its features."""
+    return x if x.feature_dim is feature else set_feature_dim(x, feature)
 
 
 def _one_more(axis: Dim) -> Dim:

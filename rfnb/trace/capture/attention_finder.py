@@ -68,7 +68,7 @@ class AttentionFinder(Listener):
         self.calls = 0
         self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
         self._names = {} if model is None else names_below(model)
-        self._own = frozenset(self._names)
+        self._own = set(self._names)
         self._model, self._add, self.outer = model, add, outer
         self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
@@ -97,6 +97,10 @@ class AttentionFinder(Listener):
         """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)
+        original = getattr(module, "_stands_for", None)
+        if original is not None and (root := self._names.get(id(original()))) is not None:
+            self._names |= names_below(module, root)
+            self._own |= self._names.keys()
         if not self._inside and self._model is not None and id(module) not in self._own:
             return super().call_module(module, forward, args, kwargs)
         self._inside.append((self.name_of(module), user_source()))

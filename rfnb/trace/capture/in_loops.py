@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.shape import replace_dim_v2
 from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, OpPlace, found_of, query_dims, variable_of
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.stacked import over_steps
+from rfnb.trace.run.stacked import by_hypothesis, over_steps
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], li
             left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
             continue
         steps, cols = _as_wide(steps, each.axis)
-        weights = over_steps(steps, run.axis, run.size)
+        weights = by_hypothesis(over_steps(steps, run.axis, run.size), run.axis, run.replay.lineages)
         dynamic = [dim for dim in each.queries if dim.is_dynamic()]
         found.append(found_of(weights, cols, dynamic or [run.axis], each.place))
     return found, left_out

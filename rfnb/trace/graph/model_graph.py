@@ -41,6 +41,7 @@ from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.source import user_source
 from rfnb.core.ground.tracers import TraceCall, trace_call
+from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -102,7 +103,8 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
             given = leaves(as_dicts([args, kwargs]))
             graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
-            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call):
+            marking = entered(get_run_ctx().again())  # a loss of this step may be there already
+            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking:
                 result = model(*args, **kwargs)
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)

@@ -45,6 +45,7 @@ class Recorder(Listener):
         self.tape = tape
         self.code = code  # of the body
         self.file: str | None = None  # of rfnb, if the body is written there: its variables name values
+        self.line: Source | None = None  # of a listing, whose values are named by `called`
         self.graph = BodyGraph()
         self.open = True
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
@@ -101,6 +102,18 @@ class Recorder(Listener):
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
 
+    def called(self, traced: Traced, name: str, op: str) -> Traced:
+        """The value with a name. One that has a name already, of another line, gets a second value in the graph."""
+        if not traced.value.name:
+            traced.value.name = name
+        if traced.value.name == name:
+            return traced
+        node = self._begin(op, [traced.value.number])
+        same = self._wrap(traced.plain.like(traced.plain._raw), name)
+        same.value.node = node
+        self._gives(node, [same.value])
+        return same
+
     def becomes(self, traced: Traced, other: Traced) -> None:
         """From now on `traced` is the value of `other`; the value that it was stays in the graph."""
         self._traced[id(traced.plain)] = Traced(*traced._trace)
@@ -128,7 +141,7 @@ class Recorder(Listener):
 
     def _gives(self, node: Node, values: Sequence[Value]) -> None:
         node.outputs = tuple(value.number for value in values)
-        if len(self._bodies) == 1:
+        if len(self._bodies) == 1 and self.line is None:
             self._results.update(node.outputs)
 
     def _name(self, values: list[Value], place: Source | None) -> None:
@@ -277,7 +290,7 @@ class Recorder(Listener):
         node.facts = module_facts(module)
         self._bodies.append(node.body)
         try:
-            with inside_module(type(module).__name__):
+            with inside_module(getattr(module, "name_in_loop", None) or type(module).__name__):
                 result = forward(module, *args, **kwargs)
         finally:
             self._bodies.pop()
@@ -300,7 +313,7 @@ class Recorder(Listener):
         """Records the ops inside the block as a side of `node`: on the same tape and graph, with separate values."""
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
-        side.recorded, side.check = self.recorded, self.check
+        side.recorded, side.check, side.line = self.recorded, self.check, self.line
         side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
         part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
         node.body.append(part)
@@ -318,7 +331,7 @@ class Recorder(Listener):
 
     def _begin(self, op: str, inputs: Sequence[int], kind: NodeKind = "op") -> Node:
         start = len(self.tape.calls)
-        source = user_source()
+        source = self.line or user_source()
         at = source
         if source is not None and self.code is not None and source.code is not self.code:
             frame = frame_of(self.code)

@@ -1,0 +1,184 @@
+"""The picture of a net dict: boxes, lines and dims, in the JSON of graphs of model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Literal
+
+from rfnb.core.graph.graph import Value
+from rfnb.core.ground.text import count_of, cut
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
+from rfnb.display.graph.values import Values, signature
+from rfnb.display.network.parts import Part, has_loss, parts_of
+from rfnb.network.report.outline import Entry
+
+Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]
+"""What became of a layer, and why."""
+WIDE = 48
+"""The most characters of a line of a reason."""
+
+
+class NetFolder:
+    """Makes the bodies of the picture.
+
+    templates: by path, of layers and data. status: by path. params: by path, the number of values of a layer's own
+    parameters.
+    """
+
+    def __init__(
+        self,
+        entries: Mapping[str, Entry],
+        templates: Mapping[str, Tensor],
+        status: Mapping[str, Status],
+        params: Mapping[str, int],
+    ):
+        self.templates, self.status, self.params = templates, status, params
+        self.values = Values()
+        self.numbers = {path: i for i, path in enumerate([*templates, *(p for p in entries if p not in templates)])}
+        self.bodies: dict[str, GraphBody] = {}
+        self._given: dict[str, Value] = {}
+        self._count = 0
+        signs = {path: self._sign(entry) for path, entry in entries.items()}
+        self.root = self._body(parts_of(entries, signs), "")
+
+    def _sign(self, entry: Entry) -> Any:
+        """What layers of repeated blocks have in common."""
+        named = {each.option for each in entry.references} | {"from", "subnetwork"}
+        options = tuple((name, repr(value)) for name, value in entry.described.items() if name not in named)
+        template = self.templates.get(entry.path)
+        dims = None if template is None else tuple((dim.name, dim.dimension) for dim in template.dims)
+        return options if entry.ends is None else entry.cls, dims, self.status[entry.path]
+
+    # -- bodies
+
+    def _body(self, parts: Sequence[Part], net: str) -> str:
+        """The id of a new body. net: the path of the net that the parts are in, "encoder/"; "" for the whole."""
+        body = GraphBody(nodes=[], edges=[])
+        holder = {path: f"n{self._count + i}" for i, part in enumerate(parts) for path in part.makes}
+        keys = [f"n{self._count + i}" for i in range(len(parts))]
+        self._count += len(parts)
+        ports: dict[str, str] = {}
+        lines: dict[tuple[str, str, int, bool], None] = {}
+        for key, part in zip(keys, parts, strict=True):
+            body["nodes"].append(self._node(key, part))
+            loss = None
+            if part.entry is not None and has_loss(part.entry) and part.entry.used:
+                loss = self._loss(body, part.entry)
+                lines[key, loss, self.numbers[part.path], False] = None
+            target = None if loss is None else self._target(part.entry)
+            for path, back in self._reads(part):
+                source = holder.get(path) or self._port(body, ports, path, net, back)
+                goal = loss if path == target and loss is not None else key
+                if source != goal:
+                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back and path in holder] = (
+                        None
+                    )
+        order = {"input": 0, "output": 2}
+        body["nodes"].sort(key=lambda node: order.get(node["kind"], 1))
+        body["edges"] = [{"source": a, "target": b, "value": n, "back": back} for a, b, n, back in lines]
+        key = f"b{len(self.bodies)}"
+        self.bodies[key] = body
+        return key
+
+    def _reads(self, part: Part) -> Iterator[tuple[str, bool]]:
+        yield from part.reads
+        for again in part.alike:
+            for path, back in again.reads:
+                if path not in part.makes and (path, back) not in part.reads:
+                    yield path, back
+
+    def _target(self, entry: Entry | None) -> str | None:
+        found = [each.path for each in entry.references if each.option == "target"] if entry is not None else []
+        return found[0] if found else None
+
+    def _port(self, body: GraphBody, ports: dict[str, str], path: str, net: str, back: bool) -> str:
+        name = path.removeprefix(net) if net else path.removeprefix("data:")
+        name = f"prev:{name}" if back else name
+        if name not in ports:
+            value = [self._value(path, name, ())] if path in self.templates else []
+            ports[name] = self._add(body, "input", name, outputs=value)
+        return ports[name]
+
+    def _loss(self, body: GraphBody, entry: Entry) -> str:
+        opts = entry.described.get("loss_opts")
+        scale = entry.described.get("loss_scale", opts.get("scale", 1.0) if isinstance(opts, Mapping) else 1.0)
+        notes = ["loss", *([f"× {scale:g}"] if isinstance(scale, int | float) and scale != 1.0 else [])]
+        return self._add(body, "output", str(entry.described["loss"]), notes=notes)
+
+    def _add(self, body: GraphBody, kind: Any, name: str, **given: Any) -> str:
+        key = f"p{self._count}"
+        self._count += 1
+        node: GraphNode = {
+            "id": key, "kind": kind, "name": name, "cls": "", "path": "", "outputs": [], "params": 0, "times": 1,
+            "options": "", "notes": [], "status": "done", "body": None,
+        }  # fmt: skip
+        body["nodes"].append(node | given)  # type: ignore[arg-type]
+        return key
+
+    # -- boxes
+
+    def _node(self, key: str, part: Part) -> GraphNode:
+        entry, times = part.entry, 1 + len(part.alike)
+        net = part.entries[0].scope.path if entry is None else f"{entry.path}/"
+        inside = self._body(part.inner, net) if part.inner else None
+        stops = [path for path in part.makes if self.status[path][0] == "stops"]
+        state, reason = ("constructed", "") if entry is None else self.status[entry.path]
+        notes = list(self._notes(part, state, reason, len(stops)))
+        ghost = state in ("waits", "unused") and not stops
+        return {
+            "id": key,
+            "kind": "module" if entry is not None else "section",
+            "name": part.name if times == 1 else f"{part.name} – {part.alike[-1].name}",
+            "cls": self._cls(part),
+            "path": part.path,
+            "outputs": self._outputs(part),
+            "params": sum(self.params.get(path, 0) for path in part.makes),
+            "times": times,
+            "options": "",
+            "notes": notes,
+            "status": "failed" if stops else "ghost" if ghost else "done",
+            "body": inside,
+        }
+
+    def _cls(self, part: Part) -> str:
+        if part.entry is None:
+            return count_of(len(part.inner), "layer")
+        unit = part.entry.described.get("unit")
+        return f"{part.entry.cls} {unit}" if isinstance(unit, str) else part.entry.cls
+
+    def _notes(self, part: Part, state: str, reason: str, stops: int) -> Iterator[str]:
+        if state == "stops":
+            yield from wrap(reason, WIDE, max_lines=3, placeholder=" …")
+        elif stops:
+            yield f"{count_of(stops, 'layer')} inside {'stops' if stops == 1 else 'stop'}"
+        elif state == "waits":
+            yield f"waits for {cut(reason, WIDE)}"
+        elif state == "unused":
+            yield "unused"
+        entry = part.entry
+        if entry is not None:
+            if entry.described.get("is_output_layer") and entry.name != "output":
+                yield "output"
+            yield from (f"↻ prev:{each.path}" for each in entry.references if each.back and each.path == entry.path)
+
+    def _outputs(self, part: Part) -> list[GraphValue]:
+        """The dims of a layer where they change; those of the last layer of a section."""
+        last = part
+        while last.alike or last.entry is None:
+            last = last.alike[-1] if last.alike else last.inner[-1]
+        if last.path not in self.templates:
+            return []
+        reads = [path for path, _ in part.reads if path in self.templates]
+        made = self._value(last.path, last.name, [signature(self._of(path)) for path in reads])
+        return [made] if made["changed"] else []
+
+    def _of(self, path: str) -> Value:
+        if path not in self._given:
+            template = self.templates[path]
+            self._given[path] = Value(self.numbers[path], path, template.dims, template.sparse_dim)
+        return self._given[path]
+
+    def _value(self, path: str, name: str, taken: Sequence[Any]) -> GraphValue:
+        return self.values.describe(self._of(path), name, taken)

@@ -1,0 +1,169 @@
+"""What is one box of the picture of a net: a layer, a layer with a net inside, a repeated block, a section."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rfnb.network.report.outline import Entry
+
+PERIOD = 64
+"""The most layers of a block that is repeated."""
+BOXES = 60
+"""Number of boxes above which they are divided into sections."""
+MARKS = "_-./"
+"""What stands between the words of a name."""
+Read = tuple[str, bool]
+"""The path of a layer or of data, and whether its last step is meant."""
+
+
+@dataclass(eq=False)
+class Part:
+    """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions."""
+
+    name: str
+    path: str
+    entry: Entry | None = None
+    inner: list[Part] = field(default_factory=list)
+    alike: list[Part] = field(default_factory=list)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """All layers that it stands for."""
+        own = [] if self.entry is None else [self.entry]
+        return [*own, *(each for part in (*self.inner, *self.alike) for each in part.entries)]
+
+    @cached_property
+    def makes(self) -> set[str]:
+        """The paths of its layers."""
+        return {entry.path for entry in self.entries}
+
+    @cached_property
+    def reads(self) -> dict[Read, None]:
+        """What it reads from outside, the targets of its losses included."""
+        found: dict[Read, None] = {}
+        for entry in self.entries:
+            for each in entry.references:
+                if each.path is not None and (each.option != "target" or has_loss(entry)):
+                    found[each.path, each.back] = None
+        own = {f"{entry.path}/data" for entry in self.entries if entry.ends is not None}
+        return {read: None for read in found if read[0] not in self.makes and read[0] not in own}
+
+
+def has_loss(entry: Entry) -> bool:
+    """Whether the layer has a loss."""
+    return isinstance(entry.described.get("loss"), str)
+
+
+def parts_of(entries: Mapping[str, Entry], signs: Mapping[str, Any]) -> list[Part]:
+    """The boxes of a net. signs: by path, what layers must have in common to be repeated: dims, for example."""
+    below: dict[str, list[Entry]] = {}
+    for entry in entries.values():
+        below.setdefault(entry.scope.path, []).append(entry)
+    return _level(below, "", signs)
+
+
+def _level(below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any]) -> list[Part]:
+    parts = []
+    for entry in below.get(path, ()):
+        inner = [] if entry.ends is None else _level(below, f"{entry.path}/", signs)
+        parts.append(Part(entry.name, entry.path, entry, inner))
+    return sections(folded(parts, signs))
+
+
+def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
+    """The parts, with repetitions as one."""
+    place = {path: i for i, part in enumerate(parts) for path in part.makes}
+    keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
+    made: list[Part] = []
+    start = 0
+    while start < len(parts):
+        period, times = _longest(keys, start, [bool(part.inner) for part in parts])
+        if times > 1:
+            start, times = _named(parts, made, keys, start, period, times)
+            blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
+            first, *others = [block[0] if period == 1 else _block(block) for block in blocks]
+            made.append(Part(first.name, first.path, first.entry, first.inner, others))
+        else:
+            made.append(parts[start])
+        start += period * times
+    return made
+
+
+def _key(part: Part, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:
+    """Equal for parts of equal form, which read what is as far before them, or the same."""
+    reads = tuple(
+        (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
+        for path, back in part.reads
+    )
+    return reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
+
+
+def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[int, int]:
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
+
+    large: which of the parts have a net inside: two of these are enough.
+    """
+    best = (1, 1)
+    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
+        if keys[start] != keys[start + period]:
+            continue
+        end = start + period
+        while end < len(keys) and keys[end] == keys[end - period]:
+            end += 1
+        times = (end - start) // period
+        enough = 2 if period > 2 or any(large[start : start + period]) else 3
+        if times >= enough and period * times > best[0] * best[1]:
+            best = period, times
+    return best
+
+
+def _named(
+    parts: Sequence[Part], made: list[Part], keys: Sequence[Any], start: int, period: int, times: int
+) -> tuple[int, int]:
+    """Where the blocks begin so that the names in each have the same start, and how many there are then."""
+    if period == 1:
+        return start, times
+    end = start + period * times
+    while end < len(keys) and keys[end] == keys[end - period]:
+        end += 1
+    for shift in range(period):
+        count = (end - start - shift) // period
+        if count < max(times - 1, 2):
+            break
+        if stem([part.name for part in parts[start + shift : start + shift + period]]):
+            made.extend(parts[start : start + shift])
+            return start + shift, count
+    return start, times
+
+
+def stem(names: Sequence[str]) -> str:
+    """What the names begin with, without a cut word.
+
+    >>> stem(["enc_01_ff", "enc_01_drop"]), stem(["conv1", "pool1"])
+    ('enc_01', '')
+    """
+    first, last = min(names), max(names)  # what these two share, all share
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    common = first[:length]
+    if any(name[length : length + 1].isalnum() for name in names) and common[-1:].isalnum():
+        common = common[: max(common.rfind(mark) for mark in MARKS) + 1]
+    return common.rstrip(MARKS)
+
+
+def _block(parts: list[Part]) -> Part:
+    """Several boxes as one, under what their names have in common, or the first and the last name."""
+    names = [part.name for part in parts]
+    name = (len(parts) > 1 and stem(names)) or f"{names[0]} … {names[-1]}"
+    return Part(name, f"{parts[0].path}…", None, parts)
+
+
+def sections(parts: list[Part]) -> list[Part]:
+    """Many boxes divided into sections."""
+    if len(parts) <= BOXES:
+        return parts
+    size = math.isqrt(len(parts) - 1) + 1
+    return [_block(parts[i : i + size]) for i in range(0, len(parts), size)]

@@ -1,0 +1,77 @@
+"""The JSON of networks of net dicts and of their reports."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from rfnb.display.graph.schema import GraphView
+from rfnb.display.kit.schema import DimView
+
+
+class LayerOption(TypedDict):
+    """An option of a layer."""
+
+    name: str
+    given: str  # as in the net dict
+    became: str  # the dim or layer that it means; empty if it is what was given
+
+
+class LayerParam(TypedDict):
+    """A parameter of a layer."""
+
+    name: str  # in checkpoints: "encoder/W"
+    dims: list[DimView]
+    count: int
+    trained: bool
+
+
+class LayerCard(TypedDict):
+    """A layer, or several that differ in their names only."""
+
+    path: str
+    alike: list[str]  # paths of the others
+    cls: str
+    line: int | None  # of the config
+    status: Literal["constructed", "stops", "waits", "unused"]
+    reason: str  # why it stops, or what it waits for
+    dims: list[DimView]  # of its output, in the declared order
+    dtype: str
+    sources: list[str]
+    options: list[LayerOption]
+    params: list[LayerParam]
+
+
+class NetworkView(TypedDict):
+    """The network of a net dict."""
+
+    kind: Literal["network"]
+    name: str
+    graph: GraphView
+    layers: int  # constructed ones
+    stops: int
+    unused: int
+    cards: list[LayerCard]
+    chosen: str | None  # the layer that alone is shown, by its path
+    note: str | None
+
+
+class ReportFinding(TypedDict):
+    """Something that a user of a network should know."""
+
+    level: Literal["stops", "ignored", "differs", "training"]
+    what: str
+    layers: list[str]
+    lines: list[int]
+    way: str
+
+
+class NetworkReportView(TypedDict):
+    """What stops a network, what it ignores, what differs."""
+
+    kind: Literal["network_report"]
+    name: str
+    runs: bool
+    layers: int
+    params: int
+    findings: list[ReportFinding]
+    note: str | None

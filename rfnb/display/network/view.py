@@ -1,0 +1,268 @@
+"""The view of a network of a net dict: its picture, and a card for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import count_of
+from rfnb.display.graph import view as graph_view
+from rfnb.display.graph.cards import amount
+from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts
+from rfnb.display.graph.rows import to_table as graph_table
+from rfnb.display.graph.schema import GraphView
+from rfnb.display.graph.unfold import nodes as all_nodes, opened
+from rfnb.display.kit.dims import colour_of, dim_word, dims_text
+from rfnb.display.kit.schema import DimView
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
+from rfnb.display.network.cards import cards_of
+from rfnb.display.network.fold import NetFolder, Status
+from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
+from rfnb.errors import ViewError
+from rfnb.network.network import Network
+from rfnb.network.report.findings import reason, unsupported
+from rfnb.network.report.outline import Entry
+
+MOST = 80
+"""Largest number of boxes that are drawn because layers stop; the others stay in their closed box."""
+BYTES = 110_000
+"""Budget for the HTML of cards; those of the last layers are left out."""
+
+ALIKE = 40
+"""So many layers that are alike are named."""
+COLOURS = {"stops": style.ALARM, "waits": style.GREY, "unused": style.GREY}
+
+
+def describe(
+    net: Network, *, depth: int | None = None, open: str | Sequence[str] = (), layer: str | None = None
+) -> NetworkView:
+    """The network as nested boxes, without a batch.
+
+    Args:
+        depth: so many levels are open: 0 shows the outermost boxes only; if it is not given, what can be taken in at a
+            glance.
+        open: paths of layers that are open, with all around them: `open="encoder"`.
+        layer: the card of only this layer, by path.
+
+    Raises ViewError if there is no such layer.
+    """
+    entries = net.outline()
+    status = status_of(net, entries)
+    templates = net.templates()
+    layers = net.layers
+    params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in layers.items()}
+    folder = NetFolder(entries, templates, status, params)
+    graph: GraphView = {
+        "kind": "graph", "name": net.name, "root": folder.root, "dims": folder.values.dims, "bodies": folder.bodies,
+        "open": [], "params": net.get_num_params(), "failure": None, "note": None,
+    }  # fmt: skip
+    graph["open"] = _open(graph, depth, [open] if isinstance(open, str) else list(open))
+    shown = entries if layer is None else {layer: _entry(entries, layer)}
+    states = [state for state, _ in status.values()]
+    return {
+        "kind": "network",
+        "name": net.name,
+        "graph": graph,
+        "layers": len(layers),
+        "stops": states.count("stops"),
+        "unused": states.count("unused"),
+        "cards": cards_of(shown, layers, templates, status, net.variable_names()),
+        "chosen": layer,
+        "note": None,
+    }
+
+
+def _entry(entries: Mapping[str, Entry], path: str) -> Entry:
+    if path not in entries:
+        hint = did_you_mean(path, entries)
+        raise ViewError(f"show: there is no layer {path!r}", expected=", ".join(list(entries)[:12]), hint=hint)
+    return entries[path]
+
+
+def status_of(net: Network, entries: Mapping[str, Entry]) -> dict[str, Status]:
+    """What became of each layer, and why."""
+    found: dict[str, Status] = {}
+    layers = net.layers
+    for path, entry in entries.items():
+        if path in net.failures:
+            found[path] = "stops", (next(unsupported(entry), None) or reason(net.failures[path]))[0]
+        elif path in layers or not entry.used or entry.scope.path.rstrip("/") in layers:  # an `end` only searches need
+            found[path] = ("constructed" if path in layers else "unused"), ""
+        elif wrong := next(unsupported(entry), None):
+            found[path] = "stops", wrong[0]
+        else:
+            missing = (each for each in entry.needs if found.get(each, ("",))[0] in ("stops", "waits"))
+            found[path] = "waits", next(missing, entry.scope.path.rstrip("/"))
+    return found
+
+
+def _open(graph: GraphView, depth: int | None, paths: list[str]) -> list[str]:
+    """What is open: as in other graphs, but not everything around layers that stop, if these are many."""
+    found = opened(graph, depth, paths, {})
+    if depth is not None:
+        return found
+    sizes = {node["id"]: len(graph["bodies"][node["body"]]["nodes"]) for _, node in all_nodes(graph) if node["body"]}
+    wanted = {node["id"] for _, node in all_nodes(graph) if node["path"] in paths}
+    used, kept = len(graph["bodies"][graph["root"]]["nodes"]), []
+    for key in found:
+        used += sizes[key]
+        if used <= MOST or key in wanted:
+            kept.append(key)
+    return kept
+
+
+def _facts(view: NetworkView) -> list[str]:
+    params = view["graph"]["params"]
+    return [count_of(view["layers"], "layer"), f"{amount(params)} parameters" if params else "no parameters"]
+
+
+def _states(view: NetworkView) -> Iterator[str]:
+    if view["stops"]:
+        yield f"{count_of(view['stops'], 'layer')} {'stops' if view['stops'] == 1 else 'stop'} the network"
+    if view["unused"]:
+        yield f"{count_of(view['unused'], 'layer')} unused"
+
+
+# -- text
+
+
+def to_text(view: NetworkView) -> str:
+    """A line of facts, then a row for each box of the picture; of a single layer, its card."""
+    lines = [f"{view['name']}  {' · '.join([*_facts(view), *_states(view)])}"]
+    if view["chosen"] is not None:
+        lines += [f"  {line}" for line in _card_lines(view["cards"][0])]
+    else:
+        lines += [f"  {line}" for line in repr(graph_table(view["graph"])).splitlines()]
+    return "\n".join(lines + note_text(view["note"]))
+
+
+def to_repr(view: NetworkView) -> str:
+    """The facts, and the table of boxes."""
+    return to_text(view)
+
+
+def _card_lines(card: LayerCard) -> list[str]:
+    lines = [" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)]))]
+    lines += [f"from {', '.join(card['sources'])}"] if card["sources"] else []
+    lines += [f"{x['name']} = {x['given']}" + (f" → {x['became']}" if x["became"] else "") for x in card["options"]]
+    return lines + [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
+
+
+def _about(card: LayerCard) -> Iterator[str]:
+    if card["dims"]:
+        yield f"{dims_text(card['dims'])} {card['dtype']}"
+    yield {"constructed": "", "stops": "stops: ", "waits": "waits for ", "unused": "unused"}[card["status"]] + (
+        card["reason"]
+    )
+    if card["line"] is not None:
+        yield f"line {card['line']}"
+
+
+def _name(card: LayerCard) -> str:
+    more = len(card["alike"])
+    return f"{card['path']} and {more} alike" if more else card["path"]
+
+
+def to_table(view: NetworkView) -> Table:
+    """A row for each layer."""
+    rows = [
+        [path, card["cls"], dims_text(card["dims"]) if card["dims"] else "", card["status"], card["reason"],
+         sum(x["count"] for x in card["params"]), ", ".join(card["sources"])]
+        for card in view["cards"]
+        for path in (card["path"], *card["alike"])
+    ]  # fmt: skip
+    return Table(["layer", "class", "output", "status", "reason", "parameters", "from"], rows)
+
+
+# -- HTML
+
+
+def to_svg(view: NetworkView, width: float = WIDTH) -> str:
+    """The picture as SVG."""
+    return graph_view.to_svg(view["graph"], width)
+
+
+def to_scripts(view: NetworkView) -> dict[str, object]:
+    """The picture in parts, as of a model graph; nothing for the card of a layer."""
+    return {} if view["chosen"] is not None else graph_scripts(view["graph"])
+
+
+def to_html(view: NetworkView) -> Html:
+    """The picture, its rows as a table, and the cards, folded."""
+    head = el(
+        "div",
+        el("span", view["name"], style=style.NAME),
+        quiet(" · " + " · ".join(_facts(view)) + " "),
+        [chip(words, style.ALARM if "stop" in words else style.GREY) for words in _states(view)],
+        style=style.HEAD,
+    )
+    if view["chosen"] is not None:
+        return el("div", head, _card_html(view["cards"][0], is_open=True), style=style.BOX)
+    rows = graph_table(view["graph"])
+    return el(
+        "div",
+        head,
+        graph_view.picture_html(view["graph"]),
+        fold(f"as a table: {len(rows)} rows", el("div", table_html(rows), style="overflow-x:auto")),
+        fold(f"layers: {sum(1 + len(card['alike']) for card in view['cards'])}", _cards_html(view["cards"])),
+        note_html(view["note"]),
+        style=style.BOX,
+    )  # fmt: skip
+
+
+def _cards_html(cards: Sequence[LayerCard]) -> Html:
+    """The cards, those of layers that stop first, within the budget."""
+    parts: list[Html] = []
+    left = BYTES
+    for i, card in enumerate(sorted(cards, key=lambda card: card["status"] != "stops")):
+        made = _card_html(card)
+        left -= len(made)
+        if left < 0 and i:
+            parts.append(quiet(f'… {len(cards) - i} more: rf.show(net, layer="{card["path"]}")', tag="div"))
+            break
+        parts.append(made)
+    return el("div", parts, style=style.RAIL)
+
+
+def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
+    reason, alike = card["reason"], card["alike"]
+    state = None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]])
+    title = join(
+        el("b", card["path"]),
+        quiet(f" and {len(card['alike'])} alike") if card["alike"] else None,
+        f" {card['cls']} ",
+        state,
+        _pills(card["dims"]),
+        quiet(f" line {card['line']}") if card["line"] is not None else None,
+    )
+    lines = [
+        el("div", reason if card["status"] == "stops" else f"waits for {reason}") if reason else None,
+        _line("from", ", ".join(card["sources"])) if card["sources"] else None,
+        *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
+        *(_param_html(x) for x in card["params"]),
+        _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
+    ]
+    inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
+    return el("details", el("summary", title, style="cursor:pointer"), inside, open=is_open)
+
+
+def _line(name: str, words: str) -> Html:
+    return el("div", quiet(f"{name} "), words)
+
+
+def _param_html(param: LayerParam) -> Html:
+    trained = "" if param["trained"] else " not trained"
+    return el("div", param["name"], " ", _pills(param["dims"]), quiet(amount(param["count"]), trained))
+
+
+def _pills(dims: Sequence[DimView]) -> list[Html]:
+    """Pills with few bytes of HTML."""
+    made = []
+    for dim in dims:
+        colour = colour_of(dim) or style.GREY
+        look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
+        made.append(el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look))
+    return made

@@ -1,0 +1,87 @@
+"""What a network ignores of its net dict, and where its values are not those that a user may expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rfnb.network.build.node import Node
+from rfnb.network.layer import IGNORED, Layer
+
+NO_EFFECT = {
+    "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
+}
+"""By class, options that a layer takes but that change nothing here."""
+NO_EFFECT_OF_LOSS = {
+    "ce": "safe_log_opts debug_dump use_fused fake_upper_bound",
+    "ctc": "beam_width ctc_opts use_native",
+}
+"""By loss, options that change nothing here."""
+
+
+def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a layer that change nothing."""
+    cls = described.get("class")
+    inner = isinstance(described.get("unit"), Mapping)
+    none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
+    used = ("custom_param_importer",)  # by rf.load
+    yield from (name for name in described if (name in IGNORED and name not in used) or name in none)
+    opts = described.get("loss_opts")
+    loss = described.get("loss")
+    for name in opts if isinstance(opts, Mapping) else ():
+        if isinstance(loss, str) and name in NO_EFFECT_OF_LOSS.get(loss, "").split():
+            yield f"loss_opts[{name!r}]"
+
+
+def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple[str, str]]:
+    """What differs, and what to do, for a constructed layer. template: of its first source. evaluates: losses too."""
+    layer = node.layer
+    assert layer is not None
+    if template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims):
+        for what in _of_the_batch(layer):
+            yield f"{what}: values near the end of a shorter sequence depend on the batch", "rf.check.batch_invariance"
+    if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
+        options = layer.unit_opts or {}  # type: ignore[attr-defined]
+        if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
+            what = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
+            yield what, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
+    if layer.loss == "ctc" and evaluates:
+        yield (
+            "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation",
+            "",
+        )
+    momentum = layer.batch_norm.get("momentum") if isinstance(layer.batch_norm, Mapping) else None
+    if momentum is None and (layer.layer_class == "batch_norm" or layer.batch_norm) and layer.version < 12:
+        yield (
+            "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)",
+            ('"momentum": 0.1'),
+        )
+
+
+def _of_the_batch(layer: Layer) -> Iterator[str]:
+    """What lets frames after the end of a sequence into valid ones."""
+    options: dict[str, Any] = vars(layer)
+    cls = layer.layer_class
+    if cls in ("conv", "pool"):
+        sizes = options.get("filter_size") if cls == "conv" else options.get("pool_size")
+        sizes = sizes if isinstance(sizes, list | tuple) else [sizes]
+        steps = options.get("strides") or (sizes if cls == "pool" else 1)
+        steps = steps if isinstance(steps, list | tuple) else [steps]
+        wide = any(size not in (None, 1) for size in sizes) or any(step not in (None, 1) for step in steps)
+        if wide and str(options.get("padding")).lower() == "same":
+            yield 'padding "same" reads frames after the end'
+    elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
+        yield "the window reads frames after the end"
+    elif cls == "cumsum" and options.get("reverse"):
+        yield "the sum from the end begins with frames after it"
+    elif cls == "resize" and options.get("kind") == "linear":
+        yield "linear interpolation reads a frame after the end"
+    elif cls == "shift_axis":
+        yield "the shift takes frames from after the end"
+    elif cls == "norm":
+        yield "the mean counts frames after the end, if it goes over time"
+    masked = options.get("masked_time") if cls == "batch_norm" else None
+    if isinstance(layer.batch_norm, Mapping):
+        masked = layer.batch_norm.get("masked_time")
+    if masked is False:
+        yield "batch_norm with masked_time False counts frames after the end"

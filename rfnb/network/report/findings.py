@@ -1,0 +1,204 @@
+"""`net.report()`: what stops a network, what it ignores, what differs from the reference; the worst first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import RfError
+from rfnb.network.build.node import Node
+from rfnb.network.config.values import Function, Opaque
+from rfnb.network.extern_data import ExternData
+from rfnb.network.layer import IGNORED
+from rfnb.network.options import REQUIRED, checked
+from rfnb.network.rec.net import RecNet
+from rfnb.network.report.differences import differences, ignored_options
+from rfnb.network.report.outline import Entry, class_known
+from rfnb.network.report.rehearsal import rehearse
+from rfnb.network.report.training_keys import training_keys
+
+NOT_YET = frozenset(
+    "accumulate_mean choice decide edit_distance_table fast_bw forced_align generic_attention kenlm masked_computation "
+    "optimal_completions positional_encoding relative_positional_encoding rnn_cell self_attention "
+    "tikhonov_regularization twod_lstm unmask".split()
+)
+"""Classes of the reference; those of them that no layer here has are not supported yet."""
+Level = Literal["stops", "ignored", "differs", "training"]
+LEVELS: tuple[Level, ...] = ("stops", "ignored", "differs", "training")
+"""The worst first."""
+WORDS = 160
+"""The most characters of a way out."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a user of a network should know.
+
+    level: "stops": no batch passes; "ignored": an option without effect; "differs": other values than expected;
+    "training": entries of the config that are up to the user's training loop.
+    layers: paths of the layers that it is about. lines: where these are in the config. way: what to do.
+    """
+
+    level: Level
+    what: str
+    layers: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    way: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkReport(Shown):
+    """The result of `net.report()`. It is true if the network runs.
+
+    findings: the worst first. layers: how many are constructed. params: how many numbers their parameters have.
+    """
+
+    name: str
+    findings: tuple[Finding, ...]
+    layers: int = 0
+    params: int = 0
+
+    def __bool__(self) -> bool:
+        return not self.of("stops")
+
+    def of(self, level: Level) -> list[Finding]:
+        """The findings of a level: "stops", "ignored", "differs" or "training"."""
+        return [found for found in self.findings if found.level == level]
+
+
+class Reported(Protocol):
+    """What a report needs of a network."""
+
+    name: str
+    config: dict[str, Any]
+    extern_data: ExternData
+    train_flag: bool | None
+    eval_flag: bool
+    failures: dict[str, Exception]
+
+    def outline(self) -> dict[str, Entry]: ...  # noqa: D102
+
+    def get_num_params(self) -> int: ...  # noqa: D102
+
+
+def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet]) -> NetworkReport:
+    """The report of a network, given its nodes and the order in which they are computed.
+
+    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    >>> _ = net.construct_from_dict({"output": {"class": "cpoy", "from": "data"}}, strict=False)
+    >>> net.report().findings[0].what
+    "there is no layer class 'cpoy'"
+    """
+    entries = net.outline()
+    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, entries)]
+    for group, names, way in training_keys(net.config):
+        found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
+    merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
+    count = sum(node.layer is not None for node in nodes.values())
+    return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
+
+
+def _merged(findings: list[Finding]) -> Iterator[Finding]:
+    """Findings with the same words as one, of several layers."""
+    same: dict[tuple[str, str], list[Finding]] = {}
+    for each in findings:
+        same.setdefault((each.level, each.what), []).append(each)
+    for several in same.values():
+        paths = dict.fromkeys(path for each in several for path in each.layers)
+        lines = dict.fromkeys(line for each in several for line in each.lines)
+        yield Finding(several[0].level, several[0].what, tuple(paths), tuple(lines), several[0].way)
+
+
+# -- what stops
+
+
+def _stops(
+    net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], entries: Mapping[str, Entry]
+) -> Iterator[Finding]:
+    if not any(entry.used for entry in entries.values()):
+        yield Finding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
+    for path, error in net.failures.items():
+        yield _stop(path, entries.get(path), error)
+    for path, entry in entries.items():
+        if entry.used and path not in nodes and path not in net.failures:
+            for what, way in unsupported(entry):
+                yield _finding("stops", what, entry, way)
+    modes = [True, False] if net.train_flag is None else [net.train_flag]
+    for train in modes:
+        for path, part, error in rehearse(net, nodes, order, train=train, losses=net.eval_flag or train):
+            yield _stop(path, entries.get(path), error, "" if part == "layer" else "the loss: ")
+
+
+def _finding(level: Level, what: str, entry: Entry, way: str = "") -> Finding:
+    return Finding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
+
+
+def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> Finding:
+    what, way = reason(error)
+    if entry is None:
+        return Finding("stops", part + what, (path,) if path else (), (), way)
+    if entry.cls in NOT_YET and what.startswith("there is no layer class"):
+        what, way = next(unsupported(entry))
+    return _finding("stops", part + what, entry, way)
+
+
+def reason(error: Exception) -> tuple[str, str]:
+    """Why a layer stops, without its name, and the way out."""
+    if not isinstance(error, RfError):
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:200], ""
+    path = getattr(error, "at_layer", None)
+    start = "" if path is None else rf"layer {re.escape(repr(path))} \(.*?\)(, line \d+)?: "
+    what = re.sub(f"^{start}", "", error.what, count=1) if start else error.what
+    what = what.removeprefix(f"{path}: ")
+    shown = "" if error.got is None else str(error.got).partition("\n")[0]
+    if shown and len(shown) < 80 and shown not in what:
+        what = f"{what} ({shown})"
+    way = str(error.hint or error.expected or "").partition("\n")[0][:WORDS]
+    return what, "" if way.startswith("known: ") else way
+
+
+def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
+    """What is wrong with a layer that was not constructed, as far as its options alone tell."""
+    try:
+        known = class_known(entry.described)
+    except RfError as error:
+        yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
+        return
+    for name, value in entry.described.items():
+        if isinstance(value, Opaque):
+            yield f"{name} is what the config imports, and not known: {value!r:.60}", "from_config(…, options={…})"
+        elif name not in ("class", "from") and name not in IGNORED and name not in known.options:
+            yield f"unknown option {name!r}", did_you_mean(name, known.options) or ""
+        elif name in known.options and known.options[name].kind == "value" and not isinstance(value, Function):
+            try:
+                checked(known.options[name], name, value)
+            except RfError as error:
+                yield reason(error)
+    for name, option in known.options.items():
+        if option.default is REQUIRED and option.kind == "value" and name not in entry.described:
+            yield f"the option {name} is missing", f'"{name}": …'
+    for each in entry.references:
+        if each.path is None:
+            yield f"{each.option}: there is no layer {each.written!r}", ""
+
+
+# -- what differs
+
+
+def _ignored(entries: Mapping[str, Entry]) -> Iterator[Finding]:
+    for entry in entries.values():
+        if entry.used:
+            for name in ignored_options(entry.described):
+                yield _finding("ignored", f"{entry.cls}: {name} has no effect", entry)
+
+
+def _differs(net: Reported, nodes: Mapping[str, Node], entries: Mapping[str, Entry]) -> Iterator[Finding]:
+    for path, node in nodes.items():
+        if node.layer is not None and path in entries:
+            first = nodes[node.sources[0]].template if node.sources else None
+            for what, way in differences(node, first, evaluates=net.eval_flag):
+                yield _finding("differs", what, entries[path], way)

@@ -1,0 +1,237 @@
+"""What a net dict says, without constructing it: each layer at its place, what it refers to, and what nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.errors import RfError
+from rfnb.network import options as _options
+from rfnb.network.builder import class_of
+from rfnb.network.extern_data import ExternData
+from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources
+from rfnb.network.versions import holds
+
+PLAIN = frozenset("class from target loss activation unit kind mode eval name_scope loss_opts".split())
+"""Options of unknown classes whose value is no layer."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an option of a layer refers to.
+
+    path: of the layer, "data:key", or "net/data" for the sources of the net around; None if there is no such thing.
+    back: whether it is the value of the last step.
+    """
+
+    option: str
+    written: str
+    path: str | None
+    back: bool = False
+
+
+@dataclass(eq=False)
+class Entry:
+    """A layer of a net dict.
+
+    ends: of a net inside, the paths of its outputs and losses; None if there is none. around: the layer whose net it
+    is in.
+    """
+
+    path: str
+    name: str
+    scope: Scope
+    described: Mapping[str, Any]
+    references: list[Reference] = field(default_factory=list)
+    ends: list[str] | None = None
+    around: Entry | None = None
+    used: bool = False
+
+    @property
+    def cls(self) -> str:
+        """The class of the layer in the net dict."""
+        return str(self.described.get("class", "?"))
+
+    @property
+    def line(self) -> int | None:
+        """The line of the config, if the dict was read from one."""
+        return getattr(self.described, "line", None)
+
+    @property
+    def needs(self) -> list[str]:
+        """The paths of what it is computed from: the net inside as well, but not values of the last step."""
+        found = [each.path for each in self.references if each.path is not None and not each.back]
+        if self.around is not None and f"{self.around.path}/data" in found:
+            found += self.around.sources
+        return [*found, *(self.ends or ())]
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of its sources, and of those of the layer around if these are its own."""
+        found = [each.path for each in self.references if each.option == "from" and each.path is not None]
+        above = self.around
+        return found if above is None or f"{above.path}/data" not in found else [*found, *above.sources]
+
+
+def outline(
+    net_dict: Mapping[str, Any],
+    ends: Iterable[str],
+    extern: ExternData,
+    *,
+    version: int = 0,
+) -> dict[str, Entry]:
+    """The layers by path: first those that the `ends` need, each after what it needs; then the unused ones.
+
+    >>> from rfnb.network.report.outline import outline
+    >>> net = {"a": {"class": "copy", "from": "data"}, "b": {"class": "copy", "from": "prev:a"}}
+    >>> found = outline(net, ["b"], rf.ExternData())
+    >>> [(entry.path, entry.used, entry.references[0].path, entry.references[0].back) for entry in found.values()]
+    [('b', True, 'a', True), ('a', True, 'data:data', False)]
+    """
+    return _Outliner(net_dict, version, extern.default_input, extern.default_target).ordered(list(ends))
+
+
+class _Outliner:
+    def __init__(self, net_dict: Mapping[str, Any], version: int, default_input: str, default_target: str):
+        self.from_is_required = holds("from is required", version)
+        self.default_input, self.default_target = default_input, default_target
+        self.scopes: dict[str, Scope] = {}
+        self.aliases: dict[str, str] = {}
+        self.entries: dict[str, Entry] = {}
+        root = Scope(net_dict)
+        for name, described in net_dict.items():
+            key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
+            if isinstance(key, str):
+                self.aliases[key] = name
+        todo = [root]
+        while todo:
+            todo += self._collect(todo.pop())
+        for entry in self.entries.values():
+            entry.references = list(self._references(entry))
+        self.back: list[str] = []
+
+    def _collect(self, scope: Scope) -> Iterator[Scope]:
+        for name, given in scope.layers.items():
+            described = given if isinstance(given, Mapping) else {}
+            if not isinstance(name, str) or name.startswith("#"):
+                continue
+            around = self.entries.get(scope.path.rstrip("/"))
+            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described, around=around)
+            inner = inner_net(described)
+            if isinstance(inner, Mapping):
+                sub = self.scopes[entry.path] = scope.sub(name)
+                entry.ends = [sub.path + each for each in _inner_ends(inner)]
+                yield sub
+
+    def ordered(self, ends: list[str]) -> dict[str, Entry]:
+        """The entries in the order in which they are needed."""
+        done: dict[str, Entry] = {}
+        for path in [*self.aliases.values(), *ends]:
+            self._visit(path, done)
+        while self.back:
+            self._visit(self.back.pop(0), done)
+        for entry in done.values():
+            entry.used = True
+        for path in self.entries:
+            self._visit(path, done)
+        return done
+
+    def _visit(self, path: str, done: dict[str, Entry]) -> None:
+        begun: set[str] = set()
+        todo = [(path, False)]
+        while todo:
+            path, ready = todo.pop()
+            if path not in self.entries or path in done:
+                continue
+            if ready:
+                done[path] = self.entries[path]
+            elif path not in begun:
+                begun.add(path)
+                entry = self.entries[path]
+                todo.append((path, True))
+                todo.extend((each, False) for each in reversed(entry.needs))
+                self.back += [each.path for each in entry.references if each.back and each.path is not None]
+
+    # -- references
+
+    def _references(self, entry: Entry) -> Iterator[Reference]:
+        described, scope = entry.described, entry.scope
+        try:
+            known = class_known(described)
+        except RfError:
+            known = None
+        default = None if self.from_is_required or known is None or known.sourceless else "data"
+        for name in names_of_sources(described, default):
+            yield self._reference(scope, "from", name)
+        for option, name in _named(known, described, lambda name: self._resolved(scope, name)[0] in self.entries):
+            yield self._reference(scope, option, name)
+        target = described.get("target")
+        target = target[0] if isinstance(target, list | tuple) and target else target
+        if target is None and described.get("loss") not in (None, "as_is"):
+            target = self.default_target
+        if isinstance(target, str):
+            reference = target.removeprefix("layer:")
+            of_layer = target.startswith("layer:") or target in scope.layers
+            yield self._reference(scope, "target", reference if of_layer else f"data:{target}")
+
+    def _reference(self, scope: Scope, option: str, written: Any) -> Reference:
+        path, back = self._resolved(scope, str(written))
+        return Reference(option, str(written), path, back)
+
+    def _resolved(self, scope: Scope, name: str, back: bool = False) -> tuple[str | None, bool]:
+        while True:
+            if name in scope.layers:
+                return scope.path + name, back
+            if name.startswith("prev:"):
+                name, back = name[len("prev:") :], True
+            elif name.startswith("base:") and scope.parent is not None:
+                name, scope = name[len("base:") :], scope.parent
+            elif found := EXTRA.match(name):
+                name = name[found.end() :]
+            else:
+                break
+        head, _, rest = name.partition("/")
+        if rest and head in scope.layers:
+            sub = self.scopes.get(scope.path + head)
+            return (scope.path + head, back) if sub is None else self._resolved(sub, rest, back)
+        if name != "data" and not name.startswith("data:"):
+            return None, back
+        key = name[len("data:") :]
+        if scope.parent is not None and (key in ("", "source") or key.isdecimal()):
+            return f"{scope.path}data", back
+        return self.aliases.get(key or self.default_input, f"data:{key or self.default_input}"), back
+
+
+def class_known(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer. Raises NetworkError if there is none."""
+    return class_of(described) if isinstance(described.get("class"), str) else layer_by_class(described.get("class"))
+
+
+def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
+    """The layers of an inner net that are computed for their own sake."""
+    found = ["output"] if "output" in inner else []
+    for name, described in inner.items():
+        is_layer = isinstance(described, Mapping) and name != "output" and not str(name).startswith("#")
+        if is_layer and (name == "end" or described.get("loss") or described.get("is_output_layer")):
+            found.append(name)
+    return found
+
+
+def _named(known: Any, described: Mapping[str, Any], is_layer: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Pairs of an option and the layer that it names. Of unknown classes, each option that names a layer."""
+    if known is None:
+        for option, value in described.items():
+            for each in value if isinstance(value, list | tuple) else [value]:
+                if option not in PLAIN and isinstance(each, str) and is_layer(each):
+                    yield option, each
+        return
+    for option, declared in known.options.items():
+        value = described.get(option)
+        if declared.kind in ("layer", "embedded") and isinstance(value, str):
+            yield option, value
+        elif declared.kind == "layers" and value is not None:
+            found: dict[str, str] = {}
+            _options.without_layers(value, declared.types, option, found)
+            yield from ((option, each) for each in found.values())

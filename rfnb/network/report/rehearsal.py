@@ -1,0 +1,88 @@
+"""Runs a network without numbers, layer by layer and with its losses, to find what would fail with a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.run.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import RfError
+from rfnb.network.axes import time_of
+from rfnb.network.build.node import Node
+from rfnb.network.build.template import on_meta, without_numbers
+from rfnb.network.extern_data import ExternData
+from rfnb.network.holder import LossHolder
+from rfnb.network.losses import LayerLoss
+from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.order import outside_needs
+from rfnb.network.rec.run import RecRun, run_node
+from rfnb.trace.run.options import recording
+
+
+def rehearse(
+    net: Any, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], *, train: bool, losses: bool
+) -> Iterator[tuple[str, str, Exception]]:
+    """What fails: the path of the layer, "layer" or "loss", and the error. Layers that need a failed one are left out.
+
+    train: whether this is training. losses: whether they are computed too.
+    """
+    values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
+    with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train), recording(False):
+        for each in order:
+            if any(name not in values for name in outside_needs(each)):
+                continue
+            try:
+                if isinstance(each, RecNet):
+                    with on_meta(*net.parameters()):
+                        RecRun(each, values, nodes).run()
+                elif each.layer is not None:
+                    with on_meta(*each.layer.parameters()):
+                        run_node(each, values)
+            except Exception as error:
+                if not looks_at_numbers(error):
+                    yield getattr(error, "at_layer", each.path), "layer", error
+        for path, node in nodes.items():
+            if losses and node.loss is not None and path in values:
+                try:
+                    _loss(node, values, net.extern_data)
+                except Exception as error:
+                    if not looks_at_numbers(error):
+                        yield path, "loss", error
+
+
+def looks_at_numbers(error: Exception) -> bool:
+    """Whether an op failed because it looks at numbers, which are only there with a batch: those of an end, say."""
+    return isinstance(error, RuntimeError | NotImplementedError | RfError) and " meta " in str(error)
+
+
+def _loss(node: Node, values: Mapping[str, Tensor], extern: ExternData) -> None:
+    """Computes the loss of a layer, with a target that is as long as the output where it comes from the data."""
+    output, loss, layer = values[node.path], node.loss, node.layer
+    assert isinstance(loss, LayerLoss) and layer is not None
+    target = None if node.target is None or not loss.needs_target else values.get(node.target)
+    if target is None and loss.needs_target:
+        return
+    if target is not None and node.target is not None and node.target.startswith("data:"):
+        target = as_long_as(output, target, extern, node.target.removeprefix("data:"))
+    factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)
+    with on_meta(*layer.parameters()):
+        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor)
+        holder.get_loss_value_for_objective()
+        holder.get_error_value()
+
+
+def as_long_as(output: Tensor, target: Tensor, extern: ExternData, key: str) -> Tensor:
+    """The template of a data key with the lengths of an output, if it has others."""
+    frames, own = time_of(output), time_of(target)
+    if frames is None or own is None or own is frames:
+        return target
+    sizes = output.size_of(frames).values
+    if sizes.shape == target.size_of(own).values.shape and (sizes == target.size_of(own).values).all():
+        return target
+    data = extern.get_data(key)
+    shape: list[Any] = [len(sizes) if dim.is_batch_dim() else int(sizes.max()) for dim in data.dims]
+    shape = [size if dim.dimension is None else dim.dimension for dim, size in zip(data.dims, shape, strict=True)]
+    return without_numbers(data.tensor((np.zeros(shape, data.dtype), {data.dims.index(own): sizes})))

@@ -1,0 +1,39 @@
+"""The view of `net.explain(…)`."""
+
+from __future__ import annotations
+
+import json
+
+import rfnb as rf
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def explanation(name="output"):
+    linear = {"class": "linear", "activation": None, "n_out": 3}
+    layers = {f"a{i}": {**linear, "from": f"a{i - 1}" if i else ["data:source", f"prev:{name}"]} for i in range(7)}
+    unit = {"x": {**linear, "from": "data:source"}, **layers, name: {**linear, "from": ["a6", "x"]}}
+    unit["output"] = unit.get("output") or {**linear, "from": name}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    return net.construct_from_dict({"output": {"class": "rec", "from": "data", "unit": unit}}).explain()
+
+
+def test_text():
+    lines = rf.show(explanation()).text.splitlines()
+    assert lines[0].endswith(": 1 layer before the loop, 8 in each step")
+    assert lines[-1].split("  ")[0] == "output" and lines[-1].endswith("output ← a6 ← a5 ← a4 ← … ← output")
+    assert "{data, batch, feature:3}" in next(line for line in lines if line.startswith("x "))
+
+
+def test_data_table_and_html():
+    view = rf.show(explanation())
+    assert json.loads(json.dumps(view.data)) == view.data
+    assert "before the loop" in view.html and "dims outside of the loop" in view.html
+    path = next(each["path"] for each in view.data["layers"] if each["name"] == "a0")
+    assert path[0] == path[-1] == "a0" and "prev:output" in path and " ← ".join(path) in view.html
+
+
+def test_names_are_text():
+    view = rf.show(explanation(HOSTILE))
+    assert HOSTILE in view.text
+    assert "<script" not in view.html

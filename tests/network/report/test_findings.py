@@ -1,0 +1,173 @@
+"""What `net.report()` lists; and that a batch fails only where it lists a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import rfnb as rf
+
+EXTERN = {"data": {"dim": 4}, "classes": {"dim": 5, "sparse": True}}
+
+
+def network(net, *, strict=False, extern=EXTERN, **options):
+    made = rf.Network(extern_data=rf.ExternData(extern), train_flag=True, **options)
+    return made.construct_from_dict(net, strict=strict)
+
+
+def softmax(source, **options):
+    return {"class": "softmax", "from": source, "loss": "ce", "target": "classes", **options}
+
+
+FINE = {"h": {"class": "linear", "n_out": 3, "activation": "relu", "from": "data"}, "output": softmax("h")}
+
+
+def stops(net, **options):
+    return [(found.what, found.layers) for found in network(net, **options).report().of("stops")]
+
+
+def test_a_net_that_runs():
+    report = network(FINE).report()
+    assert report and report.findings == ()
+    assert (report.layers, report.params) == (2, 4 * 3 + 3 + 3 * 5 + 5)
+
+
+STOPPED = {
+    "class": ({"h": {"class": "line", "from": "data"}}, "there is no layer class 'line'"),
+    "known elsewhere": ({"h": {"class": "fast_bw", "from": "data"}}, "the class fast_bw is not supported yet"),
+    "option": ({"h": {"class": "copy", "from": "data", "sise": 3}}, "unknown option 'sise'"),
+    "no n_out": ({"h": {"class": "linear", "from": "data"}}, "the number of outputs is missing"),
+    "activation": ({"h": {"class": "activation", "activation": "sigmod", "from": "data"}}, "no activation 'sigmod'"),
+    "layer": ({"h": {"class": "copy", "from": "j"}}, "has no layer 'j'"),
+    "data": ({"h": {"class": "copy", "from": "data:else"}}, "there is no data key 'else'"),
+    "axis": ({"h": {"class": "reduce", "mode": "sum", "axes": "stag:nothing", "from": "data"}}, "stag:nothing"),
+    "no dict": ({"h": 3}, "not described by a dict"),
+    "function": ({"h": {"class": "eval", "eval": "open('f')", "from": "data"}}, "open"),
+}
+
+
+@pytest.mark.parametrize("what", STOPPED)
+def test_what_stops(what):
+    layers, said = STOPPED[what]
+    [(words, paths)] = stops({**layers, "output": softmax("h")})
+    assert said in words and paths == ("h",)
+
+
+@pytest.mark.parametrize("what", STOPPED)
+def test_a_call_of_a_net_that_stops_raises(what):
+    net = network({**STOPPED[what][0], "output": softmax("h")})
+    with pytest.raises(rf.errors.RfError):
+        net(net.extern_data.example())
+
+
+def test_all_that_stops_is_listed_also_behind_what_stops():
+    net = {
+        "a": {"class": "fast_bw", "from": "data"},
+        "b": {"class": "fast_bw", "from": "a"},
+        "c": {"class": "copy", "from": "b", "sise": 3},
+        "output": softmax("c", loss="mce"),
+    }
+    found = stops(net)
+    assert ("the class fast_bw is not supported yet", ("a", "b")) in found
+    assert ("unknown option 'sise'", ("c",)) in found
+
+
+def test_a_circle_and_a_net_without_an_end():
+    [(words, _)] = stops({"a": {"class": "copy", "from": "output"}, "output": {"class": "copy", "from": "a"}})
+    assert "needs itself" in words
+    assert stops({"a": {"class": "copy", "from": "data"}})[0][0] == "there is no layer to construct"
+
+
+def test_a_loss_that_fails_with_every_batch():
+    dense = {"data": {"dim": 4}, "classes": {"dim": 5}}
+    [(words, paths)] = stops({"output": {"class": "linear", "n_out": 3, "from": "data", "loss": "mse"}}, extern=dense)
+    assert words.startswith("the loss: ") and paths == ("output",)
+
+
+def test_lengths_that_are_made_up_do_not_stop_a_loss_behind_subsampling():
+    pool = {"class": "pool", "mode": "max", "pool_size": (2,), "padding": "same", "from": "data"}
+    assert stops({"pool": pool, "output": softmax("pool")}) == []
+
+
+def test_the_report_changes_nothing():
+    norm = {"class": "batch_norm", "from": "data"}
+    net = network({"n": norm, "output": softmax("n", dropout=0.5)}, strict=True)
+    before = {path: {name: x.copy() for name, x in each.items()} for path, each in net.get_param_values_dict().items()}
+    ctx = rf.init_train_step_run_ctx()
+    assert net.report()
+    assert ctx.losses == {} and rf.get_run_ctx() is ctx
+    after = net.get_param_values_dict()
+    assert all((after[path][name] == x).all() for path, each in before.items() for name, x in each.items())
+    assert all(x.device == "cpu" for x in net.get_params_list())
+
+
+def test_what_is_ignored_and_what_differs():
+    net = {
+        "conv": {"class": "conv", "n_out": 3, "filter_size": (3,), "padding": "same", "from": "data"},
+        "narrow": {"class": "conv", "n_out": 3, "filter_size": (1,), "padding": "same", "from": "data"},
+        "lstm": {"class": "rec", "unit": "nativelstm2", "n_out": 3, "from": ["conv", "narrow"], "max_seq_len": 7,
+                 "unit_opts": {"forget_bias": 1.0}},
+        "output": softmax("lstm", loss="ctc", loss_opts={"beam_width": 3}, param_device="GPU"),
+    }  # fmt: skip
+    report = network(net).report()
+    assert report
+    assert [(x.what, x.layers) for x in report.of("ignored")] == [
+        ("rec: max_seq_len has no effect", ("lstm",)),
+        ("softmax: param_device has no effect", ("output",)),
+        ("softmax: loss_opts['beam_width'] has no effect", ("output",)),
+    ]
+    assert [x.layers for x in report.of("differs")] == [("conv",), ("lstm",), ("output",)]
+    assert [x.level for x in report.findings] == ["ignored"] * 3 + ["differs"] * 3
+
+
+def test_a_padding_that_is_listed_depends_on_the_batch():
+    conv = {"class": "conv", "n_out": 3, "filter_size": (3,), "padding": "same", "from": "data"}
+    for padding, listed in (("same", True), ("valid", False)):
+        net = network({"output": {**conv, "padding": padding}})
+        batch = net.extern_data.example(batch=2, frames=9)
+        check = rf.check.batch_invariance(lambda x, net=net: net({"data": x})["output"], batch["data"] + 1.0)
+        assert bool(net.report().of("differs")) is listed is not bool(check)
+
+
+def test_keys_for_the_training_of_a_config(tmp_path):
+    path = tmp_path / "net.config"
+    path.write_text(
+        "learning_rate = 0.01\nmax_seqs = 3\ntrain = {'class': 'HDFDataset'}\nnum_inputs, num_outputs = 4, 5\n"
+        f"network = {FINE!r}\n"
+    )
+    report = rf.Network.from_config(path).report()
+    assert [found.what for found in report.of("training")] == [
+        "optimizer: learning_rate = 0.01",
+        "batches: max_seqs = 3",
+        "data sets: train",
+    ]
+    assert "lr=0.01" in report.of("training")[0].way
+
+
+def test_lines_of_the_config(tmp_path):
+    path = tmp_path / "net.config"
+    path.write_text("num_inputs, num_outputs = 4, 5\nnetwork = {\n  'output': {'class': 'softmx', 'from': 'data'}}\n")
+    [found] = rf.Network.from_config(path, strict=False).report().findings
+    assert (found.layers, found.lines, found.way) == (("output",), (3,), "did you mean 'softmax'?")
+
+
+def test_recurrent_nets_are_rehearsed():
+    unit = {
+        "output": {"class": "linear", "n_out": 5, "activation": "softmax", "from": ["data:source", "prev:output"],
+                   "loss": "ce", "target": "classes"},
+    }  # fmt: skip
+    assert stops({"output": {"class": "rec", "from": "data", "unit": unit}}) == []
+    unit["output"]["from"] = ["data:source", "prev:outputs"]
+    [(words, paths)] = stops({"output": {"class": "rec", "from": "data", "unit": unit}})
+    assert "no layer" in words and paths == ("output/output",)
+
+
+def test_a_search_is_no_reason_to_stop_though_its_end_needs_numbers():
+    unit = {
+        "p": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 3, "initial_output": 0},
+        "end": {"class": "compare", "from": "output", "value": 0},
+    }
+    rec = {"class": "rec", "from": [], "unit": unit, "max_seq_len": 4}
+    net = rf.Network(extern_data=rf.ExternData(EXTERN), search_flag=True)
+    net.construct_from_dict({"output": rec}, strict=False)
+    assert net.report() and net(net.extern_data.example())["output"].dims
