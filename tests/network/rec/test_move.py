@@ -135,3 +135,25 @@ def test_each_layer_with_a_state(name):
     net = assert_same(unit, [5, 3, 0])
     rec = net.get_layer("output").nets["output"]
     assert not [node for node in rec.inside if node.state is not None]
+
+
+def test_a_choice_without_a_search_needs_no_scores():
+    """With teacher forcing, all of a decoder whose only feedback are labels is computed before the loop."""
+    unit = {
+        "label": {"class": "choice", "from": "prob", "target": "classes", "beam_size": 2, "initial_output": 0},
+        "embed": {"class": "linear", "from": "prev:label", "n_out": 3},
+        "s": {**KINDS["attention"], "from": "embed"},
+        "prob": {**KINDS["softmax"], "from": "s"},
+        "output": {"class": "copy", "from": ["s", "data:source"]},
+    }
+    net = assert_same(unit, [4, 2, 1])
+    rec = net.get_layer("output").nets["output"]
+    assert not rec.after and not rec.inside
+
+
+def test_parts_that_nobody_takes():
+    """The state of a cell is an output of its own only if some layer takes it."""
+    taken = {"s": {**KINDS["cell"], "from": "data:source"}}
+    taken["output"] = {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3}
+    lone = {"s": {**KINDS["cell"], "from": ["data:source", "prev:s"]}, "output": {**KINDS["linear"], "from": "s"}}
+    assert [assert_same(unit, [3, 1]).get_layer("output/s").gives_parts for unit in (taken, lone)] == [True, False]
