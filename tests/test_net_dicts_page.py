@@ -11,7 +11,7 @@ import rfnb as rf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
-LOOK, DRAFT, TRAIN, WEIGHTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOOK, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, WEIGHTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -26,6 +26,12 @@ def test_the_examples_run(names):
     exec(DRAFT, names)
     exec(TRAIN, names)
     assert names["batches"]
+
+
+def test_recurrent_nets(names):
+    for block in (RECURRENT, EXPLAINED, SEARCHED):
+        exec(block, names)
+    assert names["found"].nbest(1)
 
 
 def test_the_calls_of_the_tables_are_there(names):

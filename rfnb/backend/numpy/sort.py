@@ -25,11 +25,6 @@ class NumpySort:
         order = _descending(np.where(np.isnan(raw), lowest, raw), axis).take(range(k), axis)
         return np.take_along_axis(raw, order, axis), order
 
-    @classmethod
-    def best_raw(cls, raw: Array, k: int, exact: int) -> tuple[Array, Array]:
-        """The `k` largest values of each row of two axes."""
-        return cls.top_k_raw(raw, 1, k, True)
-
     @staticmethod
     def sort_raw(raw: Array, axis: int, descending: bool, stable: bool) -> tuple[Array, Array]:
         """The sorted values, and their former positions."""

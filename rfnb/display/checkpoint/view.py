@@ -47,7 +47,7 @@ def to_text(view: LoadReportView) -> str:
 
 def to_table(view: LoadReportView) -> Table:
     """A row for each name; for a network, with the entries that the value came from, and norms."""
-    origins = {origin["name"]: origin for origin in view["origins"]}
+    origins = {origin["name"]: origin for origin in view.get("origins", [])}
     rows = [["loaded", name, *_cells(origins.get(name))] for name in view["loaded"]]
     others = [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
     if not origins:
@@ -78,12 +78,12 @@ def to_html(view: LoadReportView) -> Html:
 
 def _origins(view: LoadReportView) -> Html | None:
     """Each parameter with its source and its norms, folded."""
-    if not view["origins"]:
+    if not view.get("origins"):
         return None
     names = "parameter", "from", "conversion", "norm before", "after"
     rows = [
         row(o["name"], ", ".join(o["sources"]), o["conversion"], _norm(o["before"]), _norm(o["after"]))
-        for o in view["origins"][:LISTED]
+        for o in view.get("origins", [])[:LISTED]
     ]
     more = len(view["origins"]) - LISTED
     rest = quiet(f"… and {more} more; all: .table()", tag="div") if more > 0 else None

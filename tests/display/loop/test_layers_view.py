@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import rfnb as rf
+from rfnb.display.kit.view import View
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -16,6 +17,17 @@ def explanation(name="output"):
     unit["output"] = unit.get("output") or {**linear, "from": name}
     net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
     return net.construct_from_dict({"output": {"class": "rec", "from": "data", "unit": unit}}).explain()
+
+
+def hostile_views(word):
+    data = rf.show(explanation()).data
+    changed = {"name", "cls", "step", "whole", "why"}
+    layers = [
+        {key: word(part) if key in changed else part for key, part in each.items()}
+        | {"path": [word(name) for name in each["path"]]}
+        for each in data["layers"]
+    ]
+    return {"net explanation": View({**data, "name": word("net"), "axis": word("axis"), "layers": layers})}
 
 
 def test_text():
