@@ -56,7 +56,7 @@ class Evaluated(Layer):
         return set_feature_dim(y, feature)
 
     def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
-        """The labels of the first source, unless `out_type` says otherwise, or the result is no number of a label."""
+        """The labels of the first source, unless `out_type` says otherwise, or the result counts no labels."""
         told = self.out_type if isinstance(self.out_type, dict) else {}
         if not y.dtype.startswith(("int", "uint")) or told.get("sparse") is False:
             return None

@@ -215,7 +215,7 @@ def _plain(number: int) -> int:
 
 
 def _shape_of(extents: Slice, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape of a slice; None if it is no slice of this shape."""
+    """The shape of a slice; None if it is not a slice of this shape."""
     if len(extents) != len(shape):
         return None
     found = []

@@ -9,6 +9,7 @@ import linecache
 import os
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class Source(NamedTuple):
         text = b"".join([lines[0][col:], *lines[1:]]).decode(errors="replace").strip()
         for form in (f"({text})", text):
             try:
-                statement = ast.parse(form).body[0]
+                statement = parsed(form).body[0]
             except (SyntaxError, ValueError, IndexError):
                 continue
             return statement.value if isinstance(statement, ast.Expr) else statement
@@ -225,9 +226,19 @@ def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
     return known[1]
 
 
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a text. One thread at a time: CPython 3.11 counts the depth of trees for all threads together,
+    and raises SystemError if another thread parses during a garbage collection."""
+    with _parsing:
+        return ast.parse(text)
+
+
+_parsing = threading.RLock()
+
+
 def _targets(text: str) -> dict[Span, tuple[str, ...]]:
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
     except (SyntaxError, ValueError):
         return {}
     found: dict[Span, tuple[str, ...]] = {}
@@ -314,7 +325,7 @@ def show_block(source: Source, block: Block) -> None:
 
 def _with_lines(text: str, line: int) -> tuple[int, int]:
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
     except (SyntaxError, ValueError):
         return line, line
     around = [n for n in ast.walk(tree) if isinstance(n, ast.With) and n.lineno <= line <= (n.end_lineno or n.lineno)]

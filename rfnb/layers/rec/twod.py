@@ -138,7 +138,7 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
     def _pooled(self, h: Tensor, y: Tensor) -> Tensor:
         """{…, s, n_out} → {…, n_out}"""
         assert self.out_dim is not None
-        if self.pooling == "max":  # the frames behind the end of a sequence are zeros, and count
+        if self.pooling == "max":  # the frames after the end of a sequence are zeros, and count
             out = reduce_max(h.copy_masked(0), axis=self.s, use_mask=False)
         elif self.pooling == "average":
             out = reduce_mean(h, axis=self.s)
