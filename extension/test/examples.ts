@@ -121,6 +121,7 @@ export function beamColumn(step: number, pruned = false): BeamStep {
   const node = (row: number, change: Partial<BeamNode> = {}): BeamNode => ({
     row,
     parent: step > 0 ? 1 - row : null,
+    joined: null,
     text: `${'abc'[row]}${step}`,
     score: row - 1.5,
     state: 'lives',
