@@ -26,6 +26,10 @@ export type IKernel = Pick<
   | 'disposed'
 >;
 
+/** Time in ms until the first attempt to connect while a cell runs, and longest time between two attempts. */
+const FIRST_TRY = 300;
+const LAST_TRY = 10_000;
+
 /** Code that does not match this cannot have imported a module. */
 const MAY_IMPORT = /import|%|exec|reload/;
 
@@ -193,6 +197,9 @@ export class Connection implements IDisposable {
     if (msg.header.msg_type === 'execute_input') {
       this._busy = true;
       this._mayImport = this._mayImport || MAY_IMPORT.test((msg.content as { code: string }).code);
+      if (this._mayImport && this._link === 'absent') {
+        this._tryWhileBusy(FIRST_TRY);
+      }
       this._cellBegan.emit();
       return;
     }
@@ -202,6 +209,15 @@ export class Connection implements IDisposable {
     if (idle && parent.msg_type === 'execute_request') {
       this._onCellEnd();
     }
+  }
+
+  /** The cell that imports rfnb may go on with training: try to connect while it runs. */
+  private _tryWhileBusy(delay: number): void {
+    setTimeout(() => {
+      if (this._busy && this._link === 'absent' && this._kernel.supportsSubshells && !this._isDisposed) {
+        void this.connect().then(() => this._tryWhileBusy(Math.min(2 * delay, LAST_TRY)));
+      }
+    }, delay);
   }
 
   private _onCellEnd(): void {
