@@ -370,7 +370,7 @@ export class Stepper implements IDisposable {
     const { next } = this._questions;
     if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
       const before = this._state.step;
-      const line = before ? this._state.line : firstLine(this._state.run, step);
+      const line = this._state.line ?? firstLine(this._state.run, step);
       this._update({ step, tree: grown(this._state.tree, step.beam), line, error: null });
       if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
         this._followOp(step.ops);

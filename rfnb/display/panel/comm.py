@@ -6,6 +6,7 @@ events on the command comm would make the front end wait for that cell.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from threading import current_thread, main_thread
@@ -24,6 +25,10 @@ from rfnb.trace.run.session import make_progress
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
+READY = "rfnb-ready"
+"""The id of a display, which there is not, whose update tells panels that rfnb has been imported."""
+FIRST_PANEL = 2.0
+"""How long the first pause waits for a panel, in seconds."""
 PAUSE = 0.25
 """Smallest time between two events about the list of runs, in seconds."""
 
@@ -70,6 +75,7 @@ class PanelLink:
         self.runs = runs
         self.kernel = kernel
         self.panels: list[Any] = []
+        self.arrived = threading.Event()
         self.cell_runs = self.hears_cells = False
         self.news = News(self.tell_runs, self.call_later)
         self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
@@ -84,11 +90,15 @@ class PanelLink:
         self.runs.on_change(self.news.changed)
         open_in_panel.register(open_run)
         make_progress.register(bar)
+        self.kernel.shell.display_pub.publish({"text/plain": ""}, transient={"display_id": READY}, update=True)
         can_hold.register(self.can_hold)
         show_and_wait.register(lambda paused: holder.hold(paused, self.emit))
 
     def can_hold(self) -> Holding:
         """Whether a panel is connected, and its messages arrive while a cell runs."""
+        if not self.panels:  # in the cell that imports rfnb, a panel connects while the cell runs
+            self.arrived.wait(FIRST_PANEL)
+            self.arrived.set()
         return "no panel" if not self.panels else "yes" if self.hears_cells else "no subshells"
 
     def on_commands(self, comm: Any, message: Any) -> None:
@@ -106,6 +116,7 @@ class PanelLink:
     def on_events(self, comm: Any, message: Any) -> None:
         """A panel opened the event comm."""
         self.panels.append(comm)
+        self.arrived.set()
         comm.on_close(lambda _: self.panels.remove(comm) if comm in self.panels else None)
 
     def on_cell(self, *_: Any) -> None:

@@ -50,7 +50,7 @@ export function StateEdit(props: {
   const onKey = (event: React.KeyboardEvent) => {
     if (event.key === 'Enter' && !aside?.waiting) {
       setAsked(true);
-      void onEdit(text).then(done => held && done && close());
+      void Promise.resolve(onEdit(text)).then(done => held && done && close());
     } else if (event.key === 'Escape') {
       event.stopPropagation();
       close();
