@@ -383,6 +383,7 @@ export class Session implements IDisposable {
       notes: this.notes,
       trail: at?.trail ?? [],
       open,
+      isIdle: () => !this.connection.busy || this._paused !== null,
       resume: (how, where) => this.resume(how, where)
     });
     this._stepper = stepper;

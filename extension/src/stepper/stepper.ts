@@ -4,6 +4,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Latest } from '../kernel/latest';
 import { Args, Gone, IRequests } from '../kernel/requests';
 import type { BeamAt, How, NodeAt, OpsView, PausedView, RunView, StepView } from '../schema';
+import { Ahead } from './ahead';
 import { Asides, Question } from './asides';
 import { beside, grown } from './beam';
 import { Direction, Finder } from './finder';
@@ -34,7 +35,7 @@ export class Stepper implements IDisposable {
     first: StepView | null = null,
     context: StepperContext = { notes: new Notes(), trail: [], open: () => undefined }
   ) {
-    this._requests = requests;
+    this._ahead = new Ahead(requests);
     this._context = context;
     this._finder = new Finder(
       requests,
@@ -237,6 +238,7 @@ export class Stepper implements IDisposable {
     const { step } = this._state;
     const run = await this._asides.ask('edit', { states, sequence: step?.sequence ?? null });
     if (run && step) {
+      this._ahead.clear();
       this._update({ run });
       await this._ask({ ...this._wanted, step: step.step });
     }
@@ -294,6 +296,7 @@ export class Stepper implements IDisposable {
 
   /** The loop of the run was paused, went on, or has ended: the run has more steps. */
   grow(run: RunView, held: PausedView | null): void {
+    this._ahead.clear();
     this._finder.grow(run.steps);
     this._update({ run, held });
     this._search(false);
@@ -350,18 +353,31 @@ export class Stepper implements IDisposable {
 
   private async _ask(wish: Wish): Promise<void> {
     this._update({ target: wish.step, waiting: 'asked' });
-    const { run, notes } = this._state;
-    const { hypothesis, ...others } = wish;
-    const search = run.is_search ? { hypothesis, seen: this._seen(wish.sequence) } : {};
-    const args = { run: run.run, ...others, ...search, watch: notes.watches };
+    const before = this._state.step?.step ?? -1;
     try {
-      this._accept(await this._requests.request('step', args, waiting => this._update({ waiting })));
+      this._accept(await this._ahead.request(this._argsOf(wish), waiting => this._update({ waiting })));
     } catch (error) {
       this.complain(error);
     }
     const { next } = this._questions;
     if (next === null || this._isShown(next)) {
       this._update({ target: null, waiting: null });
+      this._expectNear(wish, wish.step < before ? -1 : 1);
+    }
+  }
+
+  private _argsOf({ hypothesis, ...others }: Wish): Args<'step'> {
+    const { run, notes } = this._state;
+    const search = run.is_search ? { hypothesis, seen: this._seen(others.sequence) } : {};
+    return { run: run.run, ...others, ...search, watch: notes.watches };
+  }
+
+  /** Request the steps that the user may go to next. */
+  private _expectNear(wish: Wish, way: 1 | -1): void {
+    if (this._state.error === null && !this._state.gone && this._context.isIdle?.()) {
+      const steps = [wish.step + way, wish.step - way, wish.step + 2 * way];
+      const near = steps.filter(step => step >= 0 && step < stepsBegun(this._state.run));
+      this._ahead.expect(near.map(step => this._argsOf({ ...wish, step })));
     }
   }
 
@@ -436,7 +452,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  private _requests: IRequests;
+  private _ahead: Ahead;
   private _context: StepperContext;
   private _finder: Finder;
   private _asides: Asides;

@@ -28,6 +28,8 @@ export interface StepperContext {
   still?: boolean;
   /** Show another run instead of this one. */
   open: (run: number, at: Place) => void;
+  /** Whether the kernel does nothing else, so that steps can be requested before the user asks for them. */
+  isIdle?: () => boolean;
   /** Let the paused loop go on. */
   resume?: (how: How, where: Where[]) => void;
 }
