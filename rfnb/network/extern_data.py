@@ -212,6 +212,7 @@ class ExternData:
             feature = kinds[-1] if kinds else None
         label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
         words = given.get("vocab")
+        words = words.get("labels") if isinstance(words, Mapping) else words
         if label is not None and isinstance(words, list | tuple | str | Vocab):
             label = self.axes.labels(Dim(label.dimension, name=key, vocab=words))
         return Data(key, tuple(dims), dtype, label, feature, bool(available))
