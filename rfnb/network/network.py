@@ -347,8 +347,11 @@ class Network(Module):
         for name, holder in self.get_losses_initialized()[0].items():
             value = holder.get_loss_value()
             if value is not None and holder.scale:
-                factor = holder.get_norm_factor() if holder.loss.opts["use_normalized_loss"] else 1.0
-                get_run_ctx().mark_as_loss(value * factor, name, scale=holder.scale)
+                means = {
+                    "use_normalized_loss": bool(holder.loss.opts["use_normalized_loss"]),
+                    "custom_inv_norm_factor": 1.0 / holder.get_norm_factor(),
+                }
+                get_run_ctx().mark_as_loss(value, name, scale=holder.scale, **means)
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""
