@@ -344,14 +344,8 @@ class Network(Module):
         return constraints_of(builder.every_layer)
 
     def _mark_losses(self) -> None:
-        for name, holder in self.get_losses_initialized()[0].items():
-            value = holder.get_loss_value()
-            if value is not None and holder.scale:
-                means = {
-                    "use_normalized_loss": bool(holder.loss.opts["use_normalized_loss"]),
-                    "custom_inv_norm_factor": 1.0 / holder.get_norm_factor(),
-                }
-                get_run_ctx().mark_as_loss(value, name, scale=holder.scale, **means)
+        for holder in self.get_losses_initialized()[0].values():
+            holder.mark()
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""
