@@ -21,8 +21,8 @@ from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.replay.first_nan import first_nan
-from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.paused import LoopPauses
+from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed
 from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.bounded import at_the_end
@@ -113,8 +113,8 @@ class BodyRun:
         frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
         progress = session.progress(step.name, schedule.max_steps)
-        plan, given = partial(plan_of, step, loop._explanation_data), frames[: len(program.inputs) - len(schedule.states)]
-        pauses = LoopPauses(step.name, step.pauses, plan, given, int(step.seed or 0))
+        given = frames[: len(program.inputs) - len(schedule.states)]
+        pauses = LoopPauses(step, partial(plan_of, step, loop._explanation_data), given)
         outcome = execute(
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
             record=record, progress=progress, pause=pauses if record and not session.is_drawing() else None,

@@ -52,7 +52,7 @@ def over(panel):
     expect(panel.root.locator(".rfnb-Paused")).to_have_count(0)
 
 
-def test_a_condition_holds_the_running_cell_and_it_goes_on_as_if_it_had_not(paused):
+def test_a_condition_holds_the_running_cell_and_lets_it_go_on(paused):
     notebook, panel = paused
     expect(panel.root.locator(".rfnb-Paused-where")).to_contain_text("Paused: running sum, after step 2")
     expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("|x_t| is over 2.5 in sequence 'long'")

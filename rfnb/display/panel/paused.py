@@ -120,6 +120,7 @@ class Matches:
         self._tests: tuple[int, list[Test]] = (0, [])  # of the run with this number
 
     def __call__(self, at: RunStep) -> bool:
+        """Whether one of the conditions holds; False in other loops."""
         if at.run.loop != self.key:
             return False
         if self._tests[0] != at.run.serial:
@@ -146,12 +147,11 @@ def resume(
         raise ViewError(f"resume: {str(how)[:40]!r} is not a way to go on", expected="step, continue, run, stop")
     until = paused.step + 1 if how == "step" else None if step is None else max(int(step), paused.step + 1)
     tests = tuple(test for each in where for test in conditions_of(each, paused.run, sequence))
-    holder.resume = Resume(until, tests, mute=how == "run", stop=how == "stop")
+    why = "the next step" if how == "step" else "a match in the panel" if tests else f"step {until}"
+    holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
 
 
-def edit_paused(
-    dispatcher: Dispatcher, run: int, states: dict[str, str], sequence: int | None = None
-) -> RunView:
+def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequence: int | None = None) -> RunView:
     """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one."""
     paused = _paused()
     held, step = paused.run, paused.step

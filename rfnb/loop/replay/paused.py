@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.source import Source
 from rfnb.core.tensor.listener import listening
 from rfnb.loop.replay.fork import edited_states
 from rfnb.loop.replay.replay import Replay, completed
@@ -16,6 +15,7 @@ from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.run.find import truth
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedStep
     from rfnb.loop.replay.recorded import RecordedPlan
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import Only, RunStep
@@ -25,23 +25,15 @@ class LoopPauses:
     """Where one execution of a loop pauses. Its Run has the steps so far, and is that of the loop when it has ended.
 
     Args:
-        name: the name of the loop.
-        lines: the lines of the body that call `rf.pause()`.
-        plan, frames, seed: of the recorded run. The plan is made when it is needed.
+        step: the traced step of the loop.
+        plan, frames: of the recorded run. The plan is made when it is needed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        lines: Sequence[Source],
-        plan: Callable[[], RecordedPlan],
-        frames: Sequence[Sequence[Any]],
-        seed: int,
-    ):
-        self.name, self.lines = name, lines
+    def __init__(self, step: TracedStep, plan: Callable[[], RecordedPlan], frames: Sequence[Sequence[Any]]):
+        self.name, self.lines = step.name, step.pauses
         self.run: Run | None = None  # from the first step on that had to be looked at
         self.has_paused = False
-        self._plan, self._frames, self._seed = plan, frames, seed
+        self._plan, self._frames, self._seed = plan, frames, int(step.seed or 0)
         self._resume = Resume()
         self._off = False
 
@@ -73,7 +65,7 @@ class LoopPauses:
             return asked
         until = self._resume.until
         if until is not None and step >= until:
-            return "the next step" if step == until else f"step {until}"
+            return self._resume.why
         if self.lines:
             return f"rf.pause() in {self.lines[0].place()}"
         waiting = pauses.of(self.name)
@@ -85,7 +77,7 @@ class LoopPauses:
                 if pause.holds(at):
                     return pause.words
             if any(_holds(test, at) for test in self._resume.tests):
-                return "the next match"
+                return self._resume.why
         return None
 
     def _until_now(self, outcome: Outcome) -> Run:

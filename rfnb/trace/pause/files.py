@@ -26,15 +26,17 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
     """Writes the run to `rf.options.pause_folder`, with one warning; None if there is no room or it cannot be written.
 
     The name of the file has the name of the loop, the rank of the process, if there are several, and the step: that of
-    the training, if `rf.init_train_step_run_ctx(step=…)` gave one, or else that of the loop. what: what the warning says
-    first.
+    the training, if `rf.init_train_step_run_ctx(step=…)` gave one, or else that of the loop.
+
+    what: the first words of the warning.
     """
     if len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES:
         return None
     folder = Path(options.pause_folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = run.save(_free(folder, f"{_plain(run.name)}{_rank()}-step{get_run_ctx_step() or step}"), limit=MOST_BYTES // MOST_FILES)
+        name = f"{_plain(run.name)}{_rank()}-step{get_run_ctx_step() or step}"
+        path = run.save(_free(folder, name), limit=MOST_BYTES // MOST_FILES)
     except Exception as error:
         warn(f"{what}; its run could not be written: {error}")
         _written.append(0)

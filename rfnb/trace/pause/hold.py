@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Resume:
     """How a held loop goes on.
 
-    until: pause again after this step. tests: pause again where one of these holds. mute: pause no more until the
-    running cell has ended. stop: end the cell by KeyboardInterrupt.
+    until: pause again after this step. tests: pause again where one of these holds. why: the reason of that pause.
+    mute: pause no more until the running cell has ended. stop: end the cell by KeyboardInterrupt.
     """
 
     until: int | None = None
     tests: tuple[Callable[[RunStep], Any], ...] = ()
+    why: str = "the next step"
     mute: bool = False
     stop: bool = False
 
@@ -74,7 +75,9 @@ def hold(paused: Paused) -> Resume | None:
     if possible == "no subshells":
         run.pinned = True
         runs.add(run)
-        warn(f"{what}: that needs ipykernel 7 or newer, with subshells; run {run.serial} is pinned in the panel instead")
+        warn(
+            f"{what}: that needs ipykernel 7 or newer, with subshells; run {run.serial} is pinned in the panel instead"
+        )
         return None
     runs.add(paused.run)
     resume = contextvars.Context().run(show_and_wait, paused)  # as between two cells: nothing listens or records

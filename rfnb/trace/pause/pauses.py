@@ -85,9 +85,8 @@ class Pauses:
         return f"[{', '.join(map(repr, self._all))}]"
 
     def add(self, pause: Pause) -> Pause:
-        """Adds a condition. It replaces the one that the same line of code added before, in a cell that runs again."""
-        place = _place(pause.source)
-        self._all = (*(old for old in self._all if place is None or _place(old.source) != place), pause)
+        """Adds a condition. It replaces an equal one, and those that the same line added when its cell ran before."""
+        self._all = (*(old for old in self._all if not _replaces(pause, old)), pause)
         return pause
 
     def discard(self, pause: Pause) -> None:
@@ -105,6 +104,11 @@ class Pauses:
     def ask(self, why: str = "asked for in the panel") -> None:
         """Makes the next step of any loop pause."""
         self._asked, self.muted = why, False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the next step is to pause."""
+        return self._asked is not None
 
     def answer(self) -> str | None:
         """The reason given to `ask`, once."""
@@ -177,9 +181,13 @@ def _name(where: Callable[..., Any]) -> str:
     return getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__
 
 
-def _place(source: Source | None) -> tuple[Any, int] | None:
-    """The cell or file, and the line, of a source; None if it is not known."""
-    if source is None:
-        return None
+def _replaces(new: Pause, old: Pause) -> bool:
+    if new.source is None or old.source is None or _place(new.source) != _place(old.source):
+        return False
+    return new.source.code is not old.source.code or (new.words, new.loop) == (old.words, old.loop)
+
+
+def _place(source: Source) -> tuple[Any, int]:
+    """The cell or file, and the line, of a source."""
     cell = source.cell
     return (source.file if cell is None or cell.cell_id is None else cell.cell_id), source.line

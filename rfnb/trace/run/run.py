@@ -371,7 +371,6 @@ class Run(Shown):
             run.save("x.html")   # a page for stepping through the run in a browser, without rfnb
 
         An existing file is replaced only when the new one is complete.
-
         Args:
             limit: how many bytes the values of the body may use. The default for ".rfrun" is 64 MiB; beyond that, the
                 largest values are saved as statistics only, which the file notes. The default for ".html" is 2 MB;
@@ -390,14 +389,7 @@ class Run(Shown):
         return write(self, path, limit)
 
     def open(self) -> None:
-        """Shows this run in the panel of JupyterLab.
-
-        >>> loop = rf.Loop(max_seq_len=3, debug=True)
-        >>> loop.state.n = rf.convert_to_tensor(1)
-        >>> with loop:
-        ...     loop.state.n = loop.state.n * 2
-        >>> loop.run.open()
-        """
+        """Shows this run in the panel of JupyterLab."""
         open_in_panel(self)
 
 
