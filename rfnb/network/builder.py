@@ -18,6 +18,7 @@ from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variabl
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
+from rfnb.network.build.value import value_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
@@ -284,6 +285,7 @@ class Builder:
                     path_of_target = node.target if not i else self._target(scope, target, path)
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
             self._give_parameters(layer, scope, path, given)
+            layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
             layer.setup(*prepared, **by_name)
             with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
@@ -294,7 +296,7 @@ class Builder:
                 node.template = out.copy_transpose(order)
         if layer.batch_norm:
             layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
-        layer._new_parameter = None
+        layer._new_parameter = layer._value_of = None
         if not layer.takes_sources:
             node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():
