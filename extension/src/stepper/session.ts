@@ -356,6 +356,7 @@ export class Session implements IDisposable {
     await this.open(run, null, true);
     this._opening = null;
     if (this._runs[0]?.run !== newest && this._paused === null) {
+      this._wasNewest ||= this._stepper?.state.run.run === run; // when it was asked for
       this._follow();
     }
   }
