@@ -120,7 +120,7 @@ def attend(
         keys, values, axis = own_axis(query, keys, values, axis=axis)
     how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
     if found is not None and listener is not None:
-        listener.attention(query, keys, values, **how)
+        listener.attention(query, keys, values, **how, result=found)
         return found
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)

@@ -13,6 +13,7 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.meter import current_meter
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
@@ -56,6 +57,8 @@ class Body:
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
+        meter = current_meter()
+        self.recorder.began = 0.0 if meter is None else meter.now()
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape

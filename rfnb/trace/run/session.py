@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from rfnb.core.graph.meter import current_meter
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import within
 from rfnb.trace.record.loop_record import LoopRecord
@@ -22,6 +23,8 @@ _observer: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_observer"
 
 def should_record(debug: bool | None) -> bool:
     """Whether a loop that starts now is recorded; `debug` is the option of the loop."""
+    if (meter := current_meter()) is not None and meter.records:
+        return True
     if _draw.get() is not None:
         return bool(debug)
     if _receiver.get() is not None or _observer.get() is not None:
@@ -32,6 +35,8 @@ def should_record(debug: bool | None) -> bool:
 def store(run: Run) -> Run:
     """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it."""
     receiver, observer = _receiver.get(), _observer.get()
+    if (meter := current_meter()) is not None:
+        meter.loop_ran(run)
     if observer is not None:
         observer(run)
     if receiver is not None or observer is None or recording_mode():
