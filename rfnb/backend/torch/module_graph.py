@@ -50,7 +50,7 @@ def module_graph(
         try:
             graph.inputs = seen.given(argument_names(model, args, kwargs))
             with seen.hooks(), _FunctionMode(seen):
-                result = model(*args, **kwargs)
+                result = seen.meter.whole(lambda: model(*args, **kwargs))
             named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:

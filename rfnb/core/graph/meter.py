@@ -36,10 +36,12 @@ class Meter:
     A recorder calls `pause` when its own work begins and `resume` when that ends, `enter` and `exit` around the work of
     a node, and `made` with its arguments and results. samples: by id of the node; `nodes` keeps these alive.
     records: whether loops are recorded, for `loop_ran`. times: whether the calls of the steps of loops are timed.
-    watches: whether the results in the steps of loops are watched, for their gradients.
+    watches: whether the results in the steps of loops are watched, for their gradients. total: the seconds of the whole
+    call; lost: those that the recorder and the measuring itself took besides.
     """
 
     records = times = watches = False
+    total = lost = 0.0
 
     def __init__(self) -> None:
         self.samples: dict[int, Sample] = {}
@@ -73,6 +75,10 @@ class Meter:
     def since(self) -> float:
         """The seconds since the last node ended, or the one that is running began."""
         return 0.0
+
+    def whole(self, call: Callable[[], Any]) -> Any:
+        """Calls the model."""
+        return call()
 
     def done(self, result: Any) -> None:
         """The call of the model has ended with this result."""

@@ -58,7 +58,7 @@ class Body:
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
         meter = current_meter()
-        self.recorder.began = 0.0 if meter is None else meter.now()
+        self.recorder.seconds = 0.0 if meter is None else -meter.now()
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import External, Var, current_tape
+from rfnb.loop.steps.metered import MeasuredLoop, metered
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
@@ -85,9 +86,10 @@ def execute(
     progress: Callable[[int], None] | None = None,
     start: int = 0,
     given: Given | None = None,
+    measured: MeasuredLoop | None = None,
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome."""
-    given = given or {}
+    given, program = given or {}, metered(program, measured)
     generator = generators(backend, seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)

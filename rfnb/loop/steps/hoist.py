@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
@@ -17,6 +18,7 @@ from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node, all_nodes
+from rfnb.core.graph.meter import current_meter
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -24,6 +26,7 @@ from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
+from rfnb.loop.steps.metered import MeasuredLoop, one_step
 from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ class Hoist:
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
+        self.meter, self.measured = current_meter(), MeasuredLoop(step.limit, self.dim)
 
     def _op(self, call: OpCall) -> _Op:
         reads, result = self._vars(call.given), self._vars(_tensors(call.result))
@@ -248,13 +252,19 @@ class Hoist:
             var = self._var(leaf) if isinstance(leaf, Tensor) else None
             return leaf if var is None else _relabelled(values[var], self.traced[var], leaf)
 
-        return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
+        args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
+        if self.meter is None:
+            return op.call.row.fn(*args, **kwargs)
+        own = [call for call in self.program.calls if self.owners.get(id(call.node)) is op]
+        alone = partial(one_step, own, self.tape.values, self.program.externals)
+        whole = partial(op.call.row.fn, *args, **kwargs)
+        return self.meter.hoisted(op.call.node, op.place, whole, alone, self.measured)
 
     # -- after the steps
 
     def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
-        self.dim = frames_dim(steps)
+        self.dim = self.measured.frames = frames_dim(steps)
         known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.computed[var] = self._with_frames(raw, self.traced[var])

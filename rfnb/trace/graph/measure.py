@@ -61,15 +61,17 @@ def measured(
     recorder costs.
     """
     times = wanted.show == "time"
-    first, samples, seconds, lost, bad, notes = None, list[dict[int, Sample]](), [], [], None, []
+    first: ModelGraph | None = None
+    samples: list[dict[int, Sample]] = []
+    meters: list[Meter] = []
+    bad: int | None = None
+    notes: list[str] = []
     with Unchanged():
         costs = (event(), call_costs()) if times else (0.0, (0.0, 0.0))
         for call in range(wanted.calls + times):
             meter = _meter(wanted, costs)
-            began = perf_counter()
             graph = trace(meter)
-            seconds.append(perf_counter() - began)
-            lost.append(getattr(meter, "lost", 0.0))
+            meters.append(meter)
             if first is None:
                 first = graph
             if graph.failure is not None or _shape(graph) != _shape(first):
@@ -83,11 +85,11 @@ def measured(
         plains = [plain() for _ in range(wanted.calls)] if times and first.failure is None else []
     assert first is not None
     nodes = _measures(first, samples, wanted.show)
-    lost, seconds = lost[times:] or lost, seconds[times:] or seconds
+    meters = meters[times:] or meters
     first.measured = Measured(
         wanted.show, max(len(samples), 1), nodes,
-        total=median(s - x for s, x in zip(seconds, lost, strict=True)) if times else 0.0,
-        overhead=median(lost) if times else 0.0,
+        total=median(meter.total for meter in meters),
+        overhead=median(meter.lost for meter in meters),
         plain=median(plains) if plains else None,
         device=raw_registry.selected().synchronize(),
         first_bad=bad,

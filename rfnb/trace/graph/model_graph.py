@@ -173,7 +173,7 @@ def _traced(
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
             with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:
-                result = model(*args, **kwargs)
+                result = tracer.meter.whole(lambda: model(*args, **kwargs))
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:

@@ -38,6 +38,16 @@ class TimeMeter(Meter):
         """The time in seconds, without that of the measuring itself."""
         return perf_counter() - self.lost
 
+    def whole(self, call: Callable[[], Any]) -> Any:
+        """Calls the model, and measures the whole call."""
+        self.lost, began = 0.0, perf_counter()
+        self._last = began
+        result = call()
+        if self._wait is not None:
+            self._wait()
+        self.total = self.now() - began
+        return result
+
     def since(self) -> float:
         """The seconds since the last node ended, or the one that is running began."""
         if self._wait is not None:

@@ -125,12 +125,10 @@ class Tracer(CallRecorder, Listener):
 
     def loop(self, record: LoopRecord) -> None:
         """Adds a node for a loop that has finished or failed, with one step as its body."""
-        began = self.meter.now()
-        with self._apart():
-            node = self._loops.draw(record)
-            if not record.around:
-                sample = self.meter.sample(node)
-                sample.amount, sample.calls = began - record.recorder.began, 1
+        node = self._loops.draw(record)
+        if self.meter.times and not record.around:
+            sample = self.meter.sample(node)
+            sample.amount, sample.calls = record.recorder.seconds, 1
 
     @contextmanager
     def _apart(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ class Recorder(Listener):
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
         self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
-        self.began = 0.0  # when the loop began, if it is measured
+        self.seconds = 0.0  # how long the loop took, if that is measured; its beginning, while it runs
         self._generator = generator
         self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]

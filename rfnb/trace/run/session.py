@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from rfnb.core.graph.meter import current_meter
+from rfnb.core.graph.meter import NO_METER, current_meter
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import within
 from rfnb.trace.record.loop_record import LoopRecord
@@ -75,8 +75,12 @@ def seed_of(loop: str) -> int | None:
 def draw(record: Callable[[], LoopRecord]) -> None:
     """Passes the record of a loop to the active drawer; without a drawer, the record is not created."""
     drawer = _draw.get()
-    if drawer is not None:
-        drawer(record())
+    if drawer is None:
+        return
+    meter = current_meter() or NO_METER
+    meter.pause()
+    drawer(record())
+    meter.resume()
 
 
 @contextmanager
