@@ -141,6 +141,7 @@ class BodyRun:
             raise
         finally:
             if record:
+                loop._explanation_data = _explanation_data(step, hoist)  # with the times of what ran after the steps
                 given = frames[: len(program.inputs) - len(schedule.states)]
                 searched = [] if step.hypotheses is None else step.hypotheses.steps
                 loop.run = session.store(

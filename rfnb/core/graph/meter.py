@@ -47,6 +47,7 @@ class Meter:
         self.samples: dict[int, Sample] = {}
         self.nodes: dict[int, Node] = {}
         self.first_bad: Node | None = None
+        self.programs: dict[int, tuple[Any, Any]] = {}  # of loops, by id: as they are, and measured
 
     def sample(self, node: Node) -> Sample:
         """The sample of a node."""
@@ -128,8 +129,8 @@ def current_meter() -> Meter | None:
 
 
 @contextmanager
-def metering(meter: Meter) -> Iterator[None]:
-    """Loops inside the block are measured by `meter`."""
+def metering(meter: Meter | None) -> Iterator[None]:
+    """Loops inside the block are measured by `meter`; None: by nothing."""
     token = _meter.set(meter)
     try:
         yield

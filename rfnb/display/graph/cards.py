@@ -266,11 +266,12 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     title, head = _title(node, FAINT, FAINT, 20)
     failed = node["status"] == "failed"
     number = node.get("number")
-    told_of_it = [number_line(node), *([] if number is None else number["more"][:1])]
-    words = " · ".join([
-        *filter(None, [*told_of_it, amount(node["params"]) if node["params"] else ""]), *_notes(view, node, 1)
-    ])  # fmt: skip
-    told = PAD + head + 10
+    more = [] if number is None else number["more"][:2]
+    params = [amount(node["params"])] if node["params"] else []
+    words = " · ".join([*more, *params, *_notes(view, node, 1)])
+    measured = number_line(node)
+    chip = svg.width(measured, 10, bold=True) + 12 if measured else 0.0
+    told = PAD + head + 10 + (chip + 8 if chip else 0.0)
     wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]
     line = {"fill": "#808080", "fill_opacity": 0.06, "stroke": FAILED if failed else "#8d929c"}
@@ -278,6 +279,8 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
         svg.rect(0, 0, wide, high, rx=9, **line),
         svg.rect(3, 3, wide - 6, high - 6, rx=7, **line | {"fill": "none"}) if node["kind"] == "loop" else None,
         title,
+        svg.rect(told - chip - 8, 8, chip, 17, rx=4, fill=tinted(node, PAPER), stroke=BORDER) if chip else None,
+        svg.words(told - chip - 2, 20, measured, font_size=10, font_weight="bold", fill=INK) if chip else None,
         svg.words(told, 20, words, font_size=10, fill=FAINT) if words else None,
     ]
     return Card(wide, high, svg.group(parts))

@@ -14,7 +14,7 @@ from rfnb.display.graph.words import class_of, path_of
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import percent, short, size
+from rfnb.display.markup.numbers import duration, percent, short, size
 from rfnb.display.markup.widgets_html import quiet
 
 ROWS = 400
@@ -32,23 +32,10 @@ MISSING = {
 PLACES = {"once": "once, before the steps", "frames": "for all steps together", "after": "after the steps"}
 COLUMNS = {"time": "time", "memory": "bytes", "activation": "rms", "gradient": "rms gradient"}
 UNITS = {
-    "time": "of a call without a backward pass",
     "memory": "bytes that results newly take in a call; a view of an operand takes none, and parameters do not count",
     "activation": "root mean square of the entries of results, without padding",
     "gradient": "root mean square of the gradients by results, without padding",
 }
-
-
-def duration(seconds: float) -> str:
-    """A duration with its unit.
-
-    >>> [duration(t) for t in (3.2e-6, 0.00412, 0.25, 75.0, 0.0)]
-    ['3.2 µs', '4.12 ms', '250 ms', '75 s', '0 µs']
-    """
-    for unit, scale in (("µs", 1e6), ("ms", 1e3)):
-        if seconds * scale < 999.5:
-            return f"{short(float(f'{seconds * scale:.3g}'))} {unit}"
-    return f"{short(float(f'{seconds:.3g}'))} s"
 
 
 def number_text(show: Show, amount: float) -> str:
@@ -145,13 +132,13 @@ class Numbers:
             inside = [each for child in node.body for each in self._each(child) if each.place not in PLACES]
             amount = sum(each.amount for each in inside)
             yield f"{number_text(show, amount / steps)} a step"
+        if one.saved is not None and show == "time":
+            outside = sum(each.place in PLACES for each in map(self._one, _below(node)) if each is not None)
+            yield f"{count_of(outside, 'op')} once, not {count_of(steps, 'time')}: {saving(one.saved)}"
         if show == "time":
             parts = sum(each.amount for child in node.body for each in self._each(child))
             if one.amount > parts:
                 yield f"{duration(one.amount - parts)} to trace the body and between the ops"
-        if one.saved is not None and show == "time":
-            outside = sum(each.place in PLACES for each in map(self._one, _below(node)) if each is not None)
-            yield f"{count_of(outside, 'op')} computed once instead of {count_of(steps, 'time')}: {saving(one.saved)}"
 
     def _one(self, node: Node) -> NodeMeasure | None:
         assert self.measured is not None
@@ -164,7 +151,7 @@ class Numbers:
 
 def saving(seconds: float) -> str:
     """What computing ops outside of the steps saves."""
-    return f"saves {duration(seconds)}" if seconds > 0 else f"costs {duration(-seconds)} more than in the steps"
+    return f"hoisting {'saves' if seconds > 0 else 'costs'} {duration(abs(seconds))}"
 
 
 def _below(node: Node) -> Iterator[Node]:
@@ -220,8 +207,9 @@ def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> It
     show = measured.show
     over = "one call" if measured.calls == 1 else f"{measured.calls} calls"
     if show == "time":
-        where = "the GPU, which is waited for after each op," if measured.device != "cpu" else "the CPU"
-        yield f"time {UNITS[show]} on {where} median of {over}: {duration(measured.total)}"
+        where = "the GPU, which is waited for after each op" if measured.device != "cpu" else "the CPU"
+        many = "" if measured.calls == 1 else f", median of {over}"
+        yield f"time of a call, without a backward pass, on {where}: {duration(measured.total)}{many}"
         plain = [] if measured.plain is None else [f"a call that is not measured takes {duration(measured.plain)}"]
         yield "; ".join([f"{duration(measured.overhead)} of measuring taken off", *plain])
     elif show == "memory":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
@@ -41,12 +42,13 @@ LARGE = 2**20
 class _Op:
     """An op of the body, and where it is computed. `makes` leaves out operands that it returns unchanged."""
 
-    __slots__ = ("call", "makes", "place", "reads", "why")
+    __slots__ = ("call", "makes", "place", "reads", "seconds", "why")
 
     def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var]):
         self.call, self.reads, self.makes = call, reads, makes
         self.place: Place = "steps"
         self.why = ""
+        self.seconds: float | None = None  # if it was timed
 
 
 class Hoist:
@@ -75,6 +77,7 @@ class Hoist:
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
+        self.clocked = False  # whether the ops are timed
         self.meter, self.measured = current_meter(), MeasuredLoop(step.limit, self.dim)
 
     def _op(self, call: OpCall) -> _Op:
@@ -149,8 +152,9 @@ class Hoist:
     def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
         """Computes what depends on no state. Returns the raw values that the steps need: constants, and [steps, …].
 
-        record: return outputs as well, so that a replay can show them.
+        record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
         """
+        self.clocked = record and self.backend.synchronize() == "cpu"
         with listening(None), broadcast_allowed(), self._ended():
             live = self._live()
             for done, op in enumerate(live, 1):
@@ -254,7 +258,11 @@ class Hoist:
 
         args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
         if self.meter is None:
-            return op.call.row.fn(*args, **kwargs)
+            began = perf_counter()
+            result = op.call.row.fn(*args, **kwargs)
+            if self.clocked:
+                op.seconds = (op.seconds or 0.0) + perf_counter() - began
+            return result
         own = [call for call in self.program.calls if self.owners.get(id(call.node)) is op]
         alone = partial(one_step, own, self.tape.values, self.program.externals)
         whole = partial(op.call.row.fn, *args, **kwargs)
@@ -317,7 +325,7 @@ class Hoist:
     def placements(self) -> list[OpPlacement]:
         """Where each op of the body's lines is computed, and what it depends on. Call it after `before`."""
         own = self.ops[: self.traced_step.own_ops]
-        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
+        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why, op.seconds) for op in own]
 
     # -- tensors of the traced frame, and with the dim `frames`
 

@@ -48,14 +48,14 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
     meter = current_meter()
     if meter is None or not (meter.times or (meter.watches and loop is not None)):
         return program
-    found: Program | None = vars(program).get("_metered", {}).get(id(meter))
-    if found is None:
+    if id(program) not in meter.programs:
         meter.pause()
         found = program.copy()
         found.calls = [_measured(call, meter, loop) for call in program.calls]
-        vars(program)["_metered"] = {id(meter): found}
+        meter.programs[id(program)] = program, found
         meter.resume()
-    return found
+    measured: Program = meter.programs[id(program)][1]
+    return measured
 
 
 def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None) -> Call:

@@ -138,7 +138,8 @@ def _measures(graph: ModelGraph, calls: list[dict[int, Sample]], show: Show) -> 
 def _measure(node: Node, samples: list[Sample], inside: list[NodeMeasure], show: Show) -> NodeMeasure | None:
     if not samples and not inside:
         return None
-    place = next((sample.place for sample in samples if sample.place), "")
+    inner = {each.place for each in inside}
+    place = next((s.place for s in samples if s.place), inner.pop() if len(inner) == 1 and node.kind != "loop" else "")
     ran = median(sample.calls for sample in samples) if samples else max(each.calls for each in inside)
     saved = [each.saved for each in inside if each.saved is not None]
     if show in LARGEST:

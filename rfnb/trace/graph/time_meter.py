@@ -85,14 +85,17 @@ class TimeMeter(Meter):
     def timed(self, fn: Callable[..., Any], node: Node) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
         sample, wait, (around, inside) = self.sample(node), self._wait, self.call
+        calls, sample.place = 0, sample.place or "steps"
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)
             if wait is not None:
                 wait()
             sample.amount += max(perf_counter() - self.lost - began - inside, 0.0)
-            sample.calls += 1
+            calls += 1
+            sample.calls = max(sample.calls, calls)  # an op may make several raw calls
             self.lost += around
             return result
 
