@@ -266,12 +266,14 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     title, head = _title(node, FAINT, FAINT, 20)
     failed = node["status"] == "failed"
     number = node.get("number")
-    more = [] if number is None else number["more"][:2]
     params = [amount(node["params"])] if node["params"] else []
-    words = " · ".join([*more, *params, *_notes(view, node, 1)])
     measured = number_line(node)
     chip = svg.width(measured, 10, bold=True) + 12 if measured else 0.0
     told = PAD + head + 10 + (chip + 8 if chip else 0.0)
+    words = " · ".join([*params, *_notes(view, node, 1)])
+    for word in [] if number is None else number["more"]:  # as many as there is room for
+        longer = " · ".join(filter(None, [words, word]))
+        words = longer if told + svg.width(longer, 10) + PAD <= width + 2 * FRAME["pad"] else words
     wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]
     line = {"fill": "#808080", "fill_opacity": 0.06, "stroke": FAILED if failed else "#8d929c"}

@@ -200,7 +200,10 @@ def to_html(view: LoopExplanationView) -> Html:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
     rows = [_rows(view, number, text, ops) for number, text, ops in lines(view)]
     times = [el("div", quiet(line)) for line in legend(view)]
-    return el("div", _head(view), times, el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
+    if times:
+        table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:720px")
+        return el("div", _head(view), times, el("div", table, style="overflow-x:auto"), style=style.BOX)
+    return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
 
 
 def _head(view: LoopExplanationView) -> Html:

@@ -94,7 +94,7 @@ def percent(share: float) -> str:
     >>> [percent(x) for x in (0, 0.0001, 0.366, 0.9999, 1)]
     ['0 %', '<1 %', '37 %', '>99 %', '100 %']
     """
-    if 0 < share < 0.005:
+    if 0 < share <= 0.005:
         return "<1 %"
     return ">99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rfnb.backend.base.tape import Call, External, Var, untaped
+from rfnb.backend.base.tape import Call, External, Var, current_tape, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
@@ -44,9 +44,12 @@ def results_of(traced: Sequence[Traced], meter: Meter) -> dict[int, tuple[Node, 
 
 
 def metered(program: Program, loop: MeasuredLoop | None) -> Program:
-    """The program, its calls measured if the current meter measures them. loop: None inside of the steps of another."""
+    """The program, its calls measured if the current meter measures them. loop: None inside of the steps of another.
+
+    While the loop around it is traced, nothing is measured: that run only makes values for the trace.
+    """
     meter = current_meter()
-    if meter is None or not (meter.times or (meter.watches and loop is not None)):
+    if meter is None or not (meter.times or (meter.watches and loop is not None)) or current_tape() is not None:
         return program
     if id(program) not in meter.programs:
         meter.pause()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rfnb.backend.base.measure import Magnitude
 from rfnb.core.dims import entries
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import Meter, Sample
 from rfnb.core.ground.nested import leaves
@@ -143,21 +144,23 @@ class ActivationMeter(_MagnitudeMeter):
         found = self._masked.get(id(raw))
         return found is not None and found() is raw
 
-    def loop_ran(self, run: Run) -> None:
-        """Adds the results of all steps of a loop."""
+    def loop_ran(self, run: Run, around: Sequence[tuple[Size, int]] = ()) -> None:
+        """Adds the results of all steps of a loop. around: the steps of the loops around it, with their sizes."""
         places = placed(run)
         for step in range(run.steps):
             for value, tensor in run.replay.computed(step):
                 node = value.node
                 if node is None or node.kind in ("input", "state"):
                     continue
-                mask = frames(tensor) & going_on(tensor, run.size, step)
+                mask = frames(tensor)
+                for size, number in (*around, (run.size, step)):
+                    mask = mask & going_on(tensor, size, number)
                 sample = self.add(node, backend_of_raw(tensor._raw).magnitude_raw(tensor._raw, mask), masked=True)
                 if sample is not None:
                     sample.calls, sample.steps = sample.calls + 1, run.steps
                     sample.place = places.get(id(node), "steps")
             for inner in run.replay.loops(step) if _has_loops(run) else ():
-                self.loop_ran(inner)
+                self.loop_ran(inner, (*around, (run.size, step)))
 
 
 def _mask(leaf: Any) -> np.ndarray | None:

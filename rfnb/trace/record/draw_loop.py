@@ -112,7 +112,8 @@ class _DrawnBody:
         if node.kind in WITH_BODY:
             copy.body[:] = self._copies(node.body, path if node.module is None else node.module.path)
         else:
-            self._drawer.nodes |= dict.fromkeys(map(id, all_nodes(node.body)), copy)
+            for inside in all_nodes(node.body):
+                self._drawer.nodes.setdefault(id(inside), copy)  # those of an inner loop have copies of their own
         copy.outputs = tuple(self._drawer.number(self._traced[number]) for number in node.outputs)
         return copy
 
