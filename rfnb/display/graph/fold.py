@@ -178,11 +178,11 @@ class GraphFolder:
         node, last = nodes[0], nodes[-1]
         taken = [signature(self.graph.values[number]) for number in reads]
         facts = node.module
+        number = self.numbers.of(nodes)  # before the nodes inside stand for others too
         inside = self._inside(nodes)
         given = list(dict.fromkeys(last.outputs))
         given = [number for number in given if number in wanted] or given  # of a failed call, nobody has read it yet
         outputs = [self.graph.values[number] for number in given[:OUTPUTS]]
-        number = self.numbers.of(nodes)
         made: GraphNode = {
             "id": key,
             "kind": kind_of(node),
