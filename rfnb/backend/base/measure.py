@@ -14,7 +14,7 @@ class Magnitude(NamedTuple):
 
     squares: float
     most: float
-    count: int
+    entries: int
     nan: bool = False
     infinite: bool = False
     minus_infinite: bool = False

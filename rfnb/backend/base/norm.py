@@ -146,9 +146,7 @@ def _by_kernel(
     how: tuple[bool, float, float],
 ) -> Tensor | None:
     """Batch norm of the frames by a kernel; None if no kernel supports it, or there are too few frames to train."""
-    if not takes_kernels() or not _kernel_takes(
-        backend, source, features, weights
-    ):  # a listener records each part
+    if not takes_kernels() or not _kernel_takes(backend, source, features, weights):  # a listener records each part
         return None
     rows = backend.rows_for(source, source.sig.dims, features, few=True) if use_mask else None
     if rows is None and backend.padding_for(source, source.sig.dims) is not None:

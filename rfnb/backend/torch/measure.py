@@ -28,7 +28,7 @@ class TorchMeasure:
             most = float(size.max()) if size.numel() else 0.0
             squares = float(((size / most) ** 2).sum(dtype=torch.float64)) * most**2 if most else 0.0
             found = Magnitude(squares, most, int(finite.sum()))
-            if found.count == (x.numel() if counts is None else int(counts.sum())):
+            if found.entries == (x.numel() if counts is None else int(counts.sum())):
                 return found
             kinds = torch.isnan(x), torch.isposinf(x), torch.isneginf(x)
             bad = [bool((kind if counts is None else kind & counts).any()) for kind in kinds]

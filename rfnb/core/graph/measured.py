@@ -7,6 +7,10 @@ from typing import Literal
 
 Show = Literal["time", "memory", "activation", "gradient"]
 """What can be measured."""
+SUMMED = ("time", "memory")
+"""What adds up; of the others, a node with others inside has the largest number."""
+Bad = Literal["", "NaN", "infinity"]
+"""What is wrong with a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class NodeMeasure:
     amount: float
     calls: float = 1.0
     most: float = 0.0
-    bad: str = ""
+    bad: Bad = ""
     place: str = ""
     saved: float | None = None
 

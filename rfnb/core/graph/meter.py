@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.graph.graph import Node
+from rfnb.core.graph.measured import Bad
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class Sample:
     calls: int = 0
     count: float = 0.0
     most: float = 0.0
-    bad: str = ""
+    bad: Bad = ""
     place: str = ""
     alone: float | None = None
     steps: int = 0
@@ -91,8 +92,9 @@ class Meter:
         return fn
 
     def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: Any) -> Callable[..., Any]:
-        """The function of a raw call in the steps of a loop, whose results are watched. seen: by position of the result,
-        what is known of it. run: what is known of the loop.
+        """The function of a raw call in the steps of a loop, whose results are watched.
+
+        seen: by position of the result, what is known of it. run: what is known of the loop.
         """
         return fn
 
@@ -112,7 +114,8 @@ class Meter:
             del self.samples[key], self.nodes[key]
             its = self.sample(copy)
             its.amount, its.count = its.amount + sample.amount, its.count + sample.count
-            its.calls, its.most, its.bad = max(its.calls, sample.calls), max(its.most, sample.most), its.bad or sample.bad
+            its.calls, its.most = max(its.calls, sample.calls), max(its.most, sample.most)
+            its.bad = its.bad or sample.bad
             its.place, its.steps = its.place or sample.place, max(its.steps, sample.steps)
             its.alone = sample.alone if its.alone is None else its.alone + (sample.alone or 0.0)
         first = self.first_bad

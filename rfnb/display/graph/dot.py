@@ -134,7 +134,8 @@ def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
         outputs = []
     number = node.get("number")
     more = [] if number is None else number["more"]
-    look = {"label": "\n".join(filter(None, [f"{name(node)} {cls}".strip(), number_line(node), *outputs, count, *more, *node["notes"]]))}
+    words = [f"{name(node)} {cls}".strip(), number_line(node), *outputs, count, *more, *node["notes"]]
+    look = {"label": "\n".join(filter(None, words))}
     if number is not None:
         look["fillcolor"] = tinted(node, PAPER)
     if node["status"] == "ghost":

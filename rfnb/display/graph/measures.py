@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import Measured, NodeMeasure, Show
+from rfnb.core.graph.measured import SUMMED, Bad, Measured, NodeMeasure, Show
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
@@ -21,7 +21,6 @@ ROWS = 400
 """Largest number of rows of the sorted table."""
 DECADES = 3.0
 """Over how many powers of ten the tint of activations and gradients fades, at least."""
-SUMMED = ("time", "memory")
 MISSING = {
     "time": "part of another call",
     "memory": "takes nothing of its own",
@@ -54,7 +53,8 @@ class Numbers:
         self.graph = graph
         self.measured = graph.measured
         self.stands: dict[int, list[Node]] = {}
-        found = [] if self.measured is None else [each.amount for each in self.measured.nodes.values() if each.amount > 0]
+        nodes = {} if self.measured is None else self.measured.nodes
+        found = [each.amount for each in nodes.values() if each.amount > 0]
         self._largest, self._smallest = max(found, default=0.0), min(found, default=0.0)
 
     def enter(self, nodes: Sequence[Node]) -> None:
@@ -163,7 +163,7 @@ def _below(node: Node) -> Iterator[Node]:
 
 def _together(found: Sequence[NodeMeasure], show: Show) -> NodeMeasure:
     """One measure for several nodes: the sum, or the largest."""
-    bad = [each.bad for each in found if each.bad]
+    bad: list[Bad] = [each.bad for each in found if each.bad]
     saved = [each.saved for each in found if each.saved is not None]
     amounts = [each.amount for each in found]
     return NodeMeasure(
@@ -253,18 +253,12 @@ def _rows(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> list
 def sorted_table(measured: GraphMeasured) -> Table:
     """A row for each node, the largest first."""
     show = measured["show"]
-    if show in SUMMED:
-        columns = ("part", "class", COLUMNS[show], "share", "calls", "notes")
-        rows = [
-            [path, cls, text, "" if share is None else percent(share), f"{calls:g}", more]
-            for path, cls, text, share, _, calls, more in measured["rows"]
-        ]
-    else:
-        columns = ("part", "class", COLUMNS[show], "largest", "calls", "notes")
-        rows = [
-            [path, cls, text, short(most), f"{calls:g}", more] for path, cls, text, _, most, calls, more in measured["rows"]
-        ]
-    return Table(columns, rows)
+    summed = show in SUMMED
+    rows = []
+    for path, cls, text, share, most, calls, more in measured["rows"]:
+        second = short(most) if not summed else "" if share is None else percent(float(share))
+        rows.append([path, cls, text, second, f"{calls:g}", more])
+    return Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
 
 
 def legend_text(view: GraphView) -> list[str]:

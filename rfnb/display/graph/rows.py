@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from rfnb.core.graph.measured import SUMMED
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.measures import COLUMNS as NUMBERS
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
 from rfnb.display.graph.unfold import shown
 from rfnb.display.kit.dims import dims_text
@@ -10,8 +12,6 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.numbers import percent
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
-NUMBERS = {"time": "time", "memory": "bytes", "activation": "rms", "gradient": "rms gradient"}
-SUMMED = ("time", "memory")
 MOST = 400
 """Largest number of rows."""
 SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
@@ -21,10 +21,8 @@ def to_table(view: GraphView) -> Table:
     """A row for each box; inner boxes are indented."""
     measured, columns = view.get("measured"), list(COLUMNS)
     if measured:
-        columns[1:1] = [NUMBERS[measured["show"]], "share"] if measured["show"] in SUMMED else [NUMBERS[measured["show"]]]
-    rows = [
-        [f"{'  ' * depth}{name(node)}", *_number(view, node), *_cells(view, node)] for depth, node in shown(view)
-    ]
+        columns[1:1] = [NUMBERS[measured["show"]], *(["share"] if measured["show"] in SUMMED else [])]
+    rows = [[f"{'  ' * depth}{name(node)}", *_number(view, node), *_cells(view, node)] for depth, node in shown(view)]
     if len(rows) > MOST:
         rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", *[""] * (len(columns) - 1)]]
     return Table(columns, rows)

@@ -164,9 +164,7 @@ def headline(view: LoopExplanationView) -> str:
     return ", ".join(totals) or "no ops"
 
 
-def _text_rows(
-    view: LoopExplanationView, number: int, text: str, ops: list[MovedOp], width: int
-) -> Iterator[str]:
+def _text_rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
     seconds, share, calls, _ = cost(view, ops)
     before = f"  {seconds:>8} {share:>5} {calls:<10}" if "times" in view else ""
     groups = together(ops)
@@ -240,7 +238,13 @@ def _cost_cells(view: LoopExplanationView, ops: list[MovedOp], spans: int | None
     look = f"{_LINE};text-align:right;white-space:nowrap"
     return [
         el("td", seconds, rowspan=spans, style=f"{look};{style.NUMBERS};font-weight:bold;padding-right:6px"),
-        el("td", share, rowspan=spans, title=calls or None, style=f"{look};{style.NUMBERS};min-width:48px;background:{bar}"),
+        el(
+            "td",
+            share,
+            rowspan=spans,
+            title=calls or None,
+            style=f"{look};{style.NUMBERS};min-width:48px;background:{bar}",
+        ),
         el("td", quiet(calls), rowspan=spans, style=look),
     ]
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, get_args
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import Measured, NodeMeasure, Show
+from rfnb.core.graph.measured import SUMMED, Bad, Measured, NodeMeasure, Show
 from rfnb.core.graph.meter import Meter, Sample
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground import raw as raw_registry
@@ -21,9 +21,6 @@ from rfnb.ops.random import random
 from rfnb.trace.graph.time_meter import TimeMeter, call_costs
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import ActivationMeter, GradientMeter, MemoryMeter
-
-LARGEST = ("activation", "gradient")
-"""What is not summed: a node with others inside has the largest number of these and its own."""
 
 
 @dataclass(frozen=True)
@@ -60,48 +57,64 @@ def measured(
     trace: traces a call. plain: calls the model without recording it; returns the seconds. event: what an event of the
     recorder costs.
     """
-    times = wanted.show == "time"
-    first: ModelGraph | None = None
-    samples: list[dict[int, Sample]] = []
-    meters: list[Meter] = []
-    bad: int | None = None
-    notes: list[str] = []
+    times, done = wanted.show == "time", _Calls()
     with Unchanged():
         costs = (event(), call_costs()) if times else (0.0, (0.0, 0.0))
-        for call in range(wanted.calls + times):
-            meter = _meter(wanted, costs)
-            graph = trace(meter)
-            meters.append(meter)
-            if first is None:
-                first = graph
-            if graph.failure is not None or _shape(graph) != _shape(first):
-                notes.append(f"call {call + 1} ran other ops than the first, and does not count")
-            elif call or not times:
-                samples.append({node.number: meter.samples[id(node)] for node in _nodes(graph) if id(node) in meter.samples})
-                bad = meter.first_bad.number if bad is None and meter.first_bad is not None else bad
-            if graph.failure is not None:
-                break
+        first = trace(done.meter(_meter(wanted, costs)))
+        done.take(first, first)
+        if times and first.failure is None:
+            done = _Calls()  # that call has warmed up what the others measure
+        while len(done.meters) < wanted.calls and first.failure is None:
             random([], distribution="normal")  # so that the next call draws other numbers
+            done.take(trace(done.meter(_meter(wanted, costs))), first)
         plains = [plain() for _ in range(wanted.calls)] if times and first.failure is None else []
-    assert first is not None
-    nodes = _measures(first, samples, wanted.show)
-    meters = meters[times:] or meters
+    loss = "the sum of the result" if wanted.loss is None else name_of(wanted.loss)
     first.measured = Measured(
-        wanted.show, max(len(samples), 1), nodes,
-        total=median(meter.total for meter in meters),
-        overhead=median(meter.lost for meter in meters),
+        wanted.show,
+        max(len(done.samples), 1),
+        _measures(first, done.samples, wanted.show),
+        total=median(meter.total for meter in done.meters),
+        overhead=median(meter.lost for meter in done.meters),
         plain=median(plains) if plains else None,
         device=raw_registry.selected().synchronize(),
-        first_bad=bad,
-        loss="" if wanted.show != "gradient" else "the sum of the result" if wanted.loss is None else name_of(wanted.loss),
-        notes=tuple(dict.fromkeys(notes)),
-    )  # fmt: skip
+        first_bad=done.first_bad,
+        loss=loss if wanted.show == "gradient" else "",
+        notes=tuple(done.notes),
+    )
     return first
+
+
+class _Calls:
+    """What was measured in each call.
+
+    samples: by number of the node. first_bad: the number of the node that made the first NaN or infinity.
+    """
+
+    def __init__(self) -> None:
+        self.meters: list[Meter] = []
+        self.samples: list[dict[int, Sample]] = []
+        self.first_bad: int | None = None
+        self.notes: list[str] = []
+
+    def meter(self, meter: Meter) -> Meter:
+        """The meter of the next call."""
+        self.meters.append(meter)
+        return meter
+
+    def take(self, graph: ModelGraph, first: ModelGraph) -> None:
+        """Takes what the last meter has found in a call with this graph; `first` is that of the first call."""
+        meter, nodes = self.meters[-1], graph.graph.all_nodes()
+        if _shape(graph) != _shape(first):
+            self.notes.append(f"call {len(self.meters)} ran other ops than the first, and does not count")
+            return
+        self.samples.append({node.number: meter.samples[id(node)] for node in nodes if id(node) in meter.samples})
+        if self.first_bad is None and meter.first_bad is not None:
+            self.first_bad = meter.first_bad.number
 
 
 def name_of(loss: Callable[[Any], Any]) -> str:
     """What a loss is called."""
-    return "loss" if getattr(loss, "__name__", "<") .startswith("<") else loss.__name__
+    return "loss" if getattr(loss, "__name__", "<").startswith("<") else loss.__name__
 
 
 def _meter(wanted: Wanted, costs: tuple[float, tuple[float, float]]) -> Meter:
@@ -112,12 +125,8 @@ def _meter(wanted: Wanted, costs: tuple[float, tuple[float, float]]) -> Meter:
     return MemoryMeter() if wanted.show == "memory" else ActivationMeter()
 
 
-def _nodes(graph: ModelGraph) -> list[Node]:
-    return graph.graph.all_nodes()
-
-
 def _shape(graph: ModelGraph) -> list[Any]:
-    return [(node.op, node.kind, node.path, len(node.body)) for node in _nodes(graph)]
+    return [(node.op, node.kind, node.path, len(node.body)) for node in graph.graph.all_nodes()]
 
 
 # -- one number for each node
@@ -126,7 +135,7 @@ def _shape(graph: ModelGraph) -> list[Any]:
 def _measures(graph: ModelGraph, calls: list[dict[int, Sample]], show: Show) -> dict[int, NodeMeasure]:
     """The measures of all nodes with samples, or with such nodes inside."""
     found: dict[int, NodeMeasure] = {}
-    for node in reversed(_nodes(graph)):  # inner ones first
+    for node in reversed(graph.graph.all_nodes()):  # inner ones first
         inside = [found[child.number] for child in node.body if child.number in found]
         samples = [each[node.number] for each in calls if node.number in each]
         made = _measure(node, samples, inside, show)
@@ -142,10 +151,10 @@ def _measure(node: Node, samples: list[Sample], inside: list[NodeMeasure], show:
     place = next((s.place for s in samples if s.place), inner.pop() if len(inner) == 1 and node.kind != "loop" else "")
     ran = median(sample.calls for sample in samples) if samples else max(each.calls for each in inside)
     saved = [each.saved for each in inside if each.saved is not None]
-    if show in LARGEST:
+    if show not in SUMMED:  # the largest number
         count = sum(sample.count for sample in samples)
         own = (sum(sample.amount for sample in samples) / count) ** 0.5 if count else 0.0
-        bad = [word for word in (*(s.bad for s in samples), *(each.bad for each in inside)) if word]
+        bad: list[Bad] = [word for word in (*(s.bad for s in samples), *(each.bad for each in inside)) if word]
         return NodeMeasure(
             max([own, *(each.amount for each in inside)]), ran,
             max([*(sample.most for sample in samples), *(each.most for each in inside)]),

@@ -114,7 +114,9 @@ class Tracer(CallRecorder, Listener):
             side.inputs = tuple(number for number in side.outputs if number < first)
         return result
 
-    def attention(self, query: Tensor, keys: Tensor, values: Tensor, *, result: Tensor, bias: Tensor | None, **_: Any) -> None:
+    def attention(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, result: Tensor, bias: Tensor | None, **_: Any
+    ) -> None:
         """Records attention that a kernel has just computed, as an op."""
         seconds = self.meter.since()
         with self._apart():

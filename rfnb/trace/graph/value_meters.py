@@ -12,6 +12,7 @@ from rfnb.backend.base.measure import Magnitude
 from rfnb.core.dims import entries
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
+from rfnb.core.graph.measured import Bad
 from rfnb.core.graph.meter import Meter, Sample
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
@@ -90,7 +91,8 @@ def _storage(raw: Any) -> tuple[Any, int]:
 
 def placed(run: Run) -> dict[int, str]:
     """Where the ops of a loop were computed, by id of their nodes."""
-    data = run.replay.plan.explanation_data
+    replay: Any = run.replay
+    data = replay.plan.explanation_data
     return {} if data is None else {id(each.node): each.place for each in data.placements}
 
 
@@ -108,9 +110,9 @@ class _MagnitudeMeter(Meter):
         if found is None:
             return None
         sample = self.sample(node)
-        sample.amount, sample.count = sample.amount + found.squares, sample.count + found.count
+        sample.amount, sample.count = sample.amount + found.squares, sample.count + found.entries
         sample.most = max(sample.most, found.most)
-        bad = "NaN" if found.nan else "infinity" if found.infinite or (found.minus_infinite and not masked) else ""
+        bad: Bad = "NaN" if found.nan else "infinity" if found.infinite or (found.minus_infinite and not masked) else ""
         sample.bad = "NaN" if "NaN" in (bad, sample.bad) else sample.bad or bad
         if bad and first and self.first_bad is None:
             self.first_bad = node

@@ -73,7 +73,8 @@ def test_a_folded_box_shows_the_sum_of_equal_modules_and_so_does_its_body():
     layers = [graph.measured.nodes[n.number].amount for _, n in graph.walk() if n.name.startswith("layers.")]
     assert len(layers) == 4 and len(set(layers)) == 1
     box = named(view, "layers.0–3")
-    assert box["number"]["share"] == pytest.approx(sum(layers) / sum(graph.measured.nodes[n.number].amount for n in graph.nodes), abs=1e-4)
+    whole = sum(graph.measured.nodes[n.number].amount for n in graph.nodes)
+    assert box["number"]["share"] == pytest.approx(sum(layers) / whole, abs=1e-4)
     inside = [n["number"]["share"] for n in view["bodies"][box["body"]]["nodes"] if n.get("number")]
     assert sum(inside) == pytest.approx(box["number"]["share"], abs=1e-3)
     last = named(view, "last")
@@ -95,7 +96,8 @@ def test_a_group_of_several_modules_adds_up_too():
 
 def test_activations_of_a_folded_box_are_the_largest_inside():
     graph = measured(Stack(3), show="activation")
-    amounts = [graph.measured.nodes[n.number].amount for _, n in graph.walk() if n.path.startswith("layers") or n.name.startswith("layers")]
+    nodes = [n for _, n in graph.walk() if f"{n.path}.{n.name}".lstrip(".").startswith("layers")]
+    amounts = [graph.measured.nodes[n.number].amount for n in nodes]
     text = named(view_of_graph.describe(graph), "layers.0–2")["number"]["text"]
     assert float(text) == pytest.approx(max(amounts), rel=1e-2)
 
@@ -105,7 +107,8 @@ def test_the_table_begins_with_the_largest_number():
     table = rf.show(graph).table()
     assert list(table.columns) == ["part", "class", "bytes", "share", "calls", "notes"]
     shown = [row["part"] for row in table]
-    amounts = {rf_path(n): graph.measured.nodes[n.number].amount for _, n in graph.walk() if n.number in graph.measured.nodes}
+    nodes = [n for _, n in graph.walk() if n.number in graph.measured.nodes]
+    amounts = {rf_path(n): graph.measured.nodes[n.number].amount for n in nodes}
     assert [amounts[part] for part in shown] == sorted(amounts.values(), reverse=True)
     assert len(shown) == len(graph.measured.nodes)
 
@@ -160,7 +163,8 @@ def test_tints_grow_with_the_numbers():
     assert [named(view, name)["number"]["tint"] for name in ("exp", "add")] == [1.0, 0.5]
     assert [named(view, name)["number"]["share"] for name in ("exp", "add")] == [0.5, 0.125]
     assert tinted(named(view, "exp"), PAPER) == HEAT
-    graph.measured = replace(graph.measured, show="gradient", nodes={first.number: NodeMeasure(100.0), second.number: NodeMeasure(1.0)})
+    numbers = {first.number: NodeMeasure(100.0), second.number: NodeMeasure(1.0)}
+    graph.measured = replace(graph.measured, show="gradient", nodes=numbers)
     view = view_of_graph.describe(graph)
     assert [named(view, name)["number"]["tint"] for name in ("exp", "add")] == [1.0, pytest.approx(1 / 3, abs=1e-3)]
 

@@ -143,7 +143,7 @@ def test_each_line_has_its_time_share_and_calls():
     lines = view.text.splitlines()
     assert "3 steps on the CPU, without gradients" in lines[1] and "of timing taken off" in lines[2]
     [line] = [line for line in lines if "label = embedding" in line]
-    assert line.split()[2:4] in (["%", "once"], ["1", "%"]) or "once" in line
+    assert " once " in line
     [line] = [line for line in lines if "context = rf.matmul" in line]
     assert "2 a step" in line and "%" in line
     for word in ("2 a step", "once", "linear-gradient"):

@@ -73,7 +73,9 @@ def test_parts_add_up_to_what_is_around_them():
     graph = rf.model_graph(rf.Sequential(Slow(0.01), Slow(0.005)), x, show="time", calls=3)
     for node in graph.nodes:
         inside = sum(graph.measured.nodes[child.number].amount for child in node.body)
-        assert 0.8 * graph.measured.nodes[node.number].amount < inside <= 1.05 * graph.measured.nodes[node.number].amount
+        assert (
+            0.8 * graph.measured.nodes[node.number].amount < inside <= 1.05 * graph.measured.nodes[node.number].amount
+        )
     wall = min(timed(Slow(0.01), x) + timed(Slow(0.005), x) for _ in range(3))
     assert wall == pytest.approx(graph.measured.total, rel=0.5)
 
@@ -190,7 +192,9 @@ def test_padding_does_not_count(lengths):
     for show in ("activation", "gradient"):
         ones, others = (rf.model_graph(model, given, show=show).measured.nodes for given in (x, other))
         assert ones.keys() == others.keys()
-        assert [each.amount for each in ones.values()] == pytest.approx([each.amount for each in others.values()], rel=1e-4)
+        assert [each.amount for each in ones.values()] == pytest.approx(
+            [each.amount for each in others.values()], rel=1e-4
+        )
     values = [model(x).raw_tensor[i, :n].detach().reshape(-1) for i, n in enumerate(lengths)]
     flat = torch.cat(values)
     graph = rf.model_graph(model, x, show="activation")
@@ -220,8 +224,12 @@ def test_the_first_nan_is_marked():
 
 
 def test_masks_of_minus_infinity_are_no_alarm():
-    x, time_dim = ragged([3, 2])
-    graph = rf.model_graph(lambda x: rf.softmax(rf.where(x > 0, x, float("-inf")) + 1, axis=feat), x + 5, show="activation")
+    x, _ = ragged([3, 2])
+
+    def masked(x):
+        return rf.softmax(rf.where(x > 5, x, float("-inf")) + 1, axis=feat)
+
+    graph = rf.model_graph(masked, x + 5, show="activation")
     assert graph.measured.first_bad is None
     model = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     mask = torch.nn.Transformer.generate_square_subsequent_mask(3)
@@ -258,7 +266,10 @@ def by_hand(model, x, lengths):
     """The values of all steps, sequence by sequence, with their gradients of the sum of the outputs."""
     found = {"inp": [], "rec": [], "add": [], "tanh": [], "out": []}
     total = 0.0
-    weights = {name: (getattr(model, name).weight.raw_tensor, getattr(model, name).bias.raw_tensor) for name in ("inp", "rec", "out")}
+    weights = {
+        name: (getattr(model, name).weight.raw_tensor, getattr(model, name).bias.raw_tensor)
+        for name in ("inp", "rec", "out")
+    }
 
     def linear(name, h):
         weight, bias = weights[name]
@@ -394,7 +405,8 @@ def test_a_call_that_fails_is_shown_with_what_was_measured_before():
 
 @pytest.mark.parametrize(
     "wrong", [
-        {"show": "speed"}, {"show": "time", "calls": 0}, {"show": "time", "calls": True}, {"show": "time", "meta": True},
+        {"show": "speed"}, {"show": "time", "calls": 0}, {"show": "time", "calls": True},
+        {"show": "time", "meta": True},
         {"show": "time", "loss": rf.reduce_sum}, {"show": "gradient", "loss": 3},
     ],
 )  # fmt: skip
