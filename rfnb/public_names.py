@@ -118,6 +118,7 @@ NAMES = {
         Loop
         TensorArray
         check
+        profile
         scan
         watch while_loop
     """,

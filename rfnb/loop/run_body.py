@@ -12,7 +12,6 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, all_nodes
-from rfnb.core.graph.meter import current_meter
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import OpRow
@@ -30,7 +29,6 @@ from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
-from rfnb.loop.steps.metered import MeasuredLoop, results_of
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
 from rfnb.loop.zero_steps import reaching
 from rfnb.trace.record.traced import Traced
@@ -65,7 +63,6 @@ class BodyRun:
     def __init__(self, loop: Loop, step: TracedStep):
         self.loop, self.step = loop, step
         self.failed: Node | None = None
-        self.measured: list[MeasuredLoop] = []  # what a meter is told of this loop
 
     def run(self) -> None:
         """Runs all steps and settles the results. An error in a step is raised with its step and line."""
@@ -74,10 +71,6 @@ class BodyRun:
             judge(step)
             results = self._run_outside() if step.outer is None else self._run_inside()
             size = settle(loop, step, results)
-            for each in self.measured:
-                each.size = size
-            if (meter := current_meter()) is not None:
-                step.recorder.seconds += meter.now()
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
             self._restore()
@@ -100,7 +93,7 @@ class BodyRun:
             return [each.frames() if read is None or each.var in read else () for each in self.step.frames]
 
     def _run_outside(self) -> Results:
-        loop, step, meter = self.loop, self.step, current_meter()
+        loop, step = self.loop, self.step
         record, program, schedule = session.should_record(loop.debug), step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
         stacked_frames: dict[Var, Any] = {}
@@ -118,13 +111,10 @@ class BodyRun:
         wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
         frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
-        made = {} if meter is None else results_of(step.recorder.traced(), meter)
-        measured = MeasuredLoop(step.limit, made=made)
-        self.measured = [measured, *([] if hoist is None else [hoist.measured])]
         progress = session.progress(step.name, schedule.max_steps)
         outcome = execute(
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
-            record=record, progress=progress, measured=measured,
+            record=record, progress=progress, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)
@@ -141,12 +131,9 @@ class BodyRun:
             raise
         finally:
             if record:
-                loop._explanation_data = _explanation_data(step, hoist)  # with the times of what ran after the steps
-                given = frames[: len(program.inputs) - len(schedule.states)]
+                given, placed = frames[: len(program.inputs) - len(schedule.states)], _explanation_data(step, hoist)
                 searched = [] if step.hypotheses is None else step.hypotheses.steps
-                loop.run = session.store(
-                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0), searched)
-                )
+                loop.run = session.store(recorded(plan_of(step, placed), outcome, given, int(step.seed or 0), searched))
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.measured import Bad
 
@@ -29,6 +29,25 @@ class Sample:
     place: str = ""
     alone: float | None = None
     steps: int = 0
+
+
+@dataclass
+class MeasuredLoop:
+    """What a meter is told of a loop.
+
+    began: when it began. traced: gives the values of its body. size: how many steps each sequence takes; the largest
+    possible until the loop has ended. frames: the dim of what is computed for all steps together.
+    """
+
+    began: float
+    traced: Callable[[], Sequence[Any]]
+    size: Size | None = None
+    frames: Dim | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return 0 if self.size is None else self.size.max
 
 
 class Meter:
@@ -74,6 +93,10 @@ class Meter:
         """The time in seconds, without that of the measuring itself."""
         return 0.0
 
+    def stopped(self) -> float:
+        """When `pause` was called, as by `now`."""
+        return 0.0
+
     def since(self) -> float:
         """The seconds since the last node ended, or the one that is running began."""
         return 0.0
@@ -91,14 +114,16 @@ class Meter:
         """The function of a raw call in the steps of a loop, measured."""
         return fn
 
-    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: Any) -> Callable[..., Any]:
+    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop, whose results are watched.
 
         seen: by position of the result, what is known of it. run: what is known of the loop.
         """
         return fn
 
-    def hoisted(self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: Any) -> Any:
+    def hoisted(
+        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+    ) -> Any:
         """Calls `fn`, which computes an op outside of the steps. alone: computes it for one step."""
         return fn()
 
@@ -123,19 +148,3 @@ class Meter:
 
 
 NO_METER = Meter()
-_meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
-
-
-def current_meter() -> Meter | None:
-    """What measures the call that runs in this thread; None if nothing does."""
-    return _meter.get()
-
-
-@contextmanager
-def metering(meter: Meter | None) -> Iterator[None]:
-    """Loops inside the block are measured by `meter`; None: by nothing."""
-    token = _meter.set(meter)
-    try:
-        yield
-    finally:
-        _meter.reset(token)

@@ -7,13 +7,14 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from rfnb.core.graph.meter import Sample, metering
+from rfnb.core.graph.meter import Sample
+from rfnb.core.ground.scope import metering
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError, ParameterError
 from rfnb.loop.replay.replay import Replay
 from rfnb.loop.steps.execute import execute, replaying
 from rfnb.loop.steps.explain import Explanation, OpTime, Profile
-from rfnb.trace.graph.time_meter import TimeMeter, call_costs
+from rfnb.trace.graph.time_meter import TimeMeter, call_cost
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -50,8 +51,8 @@ def profile(run: Run, *, calls: int = 5) -> Explanation:
             got=f"a run from a file: {run.name}" if hasattr(run, "name") else type(run).__name__,
             expected="loop.run, or an entry of rf.runs",
         )
-    costs = call_costs()
-    meters = [TimeMeter(call=costs) for _ in range(calls + 1)]
+    cost = call_cost()
+    meters = [TimeMeter(call=cost) for _ in range(calls + 1)]
     seconds = [_run(replay, meter) for meter in meters][1:]
     plain = median([_run(replay, None) for _ in range(calls)])
     data = replay.plan.explanation_data

@@ -19,15 +19,15 @@ from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node, all_nodes
-from rfnb.core.graph.meter import current_meter
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
-from rfnb.loop.steps.metered import MeasuredLoop, one_step
+from rfnb.loop.steps.metered import one_step
 from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class Hoist:
         self._place_before(staying)
         self._place_after(staying)
         self.clocked = False  # whether the ops are timed
-        self.meter, self.measured = current_meter(), MeasuredLoop(step.limit, self.dim)
+        self.meter, self.measured = current_meter(), step.recorder.measured
+        if self.measured is not None:
+            self.measured.size, self.measured.frames = step.limit, self.dim
 
     def _op(self, call: OpCall) -> _Op:
         reads, result = self._vars(call.given), self._vars(_tensors(call.result))
@@ -154,7 +156,7 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
         """
-        self.clocked = record and self.backend.synchronize() == "cpu"
+        self.clocked = record and all(x.device == "cpu" for x in [*self.traced.values()][:1])
         with listening(None), broadcast_allowed(), self._ended():
             live = self._live()
             for done, op in enumerate(live, 1):
@@ -257,7 +259,7 @@ class Hoist:
             return leaf if var is None else _relabelled(values[var], self.traced[var], leaf)
 
         args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
-        if self.meter is None:
+        if self.meter is None or self.measured is None:
             began = perf_counter()
             result = op.call.row.fn(*args, **kwargs)
             if self.clocked:
@@ -272,7 +274,9 @@ class Hoist:
 
     def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
-        self.dim = self.measured.frames = frames_dim(steps)
+        self.dim = frames_dim(steps)
+        if self.measured is not None:
+            self.measured.frames = self.dim
         known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.computed[var] = self._with_frames(raw, self.traced[var])

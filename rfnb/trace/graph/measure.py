@@ -18,7 +18,7 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.ops.random import random
-from rfnb.trace.graph.time_meter import TimeMeter, call_costs
+from rfnb.trace.graph.time_meter import Cost, TimeMeter, call_cost
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import ActivationMeter, GradientMeter, MemoryMeter
 
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def measured(
-    wanted: Wanted, trace: Callable[[Meter], ModelGraph], plain: Callable[[], float], event: Callable[[], float]
+    wanted: Wanted, trace: Callable[[Meter], ModelGraph], plain: Callable[[], float], event: Callable[[], Cost]
 ) -> ModelGraph:
     """The graph of a call, with what was measured over all calls.
 
@@ -59,7 +59,7 @@ def measured(
     """
     times, done = wanted.show == "time", _Calls()
     with Unchanged():
-        costs = (event(), call_costs()) if times else (0.0, (0.0, 0.0))
+        costs = (event(), call_cost()) if times else ((0.0, 0.0), (0.0, 0.0))
         first = trace(done.meter(_meter(wanted, costs)))
         done.take(first, first)
         if times and first.failure is None:
@@ -117,7 +117,7 @@ def name_of(loss: Callable[[Any], Any]) -> str:
     return "loss" if getattr(loss, "__name__", "<").startswith("<") else loss.__name__
 
 
-def _meter(wanted: Wanted, costs: tuple[float, tuple[float, float]]) -> Meter:
+def _meter(wanted: Wanted, costs: tuple[Cost, Cost]) -> Meter:
     if wanted.show == "time":
         return TimeMeter(*costs)
     if wanted.show == "gradient":

@@ -37,11 +37,11 @@ from typing import Any
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.measured import Show
-from rfnb.core.graph.meter import Meter, metering
+from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
-from rfnb.core.ground.scope import modules_described_by
+from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
 from rfnb.core.ground.tracers import TraceCall, keep_state, trace_call
 from rfnb.core.run.run_ctx import entered, get_run_ctx
@@ -51,7 +51,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.ops.create import zeros
 from rfnb.trace.graph.measure import Wanted, measured, plain_seconds
-from rfnb.trace.graph.time_meter import event_cost
+from rfnb.trace.graph.time_meter import Cost, event_cost
 from rfnb.trace.graph.tracer import Tracer
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.run.session import drawing_to
@@ -128,8 +128,8 @@ def _graph(
         return tracer(model, args, kwargs, meta=meta, meter=meter)
 
 
-def _event_cost(*, plain: bool) -> float:
-    """What the clock does not see of an event, with the recorder of such a call. plain: of plain tensors."""
+def _event_cost(*, plain: bool) -> Cost:
+    """What measuring an event costs, with the recorder of such a call. plain: of plain tensors."""
     x = zeros([])
     given = (x.raw_tensor if plain else x,)
 

@@ -7,9 +7,11 @@ from time import perf_counter
 from typing import Any
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.meter import Meter
+from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground import raw as raw_registry
 
+Cost = tuple[float, float]
+"""What measuring costs, in seconds: in all, and within the window of the node itself."""
 EVENTS = 300
 """How many empty events are timed to know what an event costs."""
 
@@ -19,13 +21,13 @@ class TimeMeter(Meter):
 
     A GPU is waited for at the end of each node, so the time of a node includes its kernels.
 
-    event, call: the seconds that the clock cannot see of an event of the recorder, and of a raw call in a step; known
-    from empty ones. lost: the seconds that the clock stood still.
+    event, call: what the clock cannot see of an event of the recorder, and of a raw call in a step: the seconds that it
+    takes in all, and those of them within the window of its node. lost: the seconds that the clock stood still.
     """
 
     times = True
 
-    def __init__(self, event: float = 0.0, call: tuple[float, float] = (0.0, 0.0)):
+    def __init__(self, event: Cost = (0.0, 0.0), call: Cost = (0.0, 0.0)):
         super().__init__()
         self.event, self.call = event, call
         self.lost = 0.0
@@ -48,6 +50,10 @@ class TimeMeter(Meter):
         self.total = self.now() - began
         return result
 
+    def stopped(self) -> float:
+        """When `pause` was called, as by `now`."""
+        return self._paused - self.lost
+
     def since(self) -> float:
         """The seconds since the last node ended, or the one that is running began."""
         if self._wait is not None:
@@ -61,7 +67,7 @@ class TimeMeter(Meter):
     def resume(self) -> None:
         """The clock goes on."""
         now = perf_counter()
-        self.lost += now - self._paused + self.event
+        self.lost += now - self._paused + self.event[0]
         self._last = now - self.lost
 
     def enter(self, node: Node) -> None:
@@ -77,7 +83,7 @@ class TimeMeter(Meter):
             self._wait()
         self._paused = perf_counter()
         sample = self.sample(node)
-        sample.amount += max(self._paused - self.lost - self._began.pop(), 0.0)
+        sample.amount += max(self._paused - self.lost - self._began.pop() - self.event[1], 0.0)
         sample.calls += 1
 
     # -- loops
@@ -101,7 +107,9 @@ class TimeMeter(Meter):
 
         return run
 
-    def hoisted(self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: Any) -> Any:
+    def hoisted(
+        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+    ) -> Any:
         """Calls `fn`, which computes an op outside of the steps, and measures how long one step would take."""
         sample, began = self.sample(node), self.now()
         result = fn()
@@ -124,8 +132,8 @@ class TimeMeter(Meter):
         return perf_counter() - began
 
 
-def call_costs() -> tuple[float, float]:
-    """What measuring a raw call costs, in seconds: around its own window, and within it."""
+def call_cost() -> Cost:
+    """What measuring a raw call costs."""
     meter, node = TimeMeter(), Node(0, "", ())
     plain = min(_many(_nothing) for _ in range(5))
     timed = meter.timed(_nothing, node)
@@ -134,13 +142,13 @@ def call_costs() -> tuple[float, float]:
     return max(seen - plain, 0.0), max(min(sample.amount / sample.calls, seen) - plain, 0.0)
 
 
-def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -> float:
-    """What the clock does not see of an event of the recorder, in seconds.
+def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -> Cost:
+    """What measuring an event of the recorder costs.
 
     run: calls a function of a tensor with the recorder that is given a meter, or without a recorder.
     """
 
-    def seconds(meter: TimeMeter | None) -> float:
+    def seconds(meter: TimeMeter | None) -> Cost:
         took: list[float] = []
 
         def many(x: Any) -> None:
@@ -151,11 +159,13 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
             took.append(now() - began)
 
         run(many, meter)
-        return took[0]
+        inside = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())
+        return took[0] / EVENTS, inside / EVENTS
 
     seconds(None)
-    plain = min(seconds(None) for _ in range(3))
-    return max(min(seconds(TimeMeter()) for _ in range(3)) - plain, 0.0) / EVENTS
+    plain = min(seconds(None)[0] for _ in range(3))
+    whole, inside = min(seconds(TimeMeter()) for _ in range(3))
+    return max(whole - plain, 0.0), min(max(inside - plain, 0.0), max(whole - plain, 0.0))
 
 
 def _nothing(x: Any = None) -> Any:

@@ -128,9 +128,13 @@ class Tracer(CallRecorder, Listener):
     def loop(self, record: LoopRecord) -> None:
         """Adds a node for a loop that has finished or failed, with one step as its body."""
         node = self._loops.draw(record)
+        measured = record.recorder.measured
+        if measured is None:
+            return
+        measured.size = record.size
         if self.meter.times and not record.around:
             sample = self.meter.sample(node)
-            sample.amount, sample.calls = record.recorder.seconds, 1
+            sample.amount, sample.calls = self.meter.stopped() - measured.began, 1
 
     @contextmanager
     def _apart(self) -> Iterator[None]:

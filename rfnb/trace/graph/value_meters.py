@@ -13,7 +13,7 @@ from rfnb.core.dims import entries
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.measured import Bad
-from rfnb.core.graph.meter import Meter, Sample
+from rfnb.core.graph.meter import MeasuredLoop, Meter, Sample
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import Tensor
@@ -201,7 +201,7 @@ class GradientMeter(_MagnitudeMeter):
 
     # -- loops
 
-    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: Any) -> Callable[..., Any]:
+    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
@@ -225,7 +225,9 @@ class GradientMeter(_MagnitudeMeter):
 
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 
-    def hoisted(self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: Any) -> Any:
+    def hoisted(
+        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+    ) -> Any:
         """Calls `fn`, which computes an op outside of the steps, and watches its results."""
         result = fn()
         for leaf in leaves(result):
@@ -264,10 +266,10 @@ def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
     return going if mask is None else mask & going
 
 
-def all_steps_mask(x: Tensor, run: Any) -> np.ndarray | None:
+def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:
     """Which entries count of a value that was computed for all steps together."""
     mask = frames(x)
-    if run.frames is not None and run.frames in x.sig.index:
+    if run.frames is not None and run.size is not None and run.frames in x.sig.index:
         shape = [1] * len(x.dims)
         shape[x.axis(run.frames)] = -1
         mask = mask & entries.going_on(x.dims, run.size, np.arange(run.steps).reshape(shape))

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from rfnb.core.graph.meter import NO_METER, current_meter
 from rfnb.core.ground.hook import Hook
-from rfnb.core.ground.scope import within
+from rfnb.core.ground.scope import current_meter, within
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.run.options import in_notebook, recording_mode
 from rfnb.trace.run.run import Run
@@ -77,10 +76,12 @@ def draw(record: Callable[[], LoopRecord]) -> None:
     drawer = _draw.get()
     if drawer is None:
         return
-    meter = current_meter() or NO_METER
-    meter.pause()
+    meter = current_meter()
+    if meter is not None:
+        meter.pause()
     drawer(record())
-    meter.resume()
+    if meter is not None:
+        meter.resume()
 
 
 @contextmanager
