@@ -77,6 +77,8 @@ class Numbers:
             return None
         found = [each for node in nodes for each in self._each(node)]
         first = nodes[0]
+        if not found and self.graph.failure is not None:
+            return None
         if not found:
             return {"text": "–", "share": None, "tint": 0.0, "bad": "", "more": [MISSING[self.measured.show]]}
         one = _together(found, self.measured.show)
@@ -209,7 +211,7 @@ def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> It
     if show == "time":
         where = "the GPU, which is waited for after each op" if measured.device != "cpu" else "the CPU"
         many = "" if measured.calls == 1 else f", median of {over}"
-        yield f"time of a call, without a backward pass, on {where}: {duration(measured.total)}{many}"
+        yield f"time of a call, without a backward pass, on {where}: {duration(whole(graph))}{many}"
         plain = [] if measured.plain is None else [f"a call that is not measured takes {duration(measured.plain)}"]
         yield "; ".join([f"{duration(measured.overhead)} of measuring taken off", *plain])
     elif show == "memory":
@@ -223,6 +225,8 @@ def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> It
         fades = "" if show in SUMMED else ", fading with the logarithm"
         darkest = f"{number_text(show, most[1].amount)} ({path_of(nodes[most[0]])}){fades}"
         yield f"darkest: {darkest}; a folded box shows {inside}"
+    if graph.failure is not None:
+        yield "the call failed: numbers are those of the parts before"
     yield from measured.notes
 
 

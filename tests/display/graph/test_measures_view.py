@@ -183,6 +183,29 @@ def test_models_of_torch_and_rf_show_call_it_too():
     assert named(view.data, "0")["number"]["text"] == "32 B"
 
 
+def test_networks_of_net_dicts_show_the_numbers_of_their_layers():
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 4}}))
+    linear = {"class": "linear", "activation": "tanh"}
+    unit = {"s": {**linear, "n_out": 6, "from": ["data:source", "prev:s"]}, "output": {"class": "copy", "from": "s"}}
+    layers = {"a": {**linear, "n_out": 5, "from": "data"}, "output": {"class": "rec", "from": "a", "unit": unit}}
+    net.construct_from_dict(layers)
+    dims = [rf.batch_dim, rf.Dim(None, name="time"), net.extern_data.data["data"].feature_dim]
+    data = rf.convert_to_tensor(torch.randn(3, 5, 4), dims=dims, lengths=[5, 2, 3])
+    for show in ("time", "memory", "activation", "gradient"):
+        view = rf.show(net, {"data": data}, show=show)
+        assert view.data["failure"] is None
+        assert named(view.data, "a")["number"]["text"] != "–" and "output" in [row[0] for row in view.table().rows]
+
+
+def test_a_call_that_fails_shows_numbers_up_to_there():
+    def model(x):
+        return rf.exp(x) + rf.zeros([rf.Dim(5, name="feat")])
+
+    view = view_of_graph.describe(measured(model, show="memory"))
+    assert named(view, "exp")["number"]["text"] == "48 B" and "number" not in named(view, "add")
+    assert "the call failed" in view_of_graph.to_text(view)
+
+
 def test_numbers_of_a_large_model_stay_in_bounds():
     graph = measured(Model(count=12), time_dim(), show="memory")
     view = rf.show(graph)

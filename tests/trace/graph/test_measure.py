@@ -110,6 +110,17 @@ def test_torch_modules_are_timed():
     assert measure_of(graph, "1").amount > 0.01 > measure_of(graph, "0").amount
 
 
+def test_attention_by_a_kernel_is_one_node():
+    attention = rf.SelfAttention(feat, key_dim_total=feat, value_dim_total=feat, num_heads=2, proj_dim=None)
+    x, axis = ragged([5, 3])
+    timed = rf.model_graph(attention, x, axis=axis, show="time", calls=1)
+    [kernel] = [node for _, node in timed.walk() if node.op == "dot_attention"]
+    assert timed.measured.nodes[kernel.number].amount > 0 and timed.values[kernel.outputs[0]].node is kernel
+    assert "softmax" not in [node.op for _, node in timed.walk()]
+    shown = rf.model_graph(attention, x, axis=axis, show="activation")
+    assert "softmax" in [node.op for _, node in shown.walk()]  # so that its weights have a number
+
+
 def test_a_module_that_is_called_twice_has_a_number_for_each_call():
     slow = rf.Functional(sleeping(0.005))
     graph = rf.model_graph(lambda x: slow(slow(x)), rf.zeros([feat]), show="time", calls=1)
@@ -376,6 +387,7 @@ def test_measuring_leaves_no_traces():
     x = rf.random_normal([batch_of(8), feat])
     parameters = {name: p.raw_tensor.detach().clone() for name, p in model.named_parameters()}
     buffers = {name: value.clone() for name, value in plain.state_dict().items()}
+    runs = len(rf.runs)
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     with rf.get_run_ctx().train_flag_ctx(True):
         for show in ("time", "memory", "activation", "gradient"):
@@ -389,7 +401,7 @@ def test_measuring_leaves_no_traces():
     assert all(p.grad is None for p in plain.parameters()) and plain.training
     assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
     assert np.random.get_state()[1].tolist() == states[2]
-    assert not rf.runs
+    assert len(rf.runs) == runs
 
 
 def test_a_call_that_fails_is_shown_with_what_was_measured_before():
