@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.kit.degrade import reason
+from rfnb.display.panel.paused import PAUSING
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
@@ -202,9 +203,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "pin": pin,
     "forget": forget,
     **TRAVEL,
+    **PAUSING,
 }
 
-TOUCHES_TENSORS = frozenset({"step", "value", *TRAVEL})
+TOUCHES_TENSORS = frozenset({"step", "value", "resume", "edit", *TRAVEL})
 
 
 def _sequence(run: Run, sequence: int | None) -> int | None:

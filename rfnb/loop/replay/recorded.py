@@ -166,12 +166,17 @@ class RecordedSteps:
 
     def _begin(self, start: int, outcome: Outcome) -> None:
         """Takes the steps from `start` on from `outcome`."""
+        self.start = start
+        self._compiled: dict[Any, Any] = {}
+        self.advance(outcome)
+
+    def advance(self, outcome: Outcome) -> None:
+        """Takes the steps that `outcome` has now, which may be more than before."""
         assert outcome.kept is not None
-        self.start, self.steps, self.failed = start, outcome.steps, outcome.failure
+        self.steps, self.failed = outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
-        self._compiled: dict[Any, Any] = {}
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 

@@ -17,6 +17,7 @@ from rfnb.core.graph.meter import MeasuredLoop, Meter, Sample
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import ParameterError
 from rfnb.trace.run.entries import frames, going_on
 from rfnb.trace.run.run import Run
@@ -238,7 +239,8 @@ class GradientMeter(_MagnitudeMeter):
     def done(self, result: Any) -> None:
         """Computes the gradients. Those of parameters are not kept. Raises ParameterError if there is no loss."""
         found = result if self._loss is None else self._loss(result)
-        losses = [raw for leaf in leaves(found) if (raw := _summed(leaf)) is not None]
+        found = dict(found) if isinstance(found, Mapping) else found  # the outputs of a network, by layer
+        losses = [raw for leaf in leaves(as_dicts(found)) if (raw := _summed(leaf)) is not None]
         if not losses:
             raise ParameterError(
                 "model_graph: no gradients flow to the result",
