@@ -120,8 +120,7 @@ NAMES = {
         Loop
         TensorArray
         check
-        pause
-        profile
+        pause profile
         scan
         watch while_loop
     """,

@@ -114,7 +114,7 @@ class Numbers:
     def _more(self, node: Node, one: NodeMeasure) -> Iterator[str]:
         assert self.measured is not None
         show = self.measured.show
-        if show not in SUMMED:
+        if show not in SUMMED and (one.most or not one.bad):
             yield f"largest {short(one.most)}"
         if one.bad and self._is_first(node):
             yield f"makes the first {one.bad}"
