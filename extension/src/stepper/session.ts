@@ -3,7 +3,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from '../kernel/connection';
 import { Gone } from '../kernel/requests';
-import type { Event, How, PausedView, RunItem, RunView, Where } from '../schema';
+import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '../schema';
 import { conditions, Notes } from './notes';
 import { Stepper } from './stepper';
 import type { Place } from './stepper_state';
@@ -115,7 +115,10 @@ export class Session implements IDisposable {
         return; // the user has opened it meanwhile, and may be at another step
       }
       this._error = null;
-      this._setStepper(view, unasked ? this._place() : at);
+      const first = unasked && this.connection.busy ? await this._firstStep(view) : null;
+      if (asked === this._asked) {
+        this._setStepper(view, unasked ? this._place() : at, first);
+      }
     } catch (error) {
       this._complain(error);
     }
@@ -269,7 +272,6 @@ export class Session implements IDisposable {
     this._changed.emit();
   }
 
-  /** While a cell runs, the panel stays where it is, as the cell may make thousands of runs; then it shows the newest. */
   private _onCellEnded(): void {
     this._setPaused(null);
     this._pauses = false;
@@ -304,8 +306,10 @@ export class Session implements IDisposable {
 
   private _setRuns(runs: RunItem[]): void {
     this._runs = runs;
-    if (this._stepper === null || !this.connection.busy) {
+    if (this._paused === null) {
       this._follow();
+    }
+    if (!this.connection.busy) {
       void this._learnBodies();
     }
     this._changed.emit();
@@ -342,19 +346,40 @@ export class Session implements IDisposable {
     return this._runs.filter(item => item.loop === run.loop);
   }
 
+  /** Open a run, unless another one is being opened: then the list is looked at again. */
   private async _openOnce(run: number): Promise<void> {
-    if (this._opening !== run) {
-      this._opening = run;
-      await this.open(run, null, true);
-      this._opening = null;
+    if (this._opening !== null) {
+      return;
+    }
+    const newest = this._runs[0]?.run;
+    this._opening = run;
+    await this.open(run, null, true);
+    this._opening = null;
+    if (this._runs[0]?.run !== newest && this._paused === null) {
+      this._follow();
     }
   }
 
-  private _setStepper(run: RunView, at: Place | null): void {
+  /** The step of a new run that takes the place of the one that is shown, so that the panel does not flicker. */
+  private async _firstStep(run: RunView): Promise<StepView | null> {
+    const at = this._place();
+    if (at === null || run.steps === 0) {
+      return null;
+    }
+    const { watches } = this.notes.of(run.loop);
+    const args = { run: run.run, step: Math.min(at.step, run.steps - 1), sequence: at.sequence, watch: watches };
+    try {
+      return await this.connection.requests.request('step', args);
+    } catch {
+      return null;
+    }
+  }
+
+  private _setStepper(run: RunView, at: Place | null, first: StepView | null = null): void {
     this._stepper?.changed.disconnect(this._onStepper, this);
     this._stepper?.dispose();
     const open = (other: number, place: Place) => void this.open(other, place);
-    const stepper = new Stepper(this.connection.requests, run, null, {
+    const stepper = new Stepper(this.connection.requests, run, first, {
       notes: this.notes,
       trail: at?.trail ?? [],
       open,

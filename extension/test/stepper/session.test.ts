@@ -133,7 +133,7 @@ describe('Session', () => {
     expect(shown(s)).toBe(3);
   });
 
-  it('does not ask for each of the runs that a training cell makes', async () => {
+  it('asks for one run at a time while a training cell makes many', async () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     const before = kernel.sent.length;
     kernel.startCell('train()');
@@ -141,7 +141,10 @@ describe('Session', () => {
       runs.unshift(item(run));
       kernel.emit({ event: 'runs', data: [...runs] });
     }
-    expect(kernel.sent).toHaveLength(before);
+    expect(kernel.sent.length).toBeLessThan(before + 3);
+    await settle();
+    await settle();
+    expect(shown(s)).toBe(49);
     kernel.endCell();
     await settle();
     expect(shown(s)).toBe(49);

@@ -78,7 +78,7 @@ class PanelLink:
         self.arrived = threading.Event()
         self.cell_runs = self.hears_cells = False
         self.news = News(self.tell_runs, self.call_later)
-        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
+        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit, is_busy=self.is_busy)
 
     def listen(self) -> None:
         """Registers the comm targets, follows the cells and the list of runs, and shows the progress of long loops."""
@@ -132,10 +132,14 @@ class PanelLink:
 
     def later(self, work: Callable[[], None]) -> Literal["queued", "busy"]:
         """Runs `work` on the main thread, whose event loop runs only between cells."""
-        waits = self.cell_runs and holder.paused is None
+        status: Literal["queued", "busy"] = "busy" if self.is_busy() else "queued"
         holder.put(work)
         self.kernel.io_loop.add_callback(holder.do_next)
-        return "busy" if waits else "queued"
+        return status
+
+    def is_busy(self) -> bool:
+        """Whether a cell runs that is not paused."""
+        return self.cell_runs and holder.paused is None
 
     def call_later(self, work: Callable[[], None]) -> None:
         """Runs `work` on the main thread after a delay, or after the running cell."""

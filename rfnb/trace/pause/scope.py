@@ -128,6 +128,7 @@ class VariableSteps:
         bad = [v.name for v in last if not raw_registry.backend_of_raw(v.tensor._raw).is_finite_raw(v.tensor._raw)]
         return ["not finite"] if bad else []
 
+    is_isolated: bool = True
     sequences: tuple[None, None] = (None, None)
     lineages: tuple[()] = ()
     is_search: bool = False
