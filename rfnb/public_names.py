@@ -120,7 +120,7 @@ NAMES = {
         Loop
         TensorArray
         check
-        pause
+        pause profile
         scan
         watch while_loop
     """,

@@ -18,6 +18,7 @@ from rfnb.loop.body.entered import entered
 from rfnb.loop.body.reorder import end, reorder
 from rfnb.loop.body.state import StateHolder
 from rfnb.loop.choice import choose
+from rfnb.loop.replay.profile import profile
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
@@ -313,9 +314,13 @@ class Loop:
         """The number of this step, from 0. {} int64"""
         return self._open_body("iter_idx").iter_idx()
 
-    def explain(self) -> Explanation:
+    def explain(self, *, time: bool = False) -> Explanation:
         """Where each op of the body ran when the loop last ran: before, in or after the steps; and the state that keeps
         it in the steps.
+
+        time: whether to measure how long each took, as `rf.profile(loop.run)` does; the loop must have been recorded.
+
+        Raises LoopError if there is no recorded run to be timed.
 
         >>> time = rf.Dim(4, name="time")
         >>> x = rf.ones([time])
@@ -326,7 +331,15 @@ class Loop:
         >>> rf.show(loop.explain()).text.splitlines()[0]
         'adding: 1 op for all steps together, 1 in each step'
         """
-        return Explanation(self.name, self._explanation_data)
+        if not time:
+            return Explanation(self.name, self._explanation_data)
+        if self.run is None:
+            raise LoopError(
+                f"{self.name}: only a recorded loop can be timed",
+                got="a loop that was not recorded" if self._explanation_data is not None else "a loop that has not run",
+                hint="rf.Loop(…, debug=True), or run it in `with rf.recording('last'):`",
+            )
+        return profile(self.run)
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""

@@ -10,3 +10,4 @@ from rfnb.loop.functional import (
 )
 from rfnb.loop.loop import Loop as Loop
 from rfnb.loop.replay.gradients import Gradients as Gradients
+from rfnb.loop.replay.profile import profile as profile

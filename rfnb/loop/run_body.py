@@ -112,12 +112,12 @@ class BodyRun:
         wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
         frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
-        progress = session.progress(step.name, schedule.max_steps)
+        progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
         given = frames[: len(program.inputs) - len(schedule.states)]
-        pauses = LoopPauses(step, partial(plan_of, step, loop._explanation_data), given)
+        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), given)
         outcome = execute(
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
-            record=record, progress=progress, pause=pauses if record and not session.is_drawing() else None,
+            record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)

@@ -13,7 +13,9 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import Source, assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
@@ -56,6 +58,8 @@ class Body:
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
+        if (meter := current_meter()) is not None:
+            self.recorder.measured = MeasuredLoop(meter.now(), self.recorder.traced)
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape

@@ -11,6 +11,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.backend.base.tape import External, Var, current_tape
+from rfnb.core.graph.meter import MeasuredLoop
+from rfnb.core.ground.scope import current_meter
+from rfnb.loop.steps.metered import metered
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
@@ -85,6 +88,7 @@ def execute(
     progress: Callable[[int], None] | None = None,
     start: int = 0,
     given: Given | None = None,
+    measured: MeasuredLoop | None = None,
     pause: PausePoint | None = None,
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
@@ -92,6 +96,7 @@ def execute(
     pause: is called with the outcome so far, after each step if it says so, and may hold the loop and edit its states.
     """
     given = given or {}
+    program = program if current_meter() is None else metered(program, measured)
     generator = generators(backend, seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)

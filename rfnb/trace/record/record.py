@@ -15,6 +15,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.graph.facts import SideFacts
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
+from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
@@ -55,6 +56,7 @@ class Recorder(Listener):
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
         self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
+        self.measured: MeasuredLoop | None = None  # what the current meter is told of the loop
         self._generator = generator
         self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]

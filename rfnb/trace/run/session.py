@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from rfnb.core.ground.hook import Hook
-from rfnb.core.ground.scope import within
+from rfnb.core.ground.scope import current_meter, within
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.run.options import in_notebook, recording_mode
 from rfnb.trace.run.run import Run
@@ -33,6 +33,8 @@ def should_record(debug: bool | None, loop: str) -> bool:
 
 def should_store(debug: bool | None) -> bool:
     """Whether the run of a loop that starts now is stored; `debug` is its option."""
+    if (meter := current_meter()) is not None and meter.records:
+        return True
     if is_drawing():
         return bool(debug)
     if _receiver.get() is not None or _observer.get() is not None:
@@ -48,6 +50,8 @@ def is_drawing() -> bool:
 def store(run: Run) -> Run:
     """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it."""
     receiver, observer = _receiver.get(), _observer.get()
+    if (meter := current_meter()) is not None:
+        meter.loop_ran(run)
     if observer is not None:
         observer(run)
     if receiver is not None or observer is None or recording_mode():
@@ -86,8 +90,14 @@ def seed_of(loop: str) -> int | None:
 def draw(record: Callable[[], LoopRecord]) -> None:
     """Passes the record of a loop to the active drawer; without a drawer, the record is not created."""
     drawer = _draw.get()
-    if drawer is not None:
-        drawer(record())
+    if drawer is None:
+        return
+    meter = current_meter()
+    if meter is not None:
+        meter.pause()
+    drawer(record())
+    if meter is not None:
+        meter.resume()
 
 
 @contextmanager
