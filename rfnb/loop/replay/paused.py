@@ -88,7 +88,7 @@ class LoopPauses:
             self.run = self._replay.run()
         elif self.run.steps != outcome.steps:
             self._replay.advance(outcome)
-            self.run.take(self._replay, outcome.steps, self._replay.size)
+            self.run._take(self._replay, outcome.steps, self._replay.size)
         return self.run
 
     def _edit(self, outcome: Outcome, states: Mapping[str, Any], only: Only) -> None:
@@ -101,7 +101,7 @@ class LoopPauses:
         outcome.kept = StateHistory(self._replay.backend, new)
         self._replay = self._replay.continued(step, outcome, self._seed, {})
         run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
-        run.take(self._replay, step, self._replay.size)
+        run._take(self._replay, step, self._replay.size)
 
     def completed(self, outcome: Outcome, search_steps: Sequence[Any]) -> Run:
         """The run with all steps, after the loop."""
@@ -110,7 +110,7 @@ class LoopPauses:
             replay = Replay(plan, outcome, self._frames, plan.program.externals, self._seed)
             return completed(replay, search_steps).run()
         self._replay.advance(outcome)
-        self.run.take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
+        self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
         return self.run
 
 

@@ -237,7 +237,7 @@ class ScopePauses:
                 steps=self._steps.steps, axis=self._axis, size=size, graph=BodyGraph(),
             )  # fmt: skip
         else:
-            self._run.take(self._steps, self._steps.steps, size)
+            self._run._take(self._steps, self._steps.steps, size)
         return self._run
 
     def _reason(self, run: Run, step: int) -> str | None:

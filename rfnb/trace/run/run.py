@@ -72,14 +72,13 @@ class Run(Shown):
     ):
         self.serial = next(_serials)
         self.name, self.place, self.source = name, place, source
-        self.axis, self.graph = axis, graph
+        self.axis, self.graph, self.pinned = axis, graph, False
         self.parent, self.forked_at = parent, forked_at
-        self.pinned = False
         self.edits: dict[int, list[str]] = {}
         self.states = replay.state_names()
-        self.take(replay, steps, size, failed)
+        self._take(replay, steps, size, failed)
 
-    def take(self, replay: Replayable, steps: int, size: Size, failed: Failure | None = None) -> None:
+    def _take(self, replay: Replayable, steps: int, size: Size, failed: Failure | None = None) -> None:
         """Takes the steps that `replay` has now: for the run of a loop that was paused and went on."""
         for name in ("lengths", "flags", "_sequences", "begun", "ends", "found"):
             self.__dict__.pop(name, None)
@@ -370,11 +369,9 @@ class Run(Shown):
             run.save("x.rfrun")  # states, values, source, statistics: rf.load_run("x.rfrun") needs no model
             run.save("x.html")   # a page for stepping through the run in a browser, without rfnb
 
-        An existing file is replaced only when the new one is complete.
-        Args:
-            limit: how many bytes the values of the body may use. The default for ".rfrun" is 64 MiB; beyond that, the
-                largest values are saved as statistics only, which the file notes. The default for ".html" is 2 MB;
-                beyond that, the page contains a selection of the steps.
+        An existing file is replaced only when the new one is complete. limit: how many bytes the values of the body may
+        use, by default 64 MiB for ".rfrun"; beyond that, the largest are saved as statistics, which the file notes. By
+        default 2 MB for ".html"; beyond that, the page has a selection of the steps.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -389,7 +386,14 @@ class Run(Shown):
         return write(self, path, limit)
 
     def open(self) -> None:
-        """Shows this run in the panel of JupyterLab."""
+        """Shows this run in the panel of JupyterLab.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.open()
+        """
         open_in_panel(self)
 
 
