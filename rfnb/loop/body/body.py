@@ -28,6 +28,7 @@ from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
 from rfnb.loop.steps.kept_order import KeptOrder
+from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
@@ -56,6 +57,7 @@ class Body:
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
+        self.recorder.without_gradients = makes_constants.get() and not records
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape

@@ -52,6 +52,7 @@ class Recorder(Listener):
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
+        self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
         self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
@@ -228,7 +229,7 @@ class Recorder(Listener):
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op on the traced frame and records it."""
-        row = as_constants(row) if makes_constants.get() else row
+        row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
         given: list[Tensor] = []
         inputs: list[int] = []
         plain = partial(self._plain, given, inputs)
@@ -314,6 +315,7 @@ class Recorder(Listener):
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
         side.recorded, side.check, side.line = self.recorded, self.check, self.line
+        side.without_gradients = self.without_gradients
         side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
         part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
         node.body.append(part)
