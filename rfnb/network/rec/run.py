@@ -21,6 +21,7 @@ from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.layer import steps_of
+from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
 from rfnb.network.rec.net import RecNet
@@ -109,14 +110,42 @@ class RecRun:
         for node in own:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
-        late = {node.path for node in rec.after}
-        left: dict[str, Tensor] = {}
-        logits: dict[Node, Tensor] = {}
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
+        with steps_of([node.layer for node in own if node.state is not None and not node.left]):
+            self._all_steps(own)
+
+    def _all_steps(self, own: list[Node]) -> None:
+        """Runs the steps as an earlier call traced them, or traces them."""
+        rec, loop = self.rec, self.loop
+        key, given = key_of(rec), self._given(own)
+        again = None if key is None else rec.kept_steps.find(loop, key, given)
+        if again is not None:
+            step, (paths, with_logits) = again
+            results = [result for _, result in step.outputs]
+            loop.run_traced(step)
+            self._finish(dict(zip(paths, results, strict=False)), dict(zip(with_logits, results[len(paths) :], strict=True)))
+            return
+        left: dict[str, Tensor] = {}
+        logits: dict[Node, Tensor] = {}
+        if key is not None:
+            loop.keep = rec.kept_steps.keeping(loop, key, given, lambda: (tuple(left), tuple(logits)))
+        self._trace(own, left, logits)
+        self._finish(left, logits)
+
+    def _given(self, own: list[Node]) -> list[Tensor]:
+        """The tensors from outside that a step may read, besides parameters."""
+        paths = dict.fromkeys(path for node in own for path in needs_of(node, self.nodes) if path in self.outside)
+        layers = [node.layer for node in own if node.layer is not None]
+        return [*(self.outside[path] for path in paths), *self.cut.values(), *tensors_of(layers)]
+
+    def _trace(self, own: list[Node], left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
+        """Traces a step and runs all. left, logits: get what leaves the loop."""
+        rec, loop = self.rec, self.loop
+        late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
         inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
-        with steps_of([node.layer for node in own if node.state is not None and not node.left]), loop:
+        with loop:
             for item in inside:
                 self._compute(item)
             for node in self.carried:
@@ -133,6 +162,10 @@ class RecRun:
             for node in own:
                 if node.loss is not None and node.layer.logits is not None:  # type: ignore
                     logits[node] = loop.stack(node.layer.logits, name=f"{rec.name_of(node.path)}: logits")  # type: ignore[union-attr]
+
+    def _finish(self, left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
+        """Gives to the outside what has left the loop."""
+        rec, loop = self.rec, self.loop
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
             if self.axis is not rec.axis and rec.axis not in x.dims:

@@ -27,14 +27,19 @@ from rfnb.trace.record.traced import Traced
 
 
 class OpCall:
-    """A call of an op in the body, kept to repeat it when its raw calls depend on a growing size."""
+    """A call of an op in the body, kept to repeat it for other tensors, or when its raw calls depend on a growing size.
 
-    __slots__ = ("args", "given", "kwargs", "node", "result", "row")
+    outside: the range of the tensors from outside that its raw calls read first. values: how many there were after it.
+    """
+
+    __slots__ = ("args", "given", "kwargs", "node", "outside", "result", "row", "values")
 
     def __init__(
-        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node
-    ):
+        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node,
+        outside: tuple[int, int] = (0, 0), values: int = 0,
+    ):  # fmt: skip
         self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
+        self.outside, self.values = outside, values
 
 
 class Recorder(Listener):
@@ -235,7 +240,7 @@ class Recorder(Listener):
         plain = partial(self._plain, given, inputs)
         plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
         node = self._begin(row.name, inputs)
-        start = len(self.tape.values)
+        start, outside = len(self.tape.values), len(self.tape.externals)
         if not self.tape.ops:
             self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
@@ -254,11 +259,14 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
+        after = len(self.tape.externals), len(self.tape.values)
         result = map_leaves(partial(_apart, given, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
+        self.op_calls.append(
+            OpCall(row, plain_args, plain_kwargs, given, result, node, (outside, after[0]), after[1])
+        )
         return wrapped
 
     def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:

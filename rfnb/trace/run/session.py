@@ -74,6 +74,11 @@ def draw(record: Callable[[], LoopRecord]) -> None:
         drawer(record())
 
 
+def is_drawn() -> bool:
+    """Whether there is a drawer."""
+    return _draw.get() is not None
+
+
 @contextmanager
 def drawing_to(drawer: Draw) -> Iterator[None]:
     """Passes the records of loops inside the block to `drawer`, inner loops first. No run is stored."""

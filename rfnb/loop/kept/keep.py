@@ -1,0 +1,241 @@
+"""Makes a kept step of a traced one. It refuses what it cannot give back exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from typing import Any
+
+from rfnb.backend.base.tape import Call, External, Stream, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.loop.body.traced_step import TracedStep
+from rfnb.loop.kept.kept_step import (
+    FromSizes,
+    Given,
+    KeptInput,
+    KeptOp,
+    KeptOutput,
+    KeptState,
+    KeptStep,
+    KeptTensor,
+    NotKept,
+    OfParameter,
+    Slot,
+    emptied,
+)
+from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.traced import Traced
+
+WITHOUT_SIZES = {
+    "__add__", "__and__", "__eq__", "__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__",
+    "__ne__", "__neg__", "__or__", "__radd__", "__rmul__", "__rsub__", "__sub__", "__truediv__", "abs", "add", "as_tensor",
+    "bitwise_not", "cat", "cos", "detach", "div", "eq", "exp", "ge", "gelu", "gt", "le", "linear", "log", "logical_and",
+    "logical_not", "logical_or", "lt", "masked_fill", "matmul", "maximum", "minimum", "mul", "ne", "neg", "permute",
+    "pow", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to", "unsqueeze",
+    "where",
+}  # fmt: skip
+"""Names of functions of which no argument is a size. (Indices are checked: full slices and new axes have none either.)"""
+SIMPLE = (int, float, complex, str, bytes, type(None), Dim, Slot, OfParameter)
+PLAIN = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+
+
+def keep(step: TracedStep, given: Sequence[Tensor]) -> KeptStep:
+    """The step without its tensors. Call it when the step is closed, before it runs.
+
+    given: all tensors from outside that the body may read, besides parameters, and the initial states; in each call in
+    the same order. Raises NotKept.
+    """
+    _check(step)
+    return _Keeper(step, given).kept()
+
+
+def _check(step: TracedStep) -> None:
+    recorder, tape = step.recorder, step.tape
+    reasons = {
+        "a loop in a loop": step.outer is not None,
+        "it is recorded": recorder.recorded,
+        "values are watched": bool(step.watchers),
+        "a search": step.hypotheses is not None,
+        "it has an end": step.condition is not None,
+        "values of the last step": bool(step.lasts),
+        "an axis grows": bool(recorder.grown),
+        "it has no steps": step.limit.max == 0,
+        "branches": bool(recorder._sides),
+        "it changes tensors from outside": bool(tape._before),
+        "effects": any(call.effect or call.changes for call in tape.calls),
+        "the size of a batch is not a number": step.limit.traced,
+        "it draws numbers outside of its ops": bool(step.generators),
+    }
+    for why, true in reasons.items():
+        if true:
+            raise NotKept(why)
+
+
+class _Keeper:
+    def __init__(self, step: TracedStep, given: Sequence[Tensor]):
+        self.step, self.tape, self.given = step, step.tape, given
+        self.recorder = step.recorder
+        self.parameters: list[Parameter] = []
+        self.tensors: list[KeptTensor] = []
+        self.slots: dict[int, Slot] = {}  # by id
+        self.places = {id(x): i for i, x in reversed(list(enumerate(given)))}
+        self.raws = {id(x._raw): i for i, x in reversed(list(enumerate(given)))}
+        self.lengths: dict[int, FromSizes | Lengths] = {}  # by id
+        self.sizes: dict[int, tuple[int, int]] = {}  # by id of the Size
+        for i, x in reversed(list(enumerate(given))):
+            for serial, size in x.lengths.sizes.items():
+                if size.traced:
+                    raise NotKept("the size of a batch is not a number")
+                self.sizes[id(size)] = (i, serial)
+
+    def kept(self) -> KeptStep:
+        step, tape = self.step, self.tape
+        ops = [self._op(call) for call in self.recorder.op_calls]
+        outside = self._outside(ops)
+        ops = [op._replace(runs=self._runs(op, outside)) for op in ops]
+        within = {position for op in ops for position in range(*op.calls)}
+        for position, call in enumerate(tape.calls):
+            if position not in within and not _is_plain(call):
+                raise NotKept(f"a call of {getattr(call.fn, '__name__', 'a function')} outside of ops")
+        inputs = {each.var.number: KeptInput("state", (i,)) for i, each in enumerate(step.carried)}
+        inputs |= {each.var.number: self._input(each.made) for each in step.frames}
+        recorder = self.recorder
+        return KeptStep(
+            name=step.name, source=step.source, backend=step.backend, recorder=recorder, graph=recorder.graph,
+            calls=tuple(tape.calls), values=len(tape.values), outside=tuple(outside),
+            parameters=tuple(self.parameters), ops=tuple(ops), nodes=tuple(call.node for call in recorder.op_calls),
+            inputs=inputs, frames=tuple(each.var.number for each in step.frames),
+            unstacked=tuple((self._place(source), axis) for source, axis in _unstacked(step)),
+            carried=tuple(KeptState(c.name, c.var, self._tensor(c.before.plain), c.before.value) for c in step.carried),
+            outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
+            new=step.schedule.new, kept=step.schedule.kept, output_vars=step.schedule.outputs, axis=step.axis,
+            gives_size=step.gives_size, ragged=step.limit.ragged, owners=step.limit.dims, unfrozen=step.unfrozen,
+            draws=step.seed is not None, streams=len(tape.streams), states=step.states, own_ops=step.own_ops,
+            tensors=tuple(self.tensors),
+        )  # fmt: skip
+
+    def _place(self, source: Tensor) -> int:
+        place = self.places.get(id(source))
+        if place is None:
+            raise NotKept("frames of a tensor that is not given")
+        return place
+
+    def _input(self, made: Any) -> KeptInput:
+        if made is None:
+            raise NotKept("an input that only this batch has")
+        kind, *detail = made
+        return KeptInput(kind, (self._place(detail[0]), *detail[1:]) if kind == "frame" else tuple(detail))
+
+    # -- ops
+
+    def _op(self, call: OpCall) -> KeptOp:
+        if call.row.effect:
+            raise NotKept(f"{call.row.name} has an effect")
+        given = tuple(slot for x in call.given if isinstance(slot := self._leaf(x), Slot))
+        return KeptOp(
+            call.row, map_leaves(self._leaf, call.args), map_leaves(self._leaf, call.kwargs), given,
+            map_leaves(self._leaf, call.result), call.node.tape, call.outside, call.values, runs=False,
+        )  # fmt: skip
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, Parameter):
+            return OfParameter(self._number(leaf))
+        if isinstance(leaf, Tensor):
+            slot = self.slots.get(id(leaf))
+            if slot is None:
+                slot = self.slots[id(leaf)] = Slot(len(self.tensors))
+                self.tensors.append(self._tensor(leaf))
+            return slot
+        function = isinstance(leaf, FunctionType) and leaf.__closure__ is None
+        if not (isinstance(leaf, SIMPLE) or function or isinstance(leaf, type)):
+            raise NotKept(f"an op gets a {type(leaf).__name__}")
+        return leaf
+
+    def _number(self, parameter: Parameter) -> int:
+        for number, known in enumerate(self.parameters):
+            if known is parameter:
+                return number
+        self.parameters.append(parameter)
+        return len(self.parameters) - 1
+
+    def _tensor(self, x: Tensor) -> KeptTensor:
+        if isinstance(x, Traced):
+            raise NotKept("a value of another loop")
+        place = self.places.get(id(x))
+        raw = self.tape.find(x._raw)
+        if raw is None or isinstance(raw, Stream):
+            raw = Given(self.raws[id(x._raw)]) if id(x._raw) in self.raws else None
+            if raw is None:
+                raise NotKept("an op reads a tensor that is not given")
+        return KeptTensor(raw if place is None else None, x.sig, self._lengths(x.lengths), place, emptied(x))
+
+    def _lengths(self, lengths: Lengths) -> FromSizes | Lengths:
+        if not lengths.sizes:
+            return lengths
+        found = self.lengths.get(id(lengths))
+        if found is None:
+            sizes = tuple((serial, *self._size(size)) for serial, size in lengths.sizes.items())
+            found = self.lengths[id(lengths)] = FromSizes(sizes, lengths.finite)
+        return found
+
+    def _size(self, size: Size) -> tuple[int, int]:
+        if id(size) not in self.sizes:
+            raise NotKept("the body makes an axis with lengths of its own")
+        return self.sizes[id(size)]
+
+    def _outside(self, ops: Sequence[KeptOp]) -> list[Given | OfParameter | None]:
+        """Where each tensor from outside comes from."""
+        parameters = {id(parameter._raw): i for i, parameter in enumerate(self.parameters)}
+        made = {number for op in ops for number in range(*op.outside)}
+        found: list[Given | OfParameter | None] = []
+        for number, raw in enumerate(self.tape.externals):
+            if id(raw) in parameters:
+                found.append(OfParameter(parameters[id(raw)]))
+            elif id(raw) in self.raws:
+                found.append(Given(self.raws[id(raw)]))
+            elif number in made:
+                found.append(None)
+            else:
+                raise NotKept("a line reads a tensor that is not given")
+        return found
+
+    def _runs(self, op: KeptOp, outside: Sequence[Any]) -> bool:
+        """Whether an op has to run again: its raw calls have sizes, random numbers, or tensors made of lengths."""
+        calls = self.tape.calls[slice(*op.calls)]
+        if op.row.random or any(outside[number] is None for number in range(*op.outside)):
+            return True
+        return not all(_is_plain(call) and all(_known(read, outside) for read in call.reads()) for call in calls)
+
+
+def _known(read: Any, outside: Sequence[Any]) -> bool:
+    return type(read) is Var or (type(read) is External and outside[read.number] is not None)
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether a raw call has no sizes among its arguments, and no function made for this batch."""
+    fn = call.fn
+    if type(fn) is MethodType or not (isinstance(fn, PLAIN) or _is_of_a_module(fn)):
+        return False
+    name = getattr(fn, "__name__", "")
+    if name not in WITHOUT_SIZES:
+        return False
+    return name != "__getitem__" or _takes_all(call.args[1])
+
+
+def _is_of_a_module(fn: Callable[..., Any]) -> bool:
+    return isinstance(fn, FunctionType) and fn.__closure__ is None
+
+
+def _takes_all(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or part == slice(None) for part in parts)
+
+
+def _unstacked(step: TracedStep) -> list[tuple[Tensor, Dim]]:
+    return [(each.made[1], each.made[2]) for each in step.frames if each.made is not None and each.made[0] == "frame"]
+
+
