@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -97,6 +99,13 @@ class EndedMasks:
 def masks_of_ended(backend: type[Backend], limit: Size, how: align.Move, device: Any) -> Any:
     """The raw masks of the sequences that have ended before each step."""
     return backend.frames_raw(backend.from_numpy_raw(ended(limit, how, limit.max), device), 0)
+
+
+def masks_of_active(backend: type[Backend], limit: Size, device: Any) -> Sequence[Any]:
+    """The raw masks of the sequences that take each step."""
+    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
+    frames: Sequence[Any] = backend.frames_raw(backend.from_numpy_raw(mask, device), 0)
+    return frames
 
 
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:

@@ -14,15 +14,27 @@ from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.scope import random_from
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.freezing import masks_of_ended
+from rfnb.loop.body.freezing import masks_of_active, masks_of_ended
 from rfnb.loop.body.traced_step import Carried, FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
-from rfnb.loop.kept.kept_step import FromSizes, Given, KeptOp, KeptStep, KeptTensor, NotKept, OfParameter, Slot
+from rfnb.loop.kept.kept_step import (
+    FromSizes,
+    Given,
+    KeptOp,
+    KeptState,
+    KeptStep,
+    KeptTensor,
+    NotKept,
+    OfParameter,
+    OfSizes,
+    Slot,
+)
 from rfnb.loop.steps.ended_frames import ended
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import first_frame, has_steps
@@ -32,28 +44,55 @@ from rfnb.trace.record.traced import Pending, Traced
 
 
 def step_again(
-    kept: KeptStep, given: Sequence[Tensor], originals: dict[str, Any], initial: Sequence[Any]
+    kept: KeptStep,
+    given: Sequence[Tensor],
+    originals: dict[str, Any],
+    initial: Sequence[Any],
+    axis: Dim | None = None,
+    longest: Any = None,
 ) -> TracedStep:
     """The step for these tensors. Raises NotKept if it would be another one.
 
-    given: as when the step was kept. originals: the states before the loop; initial: their leaves, by name.
+    given: as when the step was kept. originals: the states before the loop; initial: their leaves. axis, longest: of
+    the loop.
     """
-    return _Again(kept, given, initial).step(originals)
+    return _Again(kept, given, initial, axis, longest).step(originals)
 
 
 class _Again:
-    def __init__(self, kept: KeptStep, given: Sequence[Tensor], initial: Sequence[Any]):
-        self.kept, self.given, self.initial, self.backend = kept, given, initial, kept.backend
-        self.limit = self._limit()
+    def __init__(
+        self, kept: KeptStep, given: Sequence[Tensor], initial: Sequence[Any], axis: Dim | None, longest: Any
+    ):
+        self.kept, self.given, self.backend = kept, given, kept.backend
+        if axis is not kept.axis or (kept.gives_size and has_steps(axis)):
+            raise NotKept("another axis")
+        self.limit = self._limit(longest)
+        self.sizes = {dim: n for x in given for dim, n in zip(x.dims, x._raw.shape, strict=True)}
+        states = iter(initial)
+        self.initial = [next(states)._raw if c.kind == "state" else self._begin(c) for c in kept.carried]
         if self.limit.ragged != kept.ragged or self.limit.dims != kept.owners or not self.limit.max:
             raise NotKept("other lengths of the steps")
         self.tape: Tape = self.backend.new_tape()
         self.tape.new_stream = self._new_stream
         self.tensors: list[Tensor | None] = [None] * len(kept.tensors)
         self.lengths: dict[FromSizes, Lengths] = {}
-        self.masks: dict[tuple[Any, Any], Any] = {}
+        self.masks: dict[str, Any] = {}  # by layout and device
 
-    def _limit(self) -> Size:
+    def _begin(self, carried: KeptState) -> Any:
+        """The initial value of what the loop itself carries."""
+        raw = carried.initial
+        for axis, dim in enumerate(carried.tensor.sig.dims):
+            if dim.dimension is None:
+                raw = self.backend.expand_raw(raw, axis, self._size_of(dim))
+        return self.backend.snapshot_raw(raw)
+
+    def _size_of(self, dim: Dim) -> int:
+        found = dim.dimension if dim.dimension is not None else self.sizes.get(dim)
+        if found is None:
+            raise NotKept("a size that no tensor has")
+        return found
+
+    def _limit(self, longest: Any) -> Size:
         """The number of steps of each sequence."""
         size: Size | None = None
         for place, axis in self.kept.unstacked:
@@ -64,8 +103,10 @@ class _Again:
         axis = self.kept.axis
         if size is None and has_steps(axis):
             size = axis.size
-        if size is None:
-            raise NotKept("no lengths")
+        if size is None and isinstance(longest, int):
+            return Size([], longest)
+        if size is None or longest is not None:
+            raise NotKept("another limit of the steps")
         return size
 
     # -- the traced frame
@@ -82,21 +123,28 @@ class _Again:
         recorder = self._recorder()
         frames = tuple(self._frame(number) for number in kept.frames)
         carried = tuple(
-            Carried(each.name, "state", self._traced(each.tensor, each.value, recorder), each.var, x._raw)
-            for each, x in zip(kept.carried, self.initial, strict=True)
+            Carried(c.name, c.kind, self._traced(c.tensor, c.value, recorder), c.var, raw, c.starts_empty)
+            for c, raw in zip(kept.carried, self.initial, strict=True)
         )
         outputs = tuple(self._output(*each, recorder=recorder) for each in kept.outputs)
         limit = self.limit
+        first_end = int(limit.values.min(initial=limit.max)) if kept.condition is None else 0
         schedule = Schedule(
             states=tuple(each.var for each in carried), frames=tuple(each.var for each in frames), new=kept.new,
-            kept=kept.kept, outputs=kept.output_vars, ended=None, max_steps=limit.max,
-            free_steps=limit.max if kept.new == kept.kept else int(limit.values.min(initial=limit.max)),
+            kept=kept.kept, outputs=kept.output_vars, ended=kept.ended, max_steps=limit.max,
+            free_steps=limit.max if kept.new == kept.kept else first_end,
         )  # fmt: skip
+        hypotheses = None
+        if kept.hypotheses is not None and kept.lengths is not None:
+            scores = self.initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
+            by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
+            hypotheses = kept.hypotheses.for_batch(recorder, self._lengths(kept.lengths), scores, by_place)
         program = Program(self.tape, [*schedule.states, *schedule.frames], self.backend.needs_gradient_raw)
         return TracedStep(
             name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
-            size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs, hypotheses=None,
-            lasts=(), condition=None, include_eos=True, originals=originals, assigned={}, own_ops=kept.own_ops,
+            size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs, hypotheses=hypotheses,
+            lasts=(), condition=kept.condition and self._traced(*kept.condition, recorder),
+            include_eos=kept.include_eos, originals=originals, assigned={}, own_ops=kept.own_ops,
             program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
             last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,
             call=None, watchers=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),
@@ -164,6 +212,7 @@ class _Again:
             self._at(slot)
         args, kwargs = map_leaves(self._filled, op.args), map_leaves(self._filled, op.kwargs)
         self._outside(until=op.outside[0])
+        self._inputs(until=op.values[0])
         first = len(tape.calls)
         tape.ops.append(op.row.name)
         try:
@@ -171,17 +220,21 @@ class _Again:
                 found = _Runs(tape).call(op.row, args, kwargs)
         finally:
             tape.ops.pop()
-        calls = tape.calls[first:]
-        self._inputs(until=op.values)
+        calls, results, slots = tape.calls[first:], leaves(found), leaves(op.result)
+        self._inputs(until=op.values[1])
+        for result in results:
+            if isinstance(result, Tensor):
+                tape.refer(result._raw)
         as_before = (
             len(calls) == op.calls[1] - op.calls[0]
-            and len(tape.values) == op.values
+            and len(tape.values) == op.values[1]
             and len(tape.externals) == op.outside[1]
             and all(map(_alike, calls, kept.calls[slice(*op.calls)]))
             and all(self._is_known(number) for number in range(*op.outside))
         )
-        results, slots = leaves(found), leaves(op.result)
         if not as_before or len(results) != len(slots):
+            import os
+            if os.environ.get("DBG"): print(op.row.name, [(getattr(c.fn,"__name__",0), c.reads(), c.result) for c in calls], [(getattr(c.fn,"__name__",0), c.reads(), c.result) for c in kept.calls[slice(*op.calls)]], len(tape.values), op.values, len(tape.externals), op.outside)
             raise NotKept(f"{op.row.name} makes other calls")
         for call, old in zip(calls, kept.calls[slice(*op.calls)], strict=True):
             call.node = old.node
@@ -200,9 +253,11 @@ class _Again:
 
     def _is_known(self, number: int) -> bool:
         origin = self.kept.outside[number]
-        return origin is None or self.tape.externals[number] is self._origin(origin)
+        return origin is None or isinstance(origin, OfSizes) or self.tape.externals[number] is self._origin(origin)
 
-    def _origin(self, origin: Given | OfParameter) -> Any:
+    def _origin(self, origin: Given | OfParameter | OfSizes) -> Any:
+        if isinstance(origin, OfSizes):
+            return self.backend.from_numpy_raw(origin.make([self._size_of(dim) for dim in origin.dims]), origin.device)
         if isinstance(origin, Given):
             return self.given[origin.number]._raw
         return self.kept.parameters[origin.number]._raw
@@ -225,13 +280,15 @@ class _Again:
         while len(values) < until and (spec := inputs.get(len(values))) is not None:
             detail: Any = spec.detail
             if spec.kind == "state":
-                raw = self.backend.alias_raw(self.initial[detail[0]]._raw)
+                raw = self.backend.alias_raw(self.initial[detail[0]])
             elif spec.kind == "frame":
                 raw = first_frame(self.backend, self.given[detail[0]], detail[1], False)._raw
             elif spec.kind == "number":
                 raw = self.backend.full_raw([], 0, "int64", None)
+            elif spec.kind == "active":
+                raw = self.backend.alias_raw(masks_of_active(self.backend, self.limit, *detail)[0])
             else:
-                raw = self.masks[detail] = self._mask(*detail)
+                raw = self.masks[repr(detail)] = self._mask(*detail)
             self.tape.input(raw)
 
     def _mask(self, how: align.Move, device: Any) -> Any:
@@ -244,14 +301,16 @@ class _Again:
             return None
         if not set(size.dims) <= signature.index.keys():
             return None
-        key = align.move(size.dims, signature.dims, trailing=False), device
-        if key not in self.masks:
+        detail = align.move(size.dims, signature.dims, trailing=False), device
+        found = self.masks.get(repr(detail))
+        if found is None:
             spec = self.kept.inputs.get(len(self.tape.values))
-            if spec is None or spec.detail != key:
+            if spec is None or spec.detail != detail:
                 raise NotKept("another mask of what has ended")
             with self.tape.pause():
                 self._inputs(until=len(self.tape.values) + 1)
-        return self.masks[key]
+            found = self.masks[repr(detail)]
+        return found
 
     def _frame(self, number: int) -> FrameInput:
         spec, var = self.kept.inputs[number], Var(number)
@@ -260,6 +319,8 @@ class _Again:
             return unstacked_frames(var, self.backend, self.given[detail[0]], detail[1], False)
         if spec.kind == "number":
             return step_numbers_as_frames(var, self.backend)
+        if spec.kind == "active":
+            return FrameInput(var, partial(masks_of_active, self.backend, self.limit, *detail), None, ("active", *detail))
         return FrameInput(var, partial(masks_of_ended, self.backend, self.limit, *detail), None, ("ended", *detail))
 
     def _filled(self, leaf: Any) -> Any:

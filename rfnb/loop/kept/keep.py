@@ -12,7 +12,8 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.loop.body.traced_step import TracedStep
+from rfnb.loop.body.hypotheses import Hypotheses
+from rfnb.loop.body.traced_step import Carried, TracedStep
 from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
@@ -24,6 +25,7 @@ from rfnb.loop.kept.kept_step import (
     KeptTensor,
     NotKept,
     OfParameter,
+    OfSizes,
     Slot,
     emptied,
 )
@@ -33,9 +35,9 @@ from rfnb.trace.record.traced import Traced
 WITHOUT_SIZES = {
     "__add__", "__and__", "__eq__", "__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__",
     "__ne__", "__neg__", "__or__", "__radd__", "__rmul__", "__rsub__", "__sub__", "__truediv__", "abs", "add", "as_tensor",
-    "bitwise_not", "cat", "cos", "detach", "div", "eq", "exp", "ge", "gelu", "gt", "le", "linear", "log", "logical_and",
+    "bitwise_not", "cat", "cos", "detach", "div", "embedding", "eq", "exp", "flatten", "gather", "ge", "gelu", "gt", "index_select", "isneginf", "le", "linear", "log", "logical_and",
     "logical_not", "logical_or", "lt", "masked_fill", "matmul", "maximum", "minimum", "mul", "ne", "neg", "permute",
-    "pow", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to", "unsqueeze",
+    "pow", "relu", "rsqrt", "sigmoid", "silu", "softmax", "log_softmax", "sin", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to", "unsqueeze",
     "where",
 }  # fmt: skip
 """Names of functions of which no argument is a size. (Indices are checked: full slices and new axes have none either.)"""
@@ -59,8 +61,6 @@ def _check(step: TracedStep) -> None:
         "a loop in a loop": step.outer is not None,
         "it is recorded": recorder.recorded,
         "values are watched": bool(step.watchers),
-        "a search": step.hypotheses is not None,
-        "it has an end": step.condition is not None,
         "values of the last step": bool(step.lasts),
         "an axis grows": bool(recorder.grown),
         "it has no steps": step.limit.max == 0,
@@ -96,6 +96,8 @@ class _Keeper:
         step, tape = self.step, self.tape
         ops = [self._op(call) for call in self.recorder.op_calls]
         outside = self._outside(ops)
+        for op in ops:
+            self._check_operands(op, outside)
         ops = [op._replace(runs=self._runs(op, outside)) for op in ops]
         within = {position for op in ops for position in range(*op.calls)}
         for position, call in enumerate(tape.calls):
@@ -103,20 +105,57 @@ class _Keeper:
                 raise NotKept(f"a call of {getattr(call.fn, '__name__', 'a function')} outside of ops")
         inputs = {each.var.number: KeptInput("state", (i,)) for i, each in enumerate(step.carried)}
         inputs |= {each.var.number: self._input(each.made) for each in step.frames}
-        recorder = self.recorder
+        recorder, end = self.recorder, step.condition
+        hypotheses, lengths, by_place = self._hypotheses()
         return KeptStep(
             name=step.name, source=step.source, backend=step.backend, recorder=recorder, graph=recorder.graph,
             calls=tuple(tape.calls), values=len(tape.values), outside=tuple(outside),
             parameters=tuple(self.parameters), ops=tuple(ops), nodes=tuple(call.node for call in recorder.op_calls),
             inputs=inputs, frames=tuple(each.var.number for each in step.frames),
             unstacked=tuple((self._place(source), axis) for source, axis in _unstacked(step)),
-            carried=tuple(KeptState(c.name, c.var, self._tensor(c.before.plain), c.before.value) for c in step.carried),
+            carried=tuple(map(self._carried, step.carried)),
             outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
             new=step.schedule.new, kept=step.schedule.kept, output_vars=step.schedule.outputs, axis=step.axis,
+            ended=step.schedule.ended, condition=None if end is None else (self._tensor(end.plain), end.value),
+            include_eos=step.include_eos, hypotheses=hypotheses, lengths=lengths, by_place=by_place,
             gives_size=step.gives_size, ragged=step.limit.ragged, owners=step.limit.dims, unfrozen=step.unfrozen,
             draws=step.seed is not None, streams=len(tape.streams), states=step.states, own_ops=step.own_ops,
             tensors=tuple(self.tensors),
         )  # fmt: skip
+
+    def _hypotheses(self) -> tuple[Hypotheses | None, FromSizes | Lengths | None, tuple[int, ...]]:
+        """Those of a search, their lengths, and the outputs that are not resolved."""
+        of = self.step.hypotheses
+        if of is None:
+            return None, None, ()
+        try:
+            light = of.without_values()
+        except (ValueError, AttributeError):
+            raise NotKept("the result of a search that knows more of its batch") from None
+        outputs = enumerate(self.step.outputs)
+        by_place = tuple(i for i, (_, out) in outputs if any(out is each for each in of._by_place))
+        return light, self._lengths(of.lengths), by_place
+
+    def _carried(self, carried: Carried) -> KeptState:
+        before, initial = carried.before, None
+        if carried.kind != "state":
+            initial = self._same_for_all(carried.initial, before.sig.dims)
+        return KeptState(
+            carried.name, carried.kind, carried.var, carried.starts_empty, initial, self._tensor(before.plain),
+            before.value,
+        )  # fmt: skip
+
+    def _same_for_all(self, raw: Any, dims: Sequence[Dim]) -> Any:
+        """An initial value with size 1 along the dims whose sizes differ from batch to batch."""
+        backend, one = self.step.backend, raw
+        for axis, dim in enumerate(dims):
+            if dim.dimension is None:
+                one = backend.slice_raw(one, axis, 0, 1, 1)
+        if 0 in backend.get_shape_tuple_raw(one) or not backend.all_true_raw(
+            backend.compare_raw(raw, "equal", one)
+        ):
+            raise NotKept("the loop begins with something else for each sequence")
+        return backend.snapshot_raw(one)
 
     def _place(self, source: Tensor) -> int:
         place = self.places.get(id(source))
@@ -187,11 +226,11 @@ class _Keeper:
             raise NotKept("the body makes an axis with lengths of its own")
         return self.sizes[id(size)]
 
-    def _outside(self, ops: Sequence[KeptOp]) -> list[Given | OfParameter | None]:
+    def _outside(self, ops: Sequence[KeptOp]) -> list[Given | OfParameter | OfSizes | None]:
         """Where each tensor from outside comes from."""
         parameters = {id(parameter._raw): i for i, parameter in enumerate(self.parameters)}
         made = {number for op in ops for number in range(*op.outside)}
-        found: list[Given | OfParameter | None] = []
+        found: list[Given | OfParameter | OfSizes | None] = []
         for number, raw in enumerate(self.tape.externals):
             if id(raw) in parameters:
                 found.append(OfParameter(parameters[id(raw)]))
@@ -199,9 +238,18 @@ class _Keeper:
                 found.append(Given(self.raws[id(raw)]))
             elif number in made:
                 found.append(None)
+            elif id(raw) in self.recorder.of_sizes:
+                found.append(OfSizes(*self.recorder.of_sizes[id(raw)]))
             else:
                 raise NotKept("a line reads a tensor that is not given")
         return found
+
+    def _check_operands(self, op: KeptOp, outside: Sequence[Any]) -> None:
+        """An operand is given, or what an earlier op has made."""
+        raws = [self.tensors[slot.number].raw for slot in op.given]
+        new = [raw.number for raw in raws if isinstance(raw, External) and raw.number >= op.outside[0]]
+        if any(outside[number] is None for number in new):
+            raise NotKept("an op reads a tensor that is not given")
 
     def _runs(self, op: KeptOp, outside: Sequence[Any]) -> bool:
         """Whether an op has to run again: its raw calls have sizes, random numbers, or tensors made of lengths."""

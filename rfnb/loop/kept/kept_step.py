@@ -6,7 +6,7 @@ its lengths come from: from tensors that are *given* in each call, by their posi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.core.graph.graph import BodyGraph, Node, Value
     from rfnb.core.tensor.op import OpRow
+    from rfnb.loop.body.hypotheses import Hypotheses
+    from rfnb.loop.body.traced_step import Kind
     from rfnb.trace.record.record import Recorder
 
 
@@ -69,8 +71,8 @@ class KeptTensor(NamedTuple):
 
 
 class KeptOp(NamedTuple):
-    """A call of an op. calls, outside: the ranges of its raw calls, and of the tensors from outside that they read for
-    the first time. runs: whether the op itself runs again, since its raw calls depend on sizes or lengths."""
+    """A call of an op. calls, outside, values: the ranges of its raw calls, of the tensors from outside that are read
+    here first, and of the values that they make. runs: whether the op itself runs again, since its raw calls depend on sizes or lengths."""
 
     row: OpRow
     args: Any
@@ -79,7 +81,7 @@ class KeptOp(NamedTuple):
     result: Any
     calls: tuple[int, int]
     outside: tuple[int, int]
-    values: int
+    values: tuple[int, int]
     runs: bool
 
     def structure(self) -> tuple[Any, ...]:
@@ -87,19 +89,32 @@ class KeptOp(NamedTuple):
         return (self.row.name, *self[1:])
 
 
+class OfSizes(NamedTuple):
+    """A constant that is made of the sizes of dims: `make` of them. device: where it is."""
+
+    make: Callable[[Sequence[int]], Any]
+    dims: tuple[Dim, ...]
+    device: Any
+
+
 class KeptInput(NamedTuple):
     """An input of the step. kind: "state", by its position; "frame" of a given tensor along an axis; "number" of the
-    step; "ended", a mask of sequences that have ended, by its layout and device. detail: these."""
+    step; "ended", a mask of sequences that have ended, by its layout and device; "active", one of those that go on, by
+    its device. detail: these."""
 
     kind: str
     detail: tuple[Any, ...]
 
 
 class KeptState(NamedTuple):
-    """A value that the loop carries. tensor: on the traced frame, before the step."""
+    """A value that the loop carries. tensor: on the traced frame, before the step. initial: of what the loop itself
+    carries, the value before the first step, the same along the dims whose sizes differ from batch to batch."""
 
     name: str
+    kind: Kind
     var: Var
+    starts_empty: bool
+    initial: Any
     tensor: KeptTensor
     value: Value
 
@@ -117,6 +132,7 @@ class KeptOutput(NamedTuple):
 class KeptStep:
     """A step as it was traced, without the tensors of its batch.
 
+    lengths: those of the scores of a search. by_place: the outputs that are not resolved.
     values: how many values are on its tape. outside: for each tensor from outside where it comes from; None if the op
     that reads it first makes it. The other attributes are those of `TracedStep` and its parts.
     """
@@ -128,7 +144,7 @@ class KeptStep:
     graph: BodyGraph
     calls: tuple[Call, ...]
     values: int
-    outside: tuple[Given | OfParameter | None, ...]
+    outside: tuple[Given | OfParameter | OfSizes | None, ...]
     parameters: tuple[Parameter, ...]
     tensors: tuple[KeptTensor, ...]
     ops: tuple[KeptOp, ...]
@@ -141,6 +157,12 @@ class KeptStep:
     new: tuple[Var, ...]
     kept: tuple[Var, ...]
     output_vars: tuple[Var, ...]
+    ended: Var | None
+    condition: tuple[KeptTensor, Value] | None
+    include_eos: bool
+    hypotheses: Hypotheses | None
+    lengths: FromSizes | Lengths | None
+    by_place: tuple[int, ...]
     axis: Dim
     gives_size: bool
     ragged: bool
@@ -170,7 +192,9 @@ class KeptStep:
         ]
         return (
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
-            self.inputs, self.frames, self.unstacked, [each[:3] for each in self.carried],
+            self.inputs, self.frames, self.unstacked, [(*each[:4], each.tensor) for each in self.carried],
+            self.ended, self.condition and self.condition[0], self.include_eos, self.by_place, self.lengths,
+            self.hypotheses and self.hypotheses.beams,
             [(each.tensor, each.sig) for each in self.outputs], self.new, self.kept, self.output_vars, self.axis,
             self.gives_size, self.ragged, self.owners, self.unfrozen, self.draws, self.streams, self.states,
         )  # fmt: skip

@@ -82,7 +82,7 @@ class KeptSteps:
         for place, entry in enumerate(self._entries):
             if entry.is_for(key, facts) and _between(entry, sizes):
                 try:
-                    step = step_again(entry.step, [*given, *initial], loop.state._values, initial)
+                    step = step_again(entry.step, [*given, *initial], loop.state._values, initial, loop.axis, loop.max_seq_len)
                 except Exception as why:  # what is wrong with the tensors, the traced body tells with its place
                     self.refused[str(why) if isinstance(why, NotKept) else type(why).__name__] += 1
                     del self._entries[place]

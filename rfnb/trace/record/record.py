@@ -29,14 +29,14 @@ from rfnb.trace.record.traced import Traced
 class OpCall:
     """A call of an op in the body, kept to repeat it for other tensors, or when its raw calls depend on a growing size.
 
-    outside: the range of the tensors from outside that its raw calls read first. values: how many there were after it.
+    outside, values: the ranges of the tensors from outside that are read here first, and of the values that are made.
     """
 
     __slots__ = ("args", "given", "kwargs", "node", "outside", "result", "row", "values")
 
     def __init__(
         self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node,
-        outside: tuple[int, int] = (0, 0), values: int = 0,
+        outside: tuple[int, int] = (0, 0), values: tuple[int, int] = (0, 0),
     ):  # fmt: skip
         self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
         self.outside, self.values = outside, values
@@ -56,6 +56,7 @@ class Recorder(Listener):
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
+        self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: how constants are made of the sizes of dims
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
@@ -196,6 +197,7 @@ class Recorder(Listener):
             side.forget()
         self._sides.clear()
         self.op_calls.clear()
+        self.of_sizes.clear()
         self._traced.clear()
         self._generator = self.choose = None
 
@@ -259,13 +261,13 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
-        after = len(self.tape.externals), len(self.tape.values)
+        values = len(self.tape.values)
         result = map_leaves(partial(_apart, given, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(
-            OpCall(row, plain_args, plain_kwargs, given, result, node, (outside, after[0]), after[1])
+            OpCall(row, plain_args, plain_kwargs, given, result, node, (outside, len(self.tape.externals)), (start, values))
         )
         return wrapped
 
