@@ -344,14 +344,14 @@ def _rows(body: Body, parents: Tensor, beam: Dim) -> Traced:
     sizes = [parents.plain.size_of(dim).max for dim in parents.dims[:-1]]
     if not sizes:
         return parents
-    starts = partial(_starts, beam.get_dim_value())
+    count = beam.get_dim_value()
     with body.untraced():
-        raw = body.backend.from_numpy_raw(starts(sizes), parents.device)
-    body.recorder.of_sizes[id(raw)] = starts, parents.dims[:-1], parents.device
+        raw = body.backend.from_numpy_raw(_starts(sizes, count), parents.device)
+    body.recorder.of_sizes[id(raw)] = _starts, parents.dims[:-1], count, parents.device
     return body.recorder._wrap(parents.plain.like(parents.plain._raw + raw))
 
 
-def _starts(beam: int, sizes: Sequence[int]) -> np.ndarray:
+def _starts(sizes: Sequence[int], beam: int) -> np.ndarray:
     """The positions of the first hypothesis of each sequence."""
     starts: np.ndarray = np.arange(math.prod(sizes)).reshape([*sizes, 1]) * beam
     return starts

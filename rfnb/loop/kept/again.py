@@ -233,8 +233,6 @@ class _Again:
             and all(self._is_known(number) for number in range(*op.outside))
         )
         if not as_before or len(results) != len(slots):
-            import os
-            if os.environ.get("DBG"): print(op.row.name, [(getattr(c.fn,"__name__",0), c.reads(), c.result) for c in calls], [(getattr(c.fn,"__name__",0), c.reads(), c.result) for c in kept.calls[slice(*op.calls)]], len(tape.values), op.values, len(tape.externals), op.outside)
             raise NotKept(f"{op.row.name} makes other calls")
         for call, old in zip(calls, kept.calls[slice(*op.calls)], strict=True):
             call.node = old.node
@@ -257,7 +255,8 @@ class _Again:
 
     def _origin(self, origin: Given | OfParameter | OfSizes) -> Any:
         if isinstance(origin, OfSizes):
-            return self.backend.from_numpy_raw(origin.make([self._size_of(dim) for dim in origin.dims]), origin.device)
+            sizes = [self._size_of(dim) for dim in origin.dims]
+            return self.backend.from_numpy_raw(origin.make(sizes, origin.number), origin.device)
         if isinstance(origin, Given):
             return self.given[origin.number]._raw
         return self.kept.parameters[origin.number]._raw

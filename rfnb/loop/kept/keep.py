@@ -66,7 +66,7 @@ def _check(step: TracedStep) -> None:
         "it has no steps": step.limit.max == 0,
         "branches": bool(recorder._sides),
         "it changes tensors from outside": bool(tape._before),
-        "effects": any(call.effect or call.changes for call in tape.calls),
+        "effects": any(call.effect for call in tape.calls),
         "the size of a batch is not a number": step.limit.traced,
         "it draws numbers outside of its ops": bool(step.generators),
     }

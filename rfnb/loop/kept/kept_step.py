@@ -90,10 +90,11 @@ class KeptOp(NamedTuple):
 
 
 class OfSizes(NamedTuple):
-    """A constant that is made of the sizes of dims: `make` of them. device: where it is."""
+    """A constant that is made of the sizes of dims: `make` of these and of a number. device: where it is."""
 
-    make: Callable[[Sequence[int]], Any]
+    make: Callable[[Sequence[int], int], Any]
     dims: tuple[Dim, ...]
+    number: int
     device: Any
 
 

@@ -41,9 +41,7 @@ class _Entry:
 
     def is_for(self, key: Sequence[Any], facts: tuple[Any, ...]) -> bool:
         """Whether it was traced under the same conditions."""
-        if len(key) != len(self.key) or facts != self.facts:
-            return False
-        return all(map(is_, key, self.key)) or all(map(_same, key, self.key))
+        return facts == self.facts and equal(key, self.key)
 
 
 class KeptSteps:
@@ -84,16 +82,25 @@ class KeptSteps:
                 try:
                     step = step_again(entry.step, [*given, *initial], loop.state._values, initial, loop.axis, loop.max_seq_len)
                 except Exception as why:  # what is wrong with the tensors, the traced body tells with its place
-                    self.refused[str(why) if isinstance(why, NotKept) else type(why).__name__] += 1
+                    self._refuse(why)
                     del self._entries[place]
                     return None
                 return step, entry.extra
         return None
 
     def keeping(
-        self, loop: Loop, key: Sequence[Any], given: Sequence[Tensor], extra: Callable[[], Any]
+        self,
+        loop: Loop,
+        key: Sequence[Any],
+        given: Sequence[Tensor],
+        key_after: Callable[[], Sequence[Any] | None],
+        extra: Callable[[], Any],
     ) -> Callable[[TracedStep], None] | None:
-        """A function that keeps the step, which is traced now; None if it cannot be kept."""
+        """A function that keeps the step, which is traced now; None if it cannot be kept.
+
+        key_after: gives the key once the step is traced, to see whether its lines change what they depend on. extra:
+        gives what `find` returns with the step.
+        """
         if _in_the_way(loop) is not None:
             return None
         tensors = [*given, *(leaf for _, leaf in loop.state._leaves() if isinstance(leaf, Tensor))]
@@ -101,9 +108,11 @@ class KeptSteps:
 
         def take(step: TracedStep) -> None:
             try:
+                if not equal(key, key_after() or ()):
+                    raise NotKept("the body changes what it depends on")
                 self._take(tuple(key), facts, sizes, keep(step, tensors), extra())
-            except NotKept as why:
-                self.refused[str(why)] += 1
+            except Exception as why:
+                self._refuse(why)
 
         return take
 
@@ -117,6 +126,9 @@ class KeptSteps:
                 return
         self._entries = [_Entry(key, facts, sizes, sizes, step, extra), *self._entries][:MOST]
 
+    def _refuse(self, why: Exception) -> None:
+        self.refused[str(why) if isinstance(why, NotKept) else type(why).__name__] += 1
+
     def forget(self) -> None:
         """Forgets all steps."""
         self._entries.clear()
@@ -124,6 +136,13 @@ class KeptSteps:
 
 def _between(entry: _Entry, sizes: tuple[int, ...]) -> bool:
     return all(low <= n <= high for low, n, high in zip(entry.least, sizes, entry.most, strict=True))
+
+
+def equal(key: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two keys have the same objects, and equal numbers, strings and tuples."""
+    if len(key) != len(other):
+        return False
+    return all(map(is_, key, other)) or all(map(_same, key, other))
 
 
 def _same(a: Any, b: Any) -> bool:

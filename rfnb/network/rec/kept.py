@@ -38,12 +38,12 @@ def key_of(rec: RecNet) -> list[Any] | None:
         rec.has_functions = any(_is_function(leaf) for leaf in _described(described))
     if rec.has_functions:
         return None
-    modes = raw_registry.selected().get_modes()
-    flags = get_run_ctx()._train_flags
+    modes, ctx = raw_registry.selected().get_modes(), get_run_ctx()
+    flags = ctx._train_flags
     key: list[Any] = [
-        *(part for pair in flags.items() for part in pair), len(flags), modes["gradients"], makes_constants.get(),
-        tuple(tuple(map(str, pair)) for pair in modes["autocast"].items()), get_default_float_dtype(),
-        get_default_array_index_dtype(), get_default_device(), rec.layer, rec.axis, rec.own_axis,
+        *(part for pair in flags.items() for part in pair), len(flags), ctx.stage, len(ctx.losses), len(ctx.outputs.data),
+        modes["gradients"], tuple(tuple(map(str, pair)) for pair in modes["autocast"].items()), makes_constants.get(),
+        get_default_float_dtype(), get_default_array_index_dtype(), get_default_device(), rec.layer, rec.own_axis,
     ]  # fmt: skip
     for layer in layers:
         if not _look(layer, key):

@@ -129,7 +129,7 @@ class RecRun:
         left: dict[str, Tensor] = {}
         logits: dict[Node, Tensor] = {}
         if key is not None:
-            loop.keep = rec.kept_steps.keeping(loop, key, given, lambda: (tuple(left), tuple(logits)))
+            loop.keep = rec.kept_steps.keeping(loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(logits)))
         self._trace(own, left, logits)
         self._finish(left, logits)
 

@@ -56,7 +56,7 @@ class Recorder(Listener):
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
-        self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: how constants are made of the sizes of dims
+        self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: constants made of the sizes of dims; see `OfSizes`
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
