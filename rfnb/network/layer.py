@@ -202,7 +202,7 @@ class Layer(Module):
     def begin_steps(self) -> None:
         """Computes what is the same in each step, before the steps of a loop."""
 
-    def begun(self) -> list[Tensor]:
+    def begun_tensors(self) -> list[Tensor]:
         """What `begin_steps` has computed."""
         return []
 

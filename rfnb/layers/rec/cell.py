@@ -115,7 +115,7 @@ class Rec(Layer, layer_class="rec"):
         """The weights, outside of the steps: their gradients are then those of all steps together."""
         self.cell.hold()
 
-    def begun(self) -> list[Tensor]:
+    def begun_tensors(self) -> list[Tensor]:
         """The weights that are parts of parameters."""
         held = vars(self.cell.cell).values() if self.cell.held else ()
         return [x for x in held if isinstance(x, Tensor) and not isinstance(x, Parameter)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
-from rfnb.backend.base.tape import Call, External, Stream, Var
+from rfnb.backend.base.tape import Call, External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.nested import map_leaves
@@ -26,21 +26,24 @@ from rfnb.loop.kept.kept_step import (
     NotKept,
     OfParameter,
     OfSizes,
+    Part,
     Slot,
     emptied,
 )
+from rfnb.loop.steps.program import Lines, Written
 from rfnb.trace.record.record import OpCall
 from rfnb.trace.record.traced import Traced
 
 WITHOUT_SIZES = {
     "__add__", "__and__", "__eq__", "__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__",
-    "__ne__", "__neg__", "__or__", "__radd__", "__rmul__", "__rsub__", "__sub__", "__truediv__", "abs", "add", "as_tensor",
-    "bitwise_not", "cat", "cos", "detach", "div", "embedding", "eq", "exp", "flatten", "gather", "ge", "gelu", "gt", "index_select", "isneginf", "le", "linear", "log", "logical_and",
-    "logical_not", "logical_or", "lt", "masked_fill", "matmul", "maximum", "minimum", "mul", "ne", "neg", "permute",
-    "pow", "relu", "rsqrt", "sigmoid", "silu", "softmax", "log_softmax", "sin", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to", "unsqueeze",
-    "where",
+    "__ne__", "__neg__", "__or__", "__radd__", "__rmul__", "__rsub__", "__sub__", "__truediv__", "abs", "add",
+    "as_tensor", "bitwise_not", "cat", "cos", "detach", "div", "embedding", "eq", "exp", "flatten", "gather", "ge",
+    "gelu", "gt", "index_select", "isneginf", "le", "linear", "log", "log_softmax", "logical_and", "logical_not",
+    "logical_or", "lt", "masked_fill", "matmul", "maximum", "minimum", "mul", "ne", "neg", "permute", "pow", "relu",
+    "rsqrt", "sigmoid", "silu", "sin", "softmax", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to",
+    "unsqueeze", "where",
 }  # fmt: skip
-"""Names of functions of which no argument is a size. (Indices are checked: full slices and new axes have none either.)"""
+"""Names of functions of which no argument is a size; of indices, full slices and new axes have none either."""
 SIMPLE = (int, float, complex, str, bytes, type(None), Dim, Slot, OfParameter)
 PLAIN = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 
@@ -120,7 +123,7 @@ class _Keeper:
             include_eos=step.include_eos, hypotheses=hypotheses, lengths=lengths, by_place=by_place,
             gives_size=step.gives_size, ragged=step.limit.ragged, owners=step.limit.dims, unfrozen=step.unfrozen,
             draws=step.seed is not None, streams=len(tape.streams), states=step.states, own_ops=step.own_ops,
-            tensors=tuple(self.tensors),
+            tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
         )  # fmt: skip
 
     def _hypotheses(self) -> tuple[Hypotheses | None, FromSizes | Lengths | None, tuple[int, ...]]:
@@ -151,9 +154,7 @@ class _Keeper:
         for axis, dim in enumerate(dims):
             if dim.dimension is None:
                 one = backend.slice_raw(one, axis, 0, 1, 1)
-        if 0 in backend.get_shape_tuple_raw(one) or not backend.all_true_raw(
-            backend.compare_raw(raw, "equal", one)
-        ):
+        if 0 in backend.get_shape_tuple_raw(one) or not backend.all_true_raw(backend.compare_raw(raw, "equal", one)):
             raise NotKept("the loop begins with something else for each sequence")
         return backend.snapshot_raw(one)
 
@@ -204,13 +205,14 @@ class _Keeper:
     def _tensor(self, x: Tensor) -> KeptTensor:
         if isinstance(x, Traced):
             raise NotKept("a value of another loop")
-        place = self.places.get(id(x))
-        raw = self.tape.find(x._raw)
-        if raw is None or isinstance(raw, Stream):
-            raw = Given(self.raws[id(x._raw)]) if id(x._raw) in self.raws else None
-            if raw is None:
-                raise NotKept("an op reads a tensor that is not given")
+        place, found = self.places.get(id(x)), self.tape.find(x._raw)
+        raw = found if isinstance(found, Var | External) else self._given_raw(x)
         return KeptTensor(raw if place is None else None, x.sig, self._lengths(x.lengths), place, emptied(x))
+
+    def _given_raw(self, x: Tensor) -> Given:
+        if id(x._raw) not in self.raws:
+            raise NotKept("an op reads a tensor that is not given")
+        return Given(self.raws[id(x._raw)])
 
     def _lengths(self, lengths: Lengths) -> FromSizes | Lengths:
         if not lengths.sizes:
@@ -258,6 +260,44 @@ class _Keeper:
             return True
         return not all(_is_plain(call) and all(_known(read, outside) for read in call.reads()) for call in calls)
 
+    # -- parts
+
+    def _parts(self, ops: Sequence[KeptOp]) -> Iterator[Part]:
+        """The parts of the raw calls. A part of calls ends where an input of the step comes between their results."""
+        done = 0
+        for place, op in enumerate(ops):
+            if op.runs:
+                yield from self._others(range(done, op.calls[0]))
+                yield Part(place)
+                done = op.calls[1]
+        yield from self._others(range(done, len(self.tape.calls)))
+
+    def _others(self, positions: Sequence[int]) -> Iterator[Part]:
+        """The parts of consecutive calls."""
+        part: list[int] = []
+        last = -1
+        for position in positions:
+            made = self.tape.calls[position].made()
+            if part and made[0] != last + 1:
+                yield self._part(part)
+                part = []
+            part.append(position)
+            last = made[-1]
+        if part:
+            yield self._part(part)
+
+    def _part(self, positions: Sequence[int]) -> Part:
+        """Consecutive calls, as code."""
+        calls, lines = [self.tape.calls[position] for position in positions], Lines(())
+        for call, position in zip(calls, positions, strict=True):
+            lines.call(call, position)
+        made = [var for call in calls for var in call.made()]
+        reads = tuple({var: None for call in calls for var in call.read_vars() if var not in made})
+        outside = [read.number + 1 for call in calls for read in call.reads() if isinstance(read, External)]
+        head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
+        code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in made)})"], 1)
+        return Part(None, min(made), max(outside, default=0), reads, code)
+
 
 def _known(read: Any, outside: Sequence[Any]) -> bool:
     return type(read) is Var or (type(read) is External and outside[read.number] is not None)
@@ -285,5 +325,3 @@ def _takes_all(index: Any) -> bool:
 
 def _unstacked(step: TracedStep) -> list[tuple[Tensor, Dim]]:
     return [(each.made[1], each.made[2]) for each in step.frames if each.made is not None and each.made[0] == "frame"]
-
-

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rfnb.trace.record.record import Recorder
 
 
-class NotKept(Exception):  # noqa: N818, it is no error: the body is traced again
+class NotKept(Exception):
     """The step cannot be kept, or a kept step does not fit a call. The argument says why."""
 
 
@@ -72,7 +72,8 @@ class KeptTensor(NamedTuple):
 
 class KeptOp(NamedTuple):
     """A call of an op. calls, outside, values: the ranges of its raw calls, of the tensors from outside that are read
-    here first, and of the values that they make. runs: whether the op itself runs again, since its raw calls depend on sizes or lengths."""
+    here first, and of the values that are made. runs: whether the op itself runs again, since its raw calls depend on
+    sizes or lengths."""
 
     row: OpRow
     args: Any
@@ -96,6 +97,20 @@ class OfSizes(NamedTuple):
     dims: tuple[Dim, ...]
     number: int
     device: Any
+
+
+class Part(NamedTuple):
+    """A part of the raw calls, in order: those of an op that runs again, or others. op: its position.
+
+    Of others: how many values there are before them, and until which one the tensors from outside are read; the numbers
+    of the values that they read; their code, a function of these values that gives those that they make.
+    """
+
+    op: int | None
+    values: int = 0
+    outside: int = 0
+    reads: tuple[int, ...] = ()
+    code: Any = None
 
 
 class KeptInput(NamedTuple):
@@ -150,6 +165,7 @@ class KeptStep:
     tensors: tuple[KeptTensor, ...]
     ops: tuple[KeptOp, ...]
     nodes: tuple[Node, ...]
+    parts: tuple[Part, ...]
     inputs: dict[int, KeptInput]
     frames: tuple[int, ...]
     unstacked: tuple[tuple[int, Dim], ...]
@@ -207,10 +223,10 @@ def facts_of(given: Sequence[Tensor]) -> tuple[tuple[Any, ...], tuple[int, ...]]
     facts: list[Any] = []
     sizes: list[int] = []
     for x in given:
-        raw, lengths = x._raw, x.lengths
-        shape = tuple(raw.shape)
-        known = tuple([(serial, size.dims, size.ragged, size.min > 0, size.traced) for serial, size in lengths.sizes.items()])
-        facts.append((x.sig, type(raw), x.dtype, x.device, tuple([min(n, 2) for n in shape]), known, lengths.finite, emptied(x)))
+        shape, lengths = x._raw.shape, x.lengths
+        known = tuple([(n, size.dims, size.ragged, size.min > 0, size.traced) for n, size in lengths.sizes.items()])
+        few = tuple([min(n, 2) for n in shape])
+        facts.append((x.sig, type(x._raw), x.dtype, x.device, few, known, lengths.finite, emptied(x)))
         sizes += shape
     return tuple(facts), tuple(sizes)
 

@@ -80,7 +80,7 @@ class KeptSteps:
         for place, entry in enumerate(self._entries):
             if entry.is_for(key, facts) and _between(entry, sizes):
                 try:
-                    step = step_again(entry.step, [*given, *initial], loop.state._values, initial, loop.axis, loop.max_seq_len)
+                    step = step_again(entry.step, loop, [*given, *initial], initial)
                 except Exception as why:  # what is wrong with the tensors, the traced body tells with its place
                     self._refuse(why)
                     del self._entries[place]

@@ -39,11 +39,12 @@ def key_of(rec: RecNet) -> list[Any] | None:
     if rec.has_functions:
         return None
     modes, ctx = raw_registry.selected().get_modes(), get_run_ctx()
-    flags = ctx._train_flags
+    flags = [part for pair in ctx._train_flags.items() for part in pair]
+    autocast = tuple(tuple(map(str, pair)) for pair in modes["autocast"].items())
     key: list[Any] = [
-        *(part for pair in flags.items() for part in pair), len(flags), ctx.stage, len(ctx.losses), len(ctx.outputs.data),
-        modes["gradients"], tuple(tuple(map(str, pair)) for pair in modes["autocast"].items()), makes_constants.get(),
-        get_default_float_dtype(), get_default_array_index_dtype(), get_default_device(), rec.layer, rec.own_axis,
+        len(flags), *flags, ctx.stage, len(ctx.losses), len(ctx.outputs.data), modes["gradients"], autocast,
+        makes_constants.get(), get_default_float_dtype(), get_default_array_index_dtype(), get_default_device(),
+        rec.layer, rec.own_axis,
     ]  # fmt: skip
     for layer in layers:
         if not _look(layer, key):
@@ -69,7 +70,7 @@ def _look(thing: Any, key: list[Any]) -> bool:
 
 def tensors_of(layers: list[Layer]) -> list[Tensor]:
     """What layers have computed before the steps, as it is the same in each one."""
-    return [x for layer in layers for x in layer.begun()]
+    return [x for layer in layers for x in layer.begun_tensors()]
 
 
 def _described(given: Any) -> Iterator[Any]:

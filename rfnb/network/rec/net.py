@@ -37,8 +37,8 @@ class RecNet:
         moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
-        kept_steps: its step, as earlier calls have traced it. has_functions: whether a layer has a function of the user;
-            None: this is not known yet.
+        kept_steps: its step, as earlier calls have traced it. has_functions: whether a layer has a function of the
+            user; None: this is not known yet.
         lines: the lines of the net dict that describe the layers, once the net has run.
     """
 

@@ -267,7 +267,9 @@ class Recorder(Listener):
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(
-            OpCall(row, plain_args, plain_kwargs, given, result, node, (outside, len(self.tape.externals)), (start, values))
+            OpCall(
+                row, plain_args, plain_kwargs, given, result, node, (outside, len(self.tape.externals)), (start, values)
+            )
         )
         return wrapped
 

@@ -155,7 +155,10 @@ def test_parameters_are_read_again():
     batch = batch_of([3, 4], [2, 4])
     first = called(net, batch)
     optimizer = torch.optim.SGD([p.raw_tensor for p in net.get_params_list()], 0.5)
-    for change in (optimizer.step, lambda: net.get_layer("output/query").params["W"].assign(np.ones((N, N), "float32"))):
+    for change in (
+        optimizer.step,
+        lambda: net.get_layer("output/query").params["W"].assign(np.ones((N, N), "float32")),
+    ):
         change()
         second = called(net, batch)
         assert_same(second, traced(net, batch))
