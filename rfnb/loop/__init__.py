@@ -7,5 +7,6 @@ judge    `judge` (warnings.py) warns of states and random numbers that were prob
 hoist    `Hoist` (hoist.py) does what it can before or after the steps; deferred_grads.py does it for gradients.
 run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as the code that program.py writes.
 settle   `settle` (run_body.py) gives states and results their final values.
+keep     `keep` (kept/keep.py) keeps the step without its tensors, for a later call of the same net dict.
 record   `recorded` (replay.py) keeps a `Plan` and the states, from which a `Run` computes every value again.
 """

@@ -58,7 +58,7 @@ class SearchPlan:
     vocabs: list[Vocab | None] = field(default_factory=list)
 
     def of_batch(self, lengths: Lengths, initial: Any) -> SearchPlan:
-        """The same for another batch."""
+        """The plan of the same search of another batch."""
         return replace(self, lengths=lengths, initial=initial, scales=dict(self.scales))
 
 

@@ -192,7 +192,7 @@ class Hypotheses:
         return other
 
     def for_batch(self, recorder: Recorder, lengths: Lengths, initial: Any, by_place: list[Tensor]) -> Hypotheses:
-        """Those of a batch that no body has traced. initial: the scores before the first step, a raw tensor."""
+        """The hypotheses of a batch that no body has traced. initial: the scores before the first step."""
         other, make, plan = copy(self), self.found, self.plan
         assert isinstance(make, partial) and plan is not None
         other.found = partial(make.func, make.args[0].of_batch(lengths, initial))
@@ -202,7 +202,7 @@ class Hypotheses:
 
     @property
     def lengths(self) -> Lengths:
-        """Those of the scores."""
+        """The lengths of the scores."""
         return self.scores.lengths
 
     # -- after the loop

@@ -17,7 +17,8 @@ from rfnb.loop.kept.new_frame import NewFrame
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.program import Program
-from rfnb.trace.record.record import OpCall, Recorder
+from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:

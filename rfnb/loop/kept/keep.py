@@ -31,7 +31,7 @@ from rfnb.loop.kept.kept_step import (
     emptied,
 )
 from rfnb.loop.steps.program import Lines, Written
-from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
 
 WITHOUT_SIZES = {
@@ -127,7 +127,7 @@ class _Keeper:
         )  # fmt: skip
 
     def _hypotheses(self) -> tuple[Hypotheses | None, FromSizes | Lengths | None, tuple[int, ...]]:
-        """Those of a search, their lengths, and the outputs that are not resolved."""
+        """The hypotheses of a search, their lengths, and the outputs that are not resolved."""
         of = self.step.hypotheses
         if of is None:
             return None, None, ()

@@ -16,7 +16,6 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import Node
-from rfnb.network.config.values import Function, Opaque
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -86,4 +85,4 @@ def _described(given: Any) -> Iterator[Any]:
 
 def _is_function(leaf: Any) -> bool:
     """Whether it is a function of the user, which is run by Python, not one of a config, which is read."""
-    return callable(leaf) and not isinstance(leaf, Function | Opaque | Dim | Tensor)
+    return callable(leaf) and not isinstance(leaf, Dim | Tensor) and not getattr(leaf, "is_read", False)

@@ -23,23 +23,8 @@ from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.grad import as_constants, makes_constants
+from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
-
-
-class OpCall:
-    """A call of an op in the body, kept to repeat it for other tensors, or when its raw calls depend on a growing size.
-
-    outside, values: the ranges of the tensors from outside that are read here first, and of the values that are made.
-    """
-
-    __slots__ = ("args", "given", "kwargs", "node", "outside", "result", "row", "values")
-
-    def __init__(
-        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node,
-        outside: tuple[int, int] = (0, 0), values: tuple[int, int] = (0, 0),
-    ):  # fmt: skip
-        self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
-        self.outside, self.values = outside, values
 
 
 class Recorder(Listener):
@@ -266,11 +251,8 @@ class Recorder(Listener):
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        self.op_calls.append(
-            OpCall(
-                row, plain_args, plain_kwargs, given, result, node, (outside, len(self.tape.externals)), (start, values)
-            )
-        )
+        ranges = (outside, len(self.tape.externals)), (start, values)
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node, *ranges))
         return wrapped
 
     def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
