@@ -203,6 +203,7 @@ def test_who_looks_at_a_step_sees_it():
     net = built()
     batch = batch_of([3, 4], [2, 4])
     called(net, batch)
+    rf.runs.clear()
     with rf.recording("last"):
         called(net, batch)
     run = rf.runs[-1]
