@@ -56,6 +56,10 @@ class KeptSteps:
         self.traced = self.again = 0
         self.refused: Counter[str] = Counter()
 
+    def __reduce__(self) -> tuple[type[KeptSteps], tuple[()]]:
+        """A copy knows no step yet."""
+        return KeptSteps, ()
+
     def find(self, loop: Loop, key: Sequence[Any], given: Sequence[Tensor]) -> tuple[TracedStep, Any] | None:
         """A step for these tensors, and what `kept` got as `extra`; None if the body has to be traced.
 

@@ -1,5 +1,6 @@
 """A call of a net runs the step that an earlier call has traced; all results are those of a traced step, bit by bit."""
 
+import copy
 import gc
 import weakref
 
@@ -214,6 +215,17 @@ def test_who_looks_at_a_step_sees_it():
     called(net, batch)
     assert kept(net).again == 1
     rf.runs.clear()
+
+
+def test_inference_mode_and_copies():
+    net = built()
+    batch = batch_of([3, 4], [2, 4])
+    called(net, batch)
+    with torch.inference_mode():
+        for _ in range(2):
+            assert_same(called(net, batch), traced(net, batch))
+    assert_same(called(net, batch), traced(net, batch))
+    assert kept(net)._entries and not copy.deepcopy(kept(net))._entries
 
 
 def test_after_an_error_in_a_step():
