@@ -3,6 +3,7 @@
 from rfnb.loop import check as check
 from rfnb.loop.body.array import TensorArray as TensorArray
 from rfnb.loop.body.print_value import watch as watch
+from rfnb.loop.breakpoint import pause as pause
 from rfnb.loop.functional import (
     scan as scan,
     while_loop as while_loop,

@@ -19,9 +19,11 @@ export interface LoopNotes {
   /** The condition in the search row. */
   where: Where | null;
   stops: readonly Stop[];
+  /** Whether a running loop pauses where the search or a mark matches. */
+  pauses: boolean;
 }
 
-const NOTHING: LoopNotes = { watches: [], where: null, stops: [] };
+const NOTHING: LoopNotes = { watches: [], where: null, stops: [], pauses: false };
 
 /** The notes of each loop. They stay while runs of the loop come and go. */
 export class Notes {

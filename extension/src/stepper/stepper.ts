@@ -3,7 +3,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Latest } from '../kernel/latest';
 import { Args, Gone, IRequests } from '../kernel/requests';
-import type { BeamAt, NodeAt, OpsView, RunView, StepView } from '../schema';
+import type { BeamAt, How, NodeAt, OpsView, PausedView, RunView, StepView } from '../schema';
 import { Asides, Question } from './asides';
 import { beside, grown } from './beam';
 import { Direction, Finder } from './finder';
@@ -52,6 +52,7 @@ export class Stepper implements IDisposable {
       waiting: null,
       error: null,
       gone: false,
+      held: null,
       notes: context.notes.of(run.loop),
       find: this._finder.state,
       still: context.still ?? false,
@@ -96,8 +97,22 @@ export class Stepper implements IDisposable {
     this.goto(this._wanted.step - 1);
   }
 
+  /** Request the next step; after the last one, let the paused loop do one more. */
   next(): void {
-    this.goto(this._wanted.step + 1);
+    const { held, run } = this._state;
+    if (held !== null && this._wanted.step >= stepsBegun(run) - 1) {
+      this.resume('step');
+    } else {
+      this.goto(this._wanted.step + 1);
+    }
+  }
+
+  /** Let the paused loop go on; with `toMatch`, to the next step that matches the search or a marked line. */
+  resume(how: How, toMatch = false): void {
+    const { held, notes, run } = this._state;
+    if (held !== null) {
+      this._context.resume?.(how, toMatch ? conditions(notes, run) : []);
+    }
   }
 
   last(): void {
@@ -217,6 +232,17 @@ export class Stepper implements IDisposable {
     }
   }
 
+  /** Edit states of the paused loop, with which its next step begins. */
+  async edit(states: { [name: string]: string }): Promise<boolean> {
+    const { step } = this._state;
+    const run = await this._asides.ask('edit', { states, sequence: step?.sequence ?? null });
+    if (run && step) {
+      this._update({ run });
+      await this._ask({ ...this._wanted, step: step.step });
+    }
+    return run !== null;
+  }
+
   /** Continue from a step with a pruned candidate in the beam, as a new run. */
   async keep(step: number, candidate: number): Promise<void> {
     const { step: shown, trail } = this._state;
@@ -264,6 +290,18 @@ export class Stepper implements IDisposable {
   /** Remove the answer to a question. */
   dismiss(name: Question): void {
     this._asides.dismiss(name);
+  }
+
+  /** The loop of the run was paused, went on, or has ended: the run has more steps. */
+  grow(run: RunView, held: PausedView | null): void {
+    this._finder.grow(run.steps);
+    this._update({ run, held });
+    this._search(false);
+  }
+
+  /** The paused loop goes on. */
+  release(): void {
+    this._update({ held: null });
   }
 
   /** Show an error. */
@@ -332,7 +370,7 @@ export class Stepper implements IDisposable {
     const { next } = this._questions;
     if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
       const before = this._state.step;
-      const line = before ? this._state.line : firstLine(this._state.run, step);
+      const line = this._state.line ?? firstLine(this._state.run, step);
       this._update({ step, tree: grown(this._state.tree, step.beam), line, error: null });
       if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
         this._followOp(step.ops);

@@ -92,7 +92,7 @@ describe('marks', () => {
     const where = (change: Partial<Where>): Where => ({
       kind: 'over', name: null, line: null, limit: null, text: null, ...change
     }); // prettier-ignore
-    const found = (w: Where) => conditions({ watches: [], stops: [], where: w }, run).length;
+    const found = (w: Where) => conditions({ watches: [], stops: [], pauses: false, where: w }, run).length;
     expect([where({}), where({ kind: 'changes' }), where({ kind: 'expression', text: ' ' })].map(found)).toEqual([
       0, 0, 0
     ]);

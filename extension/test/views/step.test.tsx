@@ -10,7 +10,7 @@ import { show, redraw, actions, state, type, click } from '../rendering';
 describe('Watches', () => {
   it('shows values and errors, and adds and removes expressions', () => {
     const asked = actions();
-    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [] };
+    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [], pauses: false };
     const step = stepView(3, { watches: [watchRow('max(h)'), watchRow('hh', `no hh; did you mean h? ${EVIL}`)] });
     const host = show(<StepperView state={state({ step, notes })} actions={asked} />);
     expect(host.querySelector('[data-watch="max(h)"] .rfnb-Watch-value')?.textContent).toContain('max(h)!');

@@ -14,7 +14,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import assigned_name, user_source
+from rfnb.core.ground.source import Source, assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -55,7 +55,7 @@ class Body:
         self.source = user_source() if loop.listing is None else loop.listing.head
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
-        records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
+        records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
         self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
@@ -83,6 +83,7 @@ class Body:
         self.follows_axis = False  # whether a tensor is unstacked along the axis of the loop
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
+        self.pauses: list[Source] = []  # the lines that call `rf.pause`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
         self.ended_masks = EndedMasks(self)
         self._step_number: Traced | None = None

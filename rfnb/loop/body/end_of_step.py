@@ -82,6 +82,7 @@ def close(body: Body) -> TracedStep:
         warns=body.loop.warns,
         call=body.call,
         watchers=tuple(body.watchers),
+        pauses=tuple(body.pauses),
         states=tuple(body.loop.state),
         set_states=frozenset(body.loop.state._assigned),
         reads=reads,

@@ -132,7 +132,7 @@ class TracedStep(TracedLines):
             are taken from the steps in which they end.
         seed: seed for the random numbers of the steps. warns: whether there may be warnings about the body.
         call: call of the user's function that the loop runs in, if the loop is recorded.
-        watchers: one for each `rf.watch`.
+        watchers: one for each `rf.watch`. pauses: the lines that call `rf.pause`.
         states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
@@ -150,6 +150,7 @@ class TracedStep(TracedLines):
     warns: bool
     call: EnclosingCall | None
     watchers: tuple[Watcher, ...]
+    pauses: tuple[Source, ...]
     states: tuple[str, ...]
     set_states: frozenset[str]
     reads: frozenset[int] | None

@@ -97,7 +97,7 @@ class _Again:
             include_eos=kept.include_eos, originals=originals, assigned={}, own_ops=kept.own_ops,
             program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
             last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,
-            call=None, watchers=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),
+            call=None, watchers=(), pauses=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),
         )  # fmt: skip
 
     def _frame_input(self, number: int) -> FrameInput:

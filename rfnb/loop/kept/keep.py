@@ -64,6 +64,7 @@ def _check(step: TracedStep) -> None:
         "a loop in a loop": step.outer is not None,
         "it is recorded": recorder.recorded,
         "values are watched": bool(step.watchers),
+        "it pauses": bool(step.pauses),
         "values of the last step": bool(step.lasts),
         "an axis grows": bool(recorder.grown),
         "it has no steps": step.limit.max == 0,

@@ -159,7 +159,7 @@ def _in_the_way(loop: Loop) -> str | None:
         return "a loop in a loop"
     if active_listener() is not None:
         return "ops are observed"
-    if session.should_record(loop.debug) or session.is_drawn():
+    if session.should_record(loop.debug, loop.name) or session.is_drawing():
         return "it is recorded"
     if session.seed_of(loop.name) is not None:
         return "its seed is given"

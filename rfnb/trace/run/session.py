@@ -20,13 +20,29 @@ _seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None
 _observer: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_observer", default=None)
 
 
-def should_record(debug: bool | None) -> bool:
-    """Whether a loop that starts now is recorded; `debug` is the option of the loop."""
-    if _draw.get() is not None:
+waits_for: Hook[[str], bool] = Hook(
+    "trace.run.session.waits_for", by="trace.pause.pauses", otherwise=lambda loop: False
+)
+"""Whether there is a condition under which loops of this name pause."""
+
+
+def should_record(debug: bool | None, loop: str) -> bool:
+    """Whether a loop of this name that starts now is recorded; `debug` is its option."""
+    return should_store(debug) or (not is_drawing() and waits_for(loop))
+
+
+def should_store(debug: bool | None) -> bool:
+    """Whether the run of a loop that starts now is stored; `debug` is its option."""
+    if is_drawing():
         return bool(debug)
     if _receiver.get() is not None or _observer.get() is not None:
         return True
     return bool(recording_mode()) if debug is None else debug
+
+
+def is_drawing() -> bool:
+    """Whether loops are only drawn."""
+    return _draw.get() is not None
 
 
 def store(run: Run) -> Run:
@@ -72,11 +88,6 @@ def draw(record: Callable[[], LoopRecord]) -> None:
     drawer = _draw.get()
     if drawer is not None:
         drawer(record())
-
-
-def is_drawn() -> bool:
-    """Whether there is a drawer."""
-    return _draw.get() is not None
 
 
 @contextmanager

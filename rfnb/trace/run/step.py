@@ -75,11 +75,15 @@ Only = tuple[int | str | None, int | None]
 class Replayable(Protocol):
     """What a Run reads from: it returns the recorded states, and recomputes or loads all other values.
 
-    seed: of the random numbers. every: how many steps lie between two stored states.
+    seed: of the random numbers. every: how many steps lie between two stored states. is_isolated: whether another thread
+    may compute steps while the program runs.
     """
 
     seed: int
     every: int
+
+    @property
+    def is_isolated(self) -> bool: ...
 
     @property
     def flags(self) -> list[str]:

@@ -29,13 +29,23 @@ export function States(props: { state: StepperState; step: StepView; actions: St
         {step.states.map(row => (
           <State key={row.name} row={row} at={at} differs={other.has(row.name)}>
             {!state.gone && !state.still && (
-              <StateEdit row={row} fork={state.asides.fork} onFork={text => actions.fork({ [row.name]: text })} />
+              <StateEdit
+                row={row}
+                held={isHeld(state)}
+                aside={isHeld(state) ? state.asides.edit : state.asides.fork}
+                onEdit={text => (isHeld(state) ? actions.edit : actions.fork)({ [row.name]: text })}
+              />
             )}
           </State>
         ))}
       </div>
     </section>
   );
+}
+
+/** Whether the step is the one at which the loop is paused: an edit then changes the running loop. */
+function isHeld({ held, run, step }: StepperState): boolean {
+  return held !== null && held.can_edit && held.run === run.run && held.step === step?.step;
 }
 
 function State(props: {
