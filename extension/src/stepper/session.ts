@@ -208,6 +208,7 @@ export class Session implements IDisposable {
     this._pauses = false;
     this._setPaused(paused);
     this._held = paused.run;
+    this._asked++; // a run that the panel was about to show is no longer wanted
     try {
       const run = await this.connection.requests.request('run', { run: paused.run });
       if (this._paused !== paused || this._isDisposed) {
@@ -393,6 +394,9 @@ export class Session implements IDisposable {
       resume: (how, where) => this.resume(how, where)
     });
     this._stepper = stepper;
+    if (this._paused?.run === run.run) {
+      stepper.grow(run, this._paused);
+    }
     const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);
