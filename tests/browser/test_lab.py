@@ -49,7 +49,8 @@ def test_the_commands_are_in_the_run_menu(open_notebook):
 
 @pytest.mark.usefixtures("extension")
 def test_a_loop_is_stepped_paused_and_continued_with_keys_alone(open_notebook):
-    body = "loop = rf.Loop(max_seq_len=4)\nloop.state.n = rf.convert_to_tensor(1)\nwith loop:\n    loop.state.n = loop.state.n * 2"
+    body = "with loop:\n    loop.state.n = loop.state.n * 2"
+    body = f"loop = rf.Loop(max_seq_len=4)\nloop.state.n = rf.convert_to_tensor(1)\n{body}"
     notebook = open_notebook(cells=["import rfnb as rf", body])
     page = notebook.page
     page.keyboard.press("Control+Alt+l")
