@@ -63,6 +63,11 @@ export class Session implements IDisposable {
     return this._paused;
   }
 
+  /** Emits when a loop is paused, or goes on. */
+  get pausedChanged(): ISignal<this, void> {
+    return this._pausedChanged;
+  }
+
   /** Whether the next step of any recorded loop will pause. */
   get pauses(): boolean {
     return this._pauses;
@@ -230,7 +235,11 @@ export class Session implements IDisposable {
 
   private _setPaused(paused: PausedView | null): void {
     clearTimeout(this._resumed);
+    const before = this._paused;
     this._paused = paused;
+    if (before !== paused) {
+      this._pausedChanged.emit();
+    }
     if (paused === null) {
       this._stepper?.release();
     }
@@ -431,6 +440,7 @@ export class Session implements IDisposable {
   private _opening: number | null = null;
   private _wasNewest = true;
   private _isDisposed = false;
+  private _pausedChanged = new Signal<this, void>(this);
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, number>(this);
 }

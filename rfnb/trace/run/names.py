@@ -28,7 +28,7 @@ def evaluate(expression: str | Expression, at: RunStep) -> Any:
 
 
 class StepNames(Mapping[str, Any]):
-    """Resolves names at a step: values of the body, states before the step, `before`, `after`, `values`, `step`, dims."""
+    """Resolves names at a step: values of the body, states before it, `before`, `after`, `values`, `step`, dims."""
 
     def __init__(self, at: RunStep):
         self._at = at
