@@ -49,7 +49,7 @@ class Reduce(Layer, layer_class="reduce"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
-        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask}
+        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.batch_independent}
         function = getattr(reductions, f"reduce_{MODES[self.mode]}")
         y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
         if self.mode.startswith("arg"):
@@ -107,7 +107,7 @@ class CumSum(Layer, layer_class="cumsum"):
         """{…, axis} → the same"""
         if not self.reverse:
             return cumsum(x, spatial_dim=self.axis)
-        total = reduce_sum(x, axis=self.axis, use_mask=False)  # the frames behind the end of a sequence count
+        total = reduce_sum(x, axis=self.axis, use_mask=self.batch_independent)  # by default with the padding
         return total - cumsum(x, spatial_dim=self.axis) + x
 
     def first_state(self, x: Tensor) -> State:

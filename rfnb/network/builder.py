@@ -36,6 +36,7 @@ class Builder:
     def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
         self.root, self.extern, self.version = root, extern, version
         self.config: Mapping[str, Any] = getattr(root, "config", {})
+        self.batch_independent: bool = getattr(root, "batch_independent", False)
         self.axes = extern.axes
         self.nodes: dict[str, Node] = {}
         self.modules: dict[str, Layer] = {}
@@ -264,6 +265,7 @@ class Builder:
         inputs.update(more)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
+        layer.batch_independent = self.batch_independent
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)

@@ -188,6 +188,7 @@ class InnerBuilder(Builder):
     def __init__(self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take):
         super().__init__(Module(), outer.extern, outer.version, outer.variables.device)
         self.axes, self.variables, self.stack = outer.axes, outer.variables, outer.stack
+        self.config, self.batch_independent = outer.config, outer.batch_independent
         self.loops.nets = dict(outer.loops.nets)
         self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
         self.around = scope

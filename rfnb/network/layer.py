@@ -60,6 +60,8 @@ class Layer(Module):
         in_search: whether a step of a search calls `choose` instead of `compute`.
         state_has_output: whether the state contains the output, so that the one before the first step is known.
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
+        batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
+            reference lets frames behind the end of a sequence into it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -117,6 +119,7 @@ class Layer(Module):
         self.name, self.version = name, version
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
+        self.batch_independent = False
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None

@@ -57,6 +57,8 @@ class Network(Module):
             which losses are marked too. eval_flag: whether there are losses; training has them anyway.
         search_flag: whether layers that are only for search are constructed.
         device: where the parameters are.
+        batch_independent: whether each sequence gets the values that the reference computes for it alone. By default,
+            as in the reference, some layers let frames behind the end of a shorter sequence into its last frames.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Network(Module):
         search_flag: bool = False,
         name: str = "network",
         device: str | None = None,
+        batch_independent: bool = False,
     ):
         self.config = dict(config or {})
         if extern_data is None:
             extern_data = ExternData(self.config.get("extern_data") or {})
         self.extern_data = extern_data
         self.train_flag, self.search_flag = train_flag, search_flag
+        self.batch_independent = batch_independent
         self.eval_flag = bool(eval_flag or train_flag is not False)
         self.name = name
         version = self.config.get("behavior_version")
@@ -98,6 +102,7 @@ class Network(Module):
         search_flag: bool = False,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         strict: bool = True,
+        batch_independent: bool = False,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
@@ -106,6 +111,7 @@ class Network(Module):
             functions: stand for functions of the config with these names; they get Tensors and give one.
             strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
                 `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
+            batch_independent: whether values do not depend on the other sequences of the batch.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -123,6 +129,7 @@ class Network(Module):
             search_flag=search_flag,
             name=Path(path).stem,
             device=device,
+            batch_independent=batch_independent,
         )
         return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
 

@@ -69,7 +69,8 @@ class RecRun:
         self.source = layer.prepared(*given)[0] if given else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
+        alone = rec.beam is None or not rec.known or layer.batch_independent
+        self.axis = rec.axis if alone else _one_more(rec.axis)
         if rec.own_axis is not None:
             rec.own_axis.bind(self.axis.size)
             self.axis = rec.own_axis
