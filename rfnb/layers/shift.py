@@ -59,7 +59,6 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
         lengths = minimum(get_size_tensor(self.axis, device=x.device), maximum(end - abs(self.amount), 0))
         return slice_(moved, axis=self.axis, end=lengths, out_dim=self.cut)[0]
 
-
     def _adjusted(self, x: Tensor) -> Tensor:
         """With lengths that are `amount` larger, within the size of the axis."""
         if self.axis.dimension is not None:

@@ -194,9 +194,9 @@ class Network(Module):
         """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
         return {path: node.template for path, node in self._nodes.items()}
 
-    def variable_names(self) -> dict[int, str]:
-        """The names of the parameters in the reference's checkpoints, such as "output/rec/s/W", by `id`."""
-        return {id(parameter): name for name, parameter in self._builder.variables.found.items()}
+    def variables(self) -> dict[str, Parameter]:
+        """The parameters by the names that they have in checkpoints of the reference: "output/rec/s/W"."""
+        return dict(self._builder.variables.found)
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""

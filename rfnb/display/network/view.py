@@ -69,7 +69,9 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(shown, layers, templates, status, net.variable_names()),
+        "cards": cards_of(
+            shown, layers, templates, status, {id(parameter): name for name, parameter in net.variables().items()}
+        ),
         "chosen": layer,
         "note": None,
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.network.build.node import Node
 from rfnb.network.layer import IGNORED, Layer
 
@@ -37,9 +38,11 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
     """What differs, and what to do, for a constructed layer. template: of its first source. evaluates: losses too."""
     layer = node.layer
     assert layer is not None
-    if template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims):
+    frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
+    if frames and not layer.batch_independent:
         for what in _of_the_batch(layer):
-            yield f"{what}: values near the end of a shorter sequence depend on the batch", "rf.check.batch_invariance"
+            way = "rf.Network(…, batch_independent=True)"
+            yield f"{what}: values near the end of a shorter sequence depend on the batch", way
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
@@ -58,6 +61,11 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
         )
 
 
+def _ragged(dims: Iterable[Dim]) -> bool:
+    """Whether sequences may differ in the length of one of the dims."""
+    return any(dim.is_dynamic() and not dim.is_batch_dim() for dim in dims)
+
+
 def _of_the_batch(layer: Layer) -> Iterator[str]:
     """What lets frames after the end of a sequence into valid ones."""
     options: dict[str, Any] = vars(layer)
@@ -72,14 +80,30 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
             yield 'padding "same" reads frames after the end'
     elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
         yield "the window reads frames after the end"
-    elif cls == "cumsum" and options.get("reverse"):
+    elif cls == "cumsum" and options.get("reverse") and options.get("axis") is not None:
         yield "the sum from the end begins with frames after it"
     elif cls == "resize" and options.get("kind") == "linear":
         yield "linear interpolation reads a frame after the end"
-    elif cls == "shift_axis":
+    elif (
+        cls == "shift_axis"
+        and _ragged([options["axis"]])
+        and not (options["pad"] and (options["amount"] > 0) != options["adjust_size_info"])
+    ):
         yield "the shift takes frames from after the end"
-    elif cls == "norm":
-        yield "the mean counts frames after the end, if it goes over time"
+    elif cls == "norm" and _ragged(options["axes"]):
+        yield "the mean over time counts frames after the end"
+    elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
+        yield "frames are added behind the longest sequence (behavior version < 21)"
+    elif cls == "concat" and _ragged(options["over"]):
+        yield "each part begins behind the longest sequence of the one before"
+    elif (cls == "reduce" and options["use_time_mask"] is False and _ragged(options["over"])) or (
+        cls == "softmax_over_spatial" and options["use_time_mask"] is False and _ragged([options["over"]])
+    ):
+        yield "use_time_mask False counts frames after the end"
+    elif cls == "dot" and not options["use_mask"] and _ragged(options["reduced"]):
+        yield "use_mask False counts frames after the end"
+    elif "computation" in options and options["computation"].padding.counted:
+        yield "the expression counts frames after the end"
     masked = options.get("masked_time") if cls == "batch_norm" else None
     if isinstance(layer.batch_norm, Mapping):
         masked = layer.batch_norm.get("masked_time")
