@@ -15,18 +15,18 @@ from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import Axes
+from rfnb.network.common.changed import renamed, renaming
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.conv import conv, transposed_conv
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import ones_like, range_over_dim
-from rfnb.ops.dims import dim_match_priority_when_needed
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, split_dims, squeeze
+from rfnb.ops.shape import expand_dim, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -251,31 +251,6 @@ class Pool(Sliding, layer_class="pool"):
             return pooled(where(frames, x, float("-inf"))).copy_masked(0.0)
         share = pooled(where(frames, ones_like(x), 0.0))
         return pooled(x) / maximum(share, 1e-9)
-
-
-Renaming = list[tuple[Dim, Dim]]
-
-
-def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
-    """Which dims of a layer's output, in their declared order, become those of a parameter: first others, then these.
-
-    Raises NetworkError if the sizes differ.
-    """
-    if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
-        expected = ", ".join(dim.describe() for dim in dims)
-        raise NetworkError(
-            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
-        )
-    between = [Dim(dim.dimension, name=dim.name) for dim in dims]
-    last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
-    return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
-
-
-def renamed(x: Tensor, pairs: Renaming | None) -> Tensor:
-    """The tensor with these dims."""
-    for old, new in pairs or ():
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
-    return x
 
 
 def per_axis(given: Any, nd: int) -> list[int]:

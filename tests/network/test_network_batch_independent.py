@@ -50,6 +50,10 @@ NETS = {
     "sum from the end": one("cumsum", reverse=True),
     "sum": one("cumsum"),
     "linear": one("resize", axis="T", factor=3, kind="linear"),
+    "cubic": one("resize", axis="T", factor=2, kind="cubic"),
+    "tile": one("tile", multiples={"T": 2}),
+    "weighted": one("weighted_sum", axes="T", size=3, padding="same"),
+    "weighted, valid": one("weighted_sum", axes="T", size=2),
     "nearest": one("resize", axis="T", factor=2),
     **{
         f"shift by {amount}, pad {pad}, sizes {sizes}": one(

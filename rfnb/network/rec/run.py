@@ -117,7 +117,8 @@ class RecRun:
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
         # Values of the step before first: a layer that carries a state replaces it.
         inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
-        with steps_of([node.layer for node in own if node.state is not None and not node.left]), loop:
+        layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
+        with steps_of(layers), loop:
             for item in inside:
                 self._compute(item)
             for node in self.carried:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.network.build.node import Node
-from rfnb.network.layer import IGNORED, Layer
+from rfnb.network.layer import IGNORED, LAYERS, Layer
 
 NO_EFFECT = {
     "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
@@ -25,7 +25,8 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
     cls = described.get("class")
     inner = isinstance(described.get("unit"), Mapping)
     none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
-    used = ("custom_param_importer",)  # by rf.load
+    own = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
+    used = ("custom_param_importer", *own)  # the former by rf.load
     yield from (name for name in described if (name in IGNORED and name not in used) or name in none)
     opts = described.get("loss_opts")
     loss = described.get("loss")
@@ -43,6 +44,8 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
         for what in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{what}: values near the end of a shorter sequence depend on the batch", way
+    if layer.loop is not None and (layer.darc1 or layer.spatial_smoothing):
+        yield "darc1 and spatial_smoothing have no effect on a layer in a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
@@ -80,10 +83,13 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
             yield 'padding "same" reads frames after the end'
     elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
         yield "the window reads frames after the end"
+    elif cls == "weighted_sum" and options["windows"] and str(options["padding"]).lower() == "same":
+        if _ragged(options["axes"]):
+            yield "the window reads frames after the end"
     elif cls == "cumsum" and options.get("reverse") and options.get("axis") is not None:
         yield "the sum from the end begins with frames after it"
-    elif cls == "resize" and options.get("kind") == "linear":
-        yield "linear interpolation reads a frame after the end"
+    elif cls == "resize" and options.get("kind") in ("linear", "cubic"):
+        yield f"{options['kind']} interpolation reads frames after the end"
     elif (
         cls == "shift_axis"
         and _ragged([options["axis"]])
@@ -94,6 +100,8 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
         yield "the mean over time counts frames after the end"
     elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
         yield "frames are added behind the longest sequence (behavior version < 21)"
+    elif cls == "tile" and _ragged(old for old, *_ in options["times"]):
+        yield "each copy begins behind the longest sequence of the one before"
     elif cls == "concat" and _ragged(options["over"]):
         yield "each part begins behind the longest sequence of the one before"
     elif (cls == "reduce" and options["use_time_mask"] is False and _ragged(options["over"])) or (
