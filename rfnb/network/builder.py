@@ -13,7 +13,7 @@ from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import changed_parameters, renamed, renaming
-from rfnb.network.build.deep import deep_calls
+from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
@@ -56,7 +56,7 @@ class Builder:
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
-        with deep_calls():
+        with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 
     def _construct(self, names: Iterable[str]) -> None:
