@@ -199,8 +199,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
             expected = "two axes; features have a fixed size"
             raise NetworkError(what, got=f"{self.switch_axes!r} of {x.describe_dims()}", expected=expected)
         self.as_batch, self.as_frames = (
-            Dim(None, name=f"{self.name}_{kind}", kind=kind)  # type: ignore[arg-type]
-            for kind in ("batch", "spatial")
+            Dim(None, name=f"{self.name}_{kind}", kind=kind) for kind in ("batch", "spatial")
         )
 
     def _with_batch_switched(self, x: Tensor) -> Tensor:

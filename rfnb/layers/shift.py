@@ -125,7 +125,7 @@ def _cubic(distance: Tensor) -> Tensor:
     d, a = abs_(distance), -0.75
     near = ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
     far = ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-    return where(d <= 1.0, near, where(d < 2.0, far, 0.0))  # type: ignore[operator]
+    return where(d <= 1.0, near, where(d < 2.0, far, 0.0))
 
 
 def end_of(layer: Layer, x: Tensor, axis: Dim) -> Tensor:

@@ -82,7 +82,8 @@ class Cond(Layer, layer_class="cond"):
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
         if condition.device == "meta":
-            return [self._side(side, inputs) for side in SIDES][0]
+            sides = [self._side(side, inputs) for side in SIDES]
+            return sides[0]
         return cond(condition, lambda: self._side("true_layer", inputs), lambda: self._side("false_layer", inputs))
 
     def _side(self, side: str, inputs: dict[str, Tensor]) -> Tensor:

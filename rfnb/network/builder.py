@@ -11,13 +11,13 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
-from rfnb.network.common.batch_norm import BatchNorm
-from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
+from rfnb.network.common.batch_norm import BatchNorm
+from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name

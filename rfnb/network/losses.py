@@ -254,6 +254,7 @@ class Ctc(LayerLoss, loss="ctc"):
                 log_probs, spatial_dim=frames, axis=axis, blank=axis.get_dim_value() - 1, beam=self.opts["beam_width"]
             )
         best = [sequences[0] if sequences else () for sequences in found.nbest(1, text=False)]
+        assert isinstance(found.scores, Tensor)
         labels, batch = Dim(None, name="labels", kind="spatial"), found.scores.dims[:-1]
         sizes = [log_probs.size_of(dim).max for dim in batch]
         array = np.zeros((len(best), max([len(each) for each in best], default=0)), "int32")

@@ -57,8 +57,8 @@ class Network(Module):
             which losses are marked too. eval_flag: whether there are losses; training has them anyway.
         search_flag: whether layers that are only for search are constructed.
         device: where the parameters are.
-        batch_independent: whether each sequence gets the values that the reference computes for it alone. By default,
-            as in the reference, some layers let frames behind the end of a shorter sequence into its last frames.
+        batch_independent: whether each sequence gets the values that the reference computes for it alone. Otherwise,
+            as in the reference, some layers let frames behind the end of a sequence into it.
     """
 
     def __init__(
@@ -246,9 +246,7 @@ class Network(Module):
         """Computes a layer, or a recurrent net with all its steps."""
         if isinstance(node, Node) and node.layer is None:
             return
-        needed = outside_needs(node)
-        missing = [name for name in needed if name not in values]
-        if missing:
+        if missing := [name for name in outside_needs(node) if name not in values]:
             key = missing[0].removeprefix("data:")
             raise DataNotFound(
                 f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
@@ -333,8 +331,7 @@ class Network(Module):
         if not with_total:
             return self._holders, None, None
         total: Any = 0
-        for holder in self._holders.values():
-            value = holder.get_loss_value_for_objective()
+        for value in map(LossHolder.get_loss_value_for_objective, self._holders.values()):
             total = total if value is None else value + total
         return self._holders, total, self._constraints()
 
@@ -345,10 +342,9 @@ class Network(Module):
         return node.loop is None or self.train_flag is not False
 
     def _constraints(self) -> Any:
-        builder = self._builder
-        if builder.every_layer is None:
-            builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
-        return constraints_of(builder.every_layer)
+        if self._builder.every_layer is None:
+            self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+        return constraints_of(self._builder.every_layer)
 
     def _mark_losses(self) -> None:
         for name, holder in self.get_losses_initialized()[0].items():

@@ -65,7 +65,7 @@ def test_along_an_axis_of_fixed_size(layer, expected):
 
 @FEW
 @given(LENGTHS, st.integers(1, 4))
-def test_a_cubic_curve_goes_through_the_frames_and_is_exact_where_they_are_constant(lengths, factor):
+def test_a_cubic_curve_goes_through_the_frames(lengths, factor):
     """Each value weights four frames, the first and the last one of the batch repeated (Keys 1981, a = −3/4)."""
 
     def weight(d, a=-0.75):

@@ -121,7 +121,7 @@ def test_the_error_of_ctc_by_beam_search(seed):
 
 
 def test_targets_that_are_too_long_are_clipped():
-    x, labels, batch = ctc_batch(1, [2, 5], [4, 2])
+    _, labels, batch = ctc_batch(1, [2, 5], [4, 2])
     labels[0] = [0, 1, 0, 2]
     clipped = {"data": batch["data"], "labels": (labels, [2, 2])}
     found = ctc_net({**batch, "labels": (labels, [4, 2])}, auto_clip_target_len=True).get_loss_value_per_pos()

@@ -69,9 +69,7 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(
-            shown, layers, templates, status, {id(parameter): name for name, parameter in net.variables().items()}
-        ),
+        "cards": cards_of(shown, layers, templates, status, net.variables()),
         "chosen": layer,
         "note": None,
     }

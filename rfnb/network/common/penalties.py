@@ -8,7 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import abs as abs_, square
+from rfnb.ops.math import abs as abs_, mod, square
 from rfnb.ops.reduce import reduce_max, reduce_sum
 from rfnb.ops.shape import split_dims
 
@@ -37,7 +37,7 @@ def spatial_smoothing(x: Tensor, feature: Dim) -> Tensor:
     box = x
     for dim in grid:
         places = range_over_dim(dim, device=x.device) + dim.get_dim_value()
-        before, after = (gather(box, indices=(places + by) % dim.get_dim_value(), axis=dim) for by in (-1, 1))
+        before, after = (gather(box, indices=mod(places + by, dim.get_dim_value()), axis=dim) for by in (-1, 1))
         box = before + box + after
     energy = square(x - (box - x) * (1 / 8))
     return reduce_sum(energy, axis=list(energy.dims))

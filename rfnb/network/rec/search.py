@@ -83,5 +83,5 @@ def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
         steps = longest if with_end or limit is None else minimum(longest + 1, limit)
         counted = cast(maximum(longest + (not with_end), 1), scores.dtype)
         factor = cast(steps, scores.dtype) ** chosen.length_normalization_exponent / counted
-        scores = scores * where(longest > 0, factor, 1.0)  # type: ignore[operator]
+        scores = scores * where(longest > 0, factor, 1.0)
     return SearchChoices(rec.beam, scores, lengths, loop.found)
