@@ -152,8 +152,7 @@ class Network(Module):
             self._builder.construct(net_dict, ends)
         else:
             self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
-        nodes = {path: node for path, node in self._nodes.items() if node.loop is None or not self.failures}
-        self._order = order_of(nodes, None)
+        self._order = order_of(self._nodes, None)
         return self
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:

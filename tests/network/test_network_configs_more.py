@@ -346,6 +346,7 @@ def damaged(net_dict, draw):
         if inner and isinstance(changed[name].get(key), dict):
             where = changed[name][key] = {each: dict(layer) for each, layer in changed[name][key].items()}
             name = draw(st.sampled_from(sorted(where)))
+            break
     layer = where[name]
     option = draw(st.sampled_from(sorted(layer)))
     kind = draw(st.sampled_from(["without", "number", "text", "list", "none", "other layer"]))
