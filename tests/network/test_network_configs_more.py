@@ -363,7 +363,7 @@ def damaged(net_dict, draw):
 
 
 @pytest.mark.parametrize("path", CONFIGS, indirect=True)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_nothing_fails_that_the_report_does_not_list(path, data):
     """Where a damaged net has a report without "stops", a batch passes, in training with its losses."""
