@@ -104,12 +104,14 @@ NAMES = {
     "trace": """
         Captured Comparison
         ModelGraph
+        Pause
         Run
         capture compare
         get_tensor_consumers get_tensor_dependencies
         load_run
         model_graph
         options
+        pause_when pauses
         recording runs
         walk_tensor_consumers when
     """,
@@ -118,6 +120,7 @@ NAMES = {
         Loop
         TensorArray
         check
+        pause profile
         scan
         watch while_loop
     """,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
-LOOK, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, WEIGHTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOOK, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, TRAINED, SAVED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -40,15 +42,29 @@ def test_the_calls_of_the_tables_are_there(names):
     assert [name for name in re.findall(r"rf\.(\w+)", PAGE) if not hasattr(rf, name)] == []
 
 
-def test_weights_by_their_names_in_a_checkpoint(names, monkeypatch, tmp_path):
-    config = ROOT / "notebooks" / "blstm_hybrid.config"
-    net = names["net"]
-    of = {id(parameter): name for name, parameter in net.variables().items()}
-    shapes = {of[id(x)]: x.raw_tensor.shape for x in net.parameters()}
-    assert {"conv0/W", "blstm_1/fw/rec/W_re", "output/b"} <= set(shapes)
+def test_a_trained_model(names, monkeypatch, tmp_path):
+    names["torch"] = torch
+    exec(TRAINED, names)
+    trained = {name: x.copy() for name, x in values_of(names["net"]).items()}
+    text = SAVED.replace('"notebooks/', f'"{ROOT}/notebooks/')
     monkeypatch.chdir(tmp_path)
-    exec(WEIGHTS.replace("notebooks/blstm_hybrid.config", str(config)), {**names, "shapes": shapes})
-    exec("net = None", names)
-    loaded = rf.Network.from_config(config)
-    rf.load("network.040.npz", loaded)
-    assert all((x.raw_tensor == 0).all() for x in loaded.parameters())
+    exec(text, names)
+    after = values_of(names["net"])
+    assert any((after[name] != trained[name]).any() for name in after)
+    for name, x in values_of(names["again"]).items():
+        np.testing.assert_array_equal(x, after[name])
+
+
+def values_of(net):
+    of = {id(x): name for name, x in net.variables().items()}
+    return {of[id(x)]: x.numpy() for x in net.parameters()}
+
+
+def test_other_weights_by_their_names(tmp_path):
+    """Arrays with the names of variables, as a checkpoint in any format has them."""
+    net = rf.Network.from_config(ROOT / "notebooks" / "blstm_hybrid.config")
+    stored = {name: np.zeros_like(x) for name, x in values_of(net).items()}
+    assert {"conv0/W", "blstm_1/fw/rec/W_re", "output/b"} <= set(stored)
+    np.savez(tmp_path / "network.040.npz", **stored)
+    rf.load(tmp_path / "network.040.npz", net)
+    assert not any(x.any() for x in values_of(net).values())

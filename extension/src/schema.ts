@@ -224,7 +224,7 @@ export interface MarkedPicture {
 export type Number = number | 'nan' | 'inf' | '-inf';
 
 /** Raised when a message changes in a way that an older panel or kernel would misread. */
-export const PROTOCOL = 3;
+export const PROTOCOL = 4;
 
 /** A condition to search for: on one value, on the values of a line, or on any value. */
 export interface Where {
@@ -242,6 +242,21 @@ export interface FoundView {
   hits: number[];
   /** None: all that was asked for is searched */
   next: number | null;
+}
+
+/** How a paused loop goes on: one step, to the next pause, without pauses in this cell, or not at all. */
+export type How = 'step' | 'continue' | 'run' | 'stop';
+
+/** A loop that is held after a step in the running cell. */
+export interface PausedView {
+  run: number;
+  name: string;
+  step: number;
+  why: string;
+  /** of `rf.pause()` */
+  line: number | null;
+  can_edit: boolean;
+  cell_id: string | null;
 }
 
 /** The kernel's answer to the first message: its versions. */
@@ -270,7 +285,7 @@ export interface Reply {
 
 /** Kernel to front end, on the event comm. */
 export interface Event {
-  event: 'runs' | 'reply' | 'open';
+  event: 'runs' | 'reply' | 'open' | 'paused' | 'resumed';
   data: unknown;
 }
 
@@ -583,4 +598,9 @@ export interface Commands {
   loops: { args: { run: number; step: number }; answer: RunItem[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };
   compare: { args: { run: number; other: number; sequence?: number | null }; answer: ComparisonView };
+  paused: { args: {}; answer: PausedView | null };
+  pause: { args: { on?: boolean }; answer: null };
+  pause_at: { args: { loop: string; key: string; where: readonly Where[] }; answer: null };
+  resume: { args: { how: How; step?: number | null; where?: readonly Where[]; sequence?: number | null }; answer: null };
+  edit: { args: { run: number; states: { [key: string]: string }; sequence?: number | null }; answer: RunView };
 }

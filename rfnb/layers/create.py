@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.network.layer import Layer
-from rfnb.network.options import value
+from rfnb.network.options import layer, value
 from rfnb.ops.create import full
 from rfnb.ops.shape import expand_dim
 
@@ -47,25 +49,34 @@ class Variable(Layer, layer_class="variable"):
     add_batch_axis: bool = value(False, bool)
     add_time_axis: bool = value(False, bool)
     init: Any = value("glorot_uniform")
-    init_by_layer: Any = value(None)
+    init_by_layer: Any = layer()
     param_name: str | None = value(None, str)
 
-    def setup(self) -> None:  # type: ignore[override]
+    def setup(self, init_by_layer: Tensor | None = None) -> None:  # type: ignore[override]
         """One parameter, named after the layer."""
-        if self.init_by_layer:
-            raise NetworkError("variable: init_by_layer is not supported here yet", hint='"init": a number or a name')
         self.dims: list[Dim] = []
         sizes = self.shape or ()
         for i, size in enumerate(sizes):
             make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
             self.dims.append(make(size, self.dims))
         self.frame = self.pool.static(1, self.dims) if self.add_time_axis else None
-        initial = initial_values(self.init)
-        self.trained = self.parameter(self.param_name or self.name.rpartition("/")[2], self.dims, initial)
+        initial = initial_values(self.init) if init_by_layer is None else self._first_value()
+        self.own_name = self.param_name or self.name.rpartition("/")[2]
+        self.parameter(self.own_name, self.dims, initial)
 
-    def compute(self) -> Tensor:
+    def _first_value(self) -> np.ndarray:
+        """The output of the layer that `init_by_layer` names, as numbers."""
+        given = self.value_of("init_by_layer")
+        shape, expected = [dim.dimension for dim in given.dims], [dim.dimension for dim in self.dims]
+        if (shape, given.dtype) != (expected, self.dtype):
+            got = f"{given.dtype} {given.describe_dims()}"
+            raise NetworkError("init_by_layer has another shape or dtype", got=got, expected=f"{self.dtype} {expected}")
+        return given.numpy()
+
+    def compute(self, init_by_layer: Tensor | None = None) -> Tensor:
         """→ {dims…}"""
-        y = self.trained if self.frame is None else expand_dim(self.trained, self.frame)
+        trained: Tensor = self.params[self.own_name]
+        y = trained if self.frame is None else expand_dim(trained, self.frame)
         return expand_dim(y, batch_dim) if self.add_batch_axis else y
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from rfnb.loop.body.entered import entered
 from rfnb.loop.body.reorder import end, reorder
 from rfnb.loop.body.state import StateHolder
 from rfnb.loop.choice import choose
+from rfnb.loop.replay.profile import profile
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
@@ -25,6 +27,7 @@ from rfnb.ops.shape import expand_dims
 from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedStep
     from rfnb.trace.record.listing import Listing
     from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
@@ -85,6 +88,7 @@ class Loop:
         self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
+        self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
         self._explanation_data: ExplanationData | None = None
@@ -138,10 +142,19 @@ class Loop:
         body, self._body = self._open_body("the end"), None
         entered.set(entered.get()[:-1])
         if error is None:
-            body.backend.uncompiled(lambda: BodyRun(self, close(body)).run())
+            body.backend.uncompiled(lambda: self._run(close(body)))
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
+
+    def _run(self, step: TracedStep) -> None:
+        if self.keep is not None:
+            self.keep(step)
+        BodyRun(self, step).run()
+
+    def run_traced(self, step: TracedStep) -> None:
+        """Runs all steps of a body that was traced before; see `loop.kept`."""
+        step.backend.uncompiled(lambda: BodyRun(self, step).run())
 
     def _open_body(self, what: str) -> Body:
         if self._body is None:
@@ -313,9 +326,13 @@ class Loop:
         """The number of this step, from 0. {} int64"""
         return self._open_body("iter_idx").iter_idx()
 
-    def explain(self) -> Explanation:
+    def explain(self, *, time: bool = False) -> Explanation:
         """Where each op of the body ran when the loop last ran: before, in or after the steps; and the state that keeps
         it in the steps.
+
+        time: whether to measure how long each took, as `rf.profile(loop.run)` does; the loop must have been recorded.
+
+        Raises LoopError if there is no recorded run to be timed.
 
         >>> time = rf.Dim(4, name="time")
         >>> x = rf.ones([time])
@@ -326,7 +343,15 @@ class Loop:
         >>> rf.show(loop.explain()).text.splitlines()[0]
         'adding: 1 op for all steps together, 1 in each step'
         """
-        return Explanation(self.name, self._explanation_data)
+        if not time:
+            return Explanation(self.name, self._explanation_data)
+        if self.run is None:
+            raise LoopError(
+                f"{self.name}: only a recorded loop can be timed",
+                got="a loop that was not recorded" if self._explanation_data is not None else "a loop that has not run",
+                hint="rf.Loop(…, debug=True), or run it in `with rf.recording('last'):`",
+            )
+        return profile(self.run)
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""

@@ -21,8 +21,9 @@ from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.replay.first_nan import first_nan
+from rfnb.loop.replay.paused import LoopPauses
 from rfnb.loop.replay.recorded import plan_of
-from rfnb.loop.replay.replay import Replay, probed, recorded
+from rfnb.loop.replay.replay import Replay, probed
 from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.bounded import at_the_end
 from rfnb.loop.steps.deferred_grads import DeferredGradients
@@ -94,7 +95,7 @@ class BodyRun:
 
     def _run_outside(self) -> Results:
         loop, step = self.loop, self.step
-        record, program, schedule = session.should_record(loop.debug), step.program, step.schedule
+        record, program, schedule = step.recorder.recorded, step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
         stacked_frames: dict[Var, Any] = {}
         if hoist is not None:
@@ -111,10 +112,12 @@ class BodyRun:
         wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
         frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
-        progress = session.progress(step.name, schedule.max_steps)
+        progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
+        given = frames[: len(program.inputs) - len(schedule.states)]
+        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), given)
         outcome = execute(
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
-            record=record, progress=progress,
+            record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)
@@ -131,11 +134,9 @@ class BodyRun:
             raise
         finally:
             if record:
-                given = frames[: len(program.inputs) - len(schedule.states)]
-                searched = [] if step.hypotheses is None else step.hypotheses.steps
-                loop.run = session.store(
-                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0), searched)
-                )
+                loop.run = pauses.completed(outcome, [] if step.hypotheses is None else step.hypotheses.steps)
+                if pauses.has_paused or session.should_store(loop.debug):
+                    session.store(loop.run)
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 

@@ -16,6 +16,7 @@ from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variabl
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
+from rfnb.network.build.value import value_of
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.extern_data import ExternData
@@ -281,6 +282,7 @@ class Builder:
                 for i, target in enumerate(targets):
                     path_of_target = node.target if not i else self._target(scope, target, path)
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
+            layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
             self._give_parameters(layer, scope, path, given, by_name)
             layer.setup(*prepared, **{name: x for name, x in by_name.items() if not name.startswith("parameter ")})
@@ -293,7 +295,7 @@ class Builder:
                 node.template = out.copy_transpose(order)
         if layer.batch_norm:
             layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
-        layer._new_parameter = None
+        layer._new_parameter = layer._value_of = None
         if not layer.takes_sources:
             node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():

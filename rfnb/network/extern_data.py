@@ -18,7 +18,7 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DataNotFound, NetworkError
 from rfnb.network.axes import Axes
-from rfnb.ops.collate import collate
+from rfnb.ops.collate import Collate, Entry
 from rfnb.ops.convert import convert_to_tensor
 
 KNOWN = (
@@ -152,12 +152,12 @@ class ExternData:
         """
         if not samples:
             raise NetworkError("collate: there are no samples", expected='[{"data": array, …}, …]')
-        spec = {}
+        entries = {}
         for key, data in self.data.items():
             if key in samples[0]:
-                dims = [batch_dim, *(dim for dim in data.dims if dim is not batch_dim)]
-                spec[key] = Tensor(key, dims, data.dtype, sparse_dim=data.sparse_dim, feature_dim=data.feature_dim)
-        return collate(spec, tag="seq_tag" if "seq_tag" in samples[0] else None)(samples)
+                dims = batch_dim, *(dim for dim in data.dims if dim is not batch_dim)
+                entries[key] = Entry(dims, data.dtype, data.sparse_dim, data.feature_dim)
+        return Collate(entries, tag="seq_tag" if "seq_tag" in samples[0] else None)(samples)
 
     def example(self, batch: int = 3, frames: int = 7, seed: int = 0) -> TensorDict:
         """Random data that fits: the first sequence has `frames` frames, the others fewer.
@@ -212,6 +212,7 @@ class ExternData:
             feature = kinds[-1] if kinds else None
         label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
         words = given.get("vocab")
+        words = words.get("labels") if isinstance(words, Mapping) else words
         if label is not None and isinstance(words, list | tuple | str | Vocab):
             label = self.axes.labels(Dim(label.dimension, name=key, vocab=words))
         return Data(key, tuple(dims), dtype, label, feature, bool(available))

@@ -70,6 +70,18 @@ class LossHolder:
         """The sum of the error; None if the loss has none. → {}"""
         return None if self._error is None else reduced(self._error)
 
+    def mark(self) -> None:
+        """Marks the loss in the run context, which then knows its mean as well, unless it is not in the objective."""
+        value = self.get_loss_value()
+        if value is not None and self.scale:
+            get_run_ctx().mark_as_loss(
+                value,
+                self.name,
+                scale=self.scale,
+                use_normalized_loss=bool(self.loss.opts["use_normalized_loss"]),
+                custom_inv_norm_factor=1.0 / self.get_norm_factor(),
+            )
+
     def get_loss_value_per_pos(self) -> Tensor | None:
         """The loss of each frame or sequence."""
         return self._value

@@ -221,6 +221,10 @@ class Layer(Module):
     def begin_steps(self) -> None:
         """Computes what is the same in each step, before the steps of a loop."""
 
+    def begun_tensors(self) -> list[Tensor]:
+        """What `begin_steps` has computed."""
+        return []
+
     def end_steps(self) -> None:
         """After the steps."""
 
@@ -279,6 +283,7 @@ class Layer(Module):
     pool: Axes
     config: Mapping[str, Any] = MappingProxyType({})
     _new_parameter: NewParameter | None = None
+    _value_of: Callable[[str], Tensor] | None = None
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
@@ -286,6 +291,11 @@ class Layer(Module):
         made = self._new_parameter(name, dims, initial)
         setattr(self, name, made)
         return made
+
+    def value_of(self, option: str) -> Tensor:
+        """In `setup`: the output, with numbers, of the layer that an option names, which must not depend on data."""
+        assert self._value_of is not None
+        return self._value_of(option)
 
     @property
     def name_in_loop(self) -> str:

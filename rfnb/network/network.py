@@ -346,11 +346,8 @@ class Network(Module):
         return constraints_of(self._builder.every_layer)
 
     def _mark_losses(self) -> None:
-        for name, holder in self.get_losses_initialized()[0].items():
-            value = holder.get_loss_value()
-            if value is not None and holder.scale:
-                factor = holder.get_norm_factor() if holder.loss.opts["use_normalized_loss"] else 1.0
-                get_run_ctx().mark_as_loss(value * factor, name, scale=holder.scale)
+        for holder in self.get_losses_initialized()[0].values():
+            holder.mark()
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""

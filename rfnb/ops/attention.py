@@ -101,6 +101,7 @@ def attend(
     found: Tensor | None = None
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
+    own = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
     if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
         backend = backend_of_raw(query._raw)
         found = backend.fused_attention(
@@ -117,10 +118,10 @@ def attend(
         if found is not None and listener is None:
             return found
     if axis in query.sig.index:
-        keys, values, axis = own_axis(query, keys, values, axis=axis)
+        keys, values, axis = own or own_axis(query, keys, values, axis=axis)
     how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
     if found is not None and listener is not None:
-        listener.attention(query, keys, values, **how)
+        listener.attention(query, keys, values, **how, result=found)
         return found
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)

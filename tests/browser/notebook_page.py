@@ -101,6 +101,11 @@ class NotebookPage:
         """Runs one cell and does not wait."""
         self.page.evaluate(f"index => {{ ({RUN_CELL})(index); }}", index)
 
+    def wait_for_idle(self) -> None:
+        """Waits until no cell runs any more."""
+        prompts = "[...document.querySelectorAll('.jp-InputPrompt')]"
+        self.page.wait_for_function(f"() => !{prompts}.some(prompt => prompt.textContent.includes('*'))")
+
     def write(self, index: int, *texts: str) -> None:
         """Replaces what is in a cell, by one text after the other at once."""
         code = """([index, texts]) => {

@@ -122,6 +122,17 @@ class Case:
             for name, parameter in net.variables().items():
                 np.testing.assert_array_equal(parameter.numpy(), values.get(name, parameter.numpy()), err_msg=name)
 
+    def check_saved(self, net: Any, file: Path) -> None:
+        """Saves the network, forgets its parameters, and loads them."""
+        before = {name: parameter.numpy().copy() for name, parameter in net.named_parameters()}
+        if before:
+            rf.save(net, file)
+            for parameter in net.parameters():
+                parameter.assign(np.zeros_like(parameter.numpy()))
+            assert rf.load(file, net).complete
+            for name, parameter in net.named_parameters():
+                np.testing.assert_array_equal(parameter.numpy(), before[name], err_msg=name)
+
     def check_losses(self, net: Any) -> None:
         """Compares values, errors, norm factors and the totals."""
         holders, total, constraints = net.get_losses_initialized(with_total=True)

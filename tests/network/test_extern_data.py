@@ -105,6 +105,16 @@ def test_collate_is_a_collate_fn_and_its_batch_fits_the_network():
             )
 
 
+def test_batches_of_two_networks_by_turns():
+    """The dims of one know other lengths than the batch that the other one has just made."""
+    nets = [rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}})) for _ in range(2)]
+    for net in nets:
+        net.construct_from_dict({"output": {"class": "copy", "from": "data"}})
+    for i, lengths in enumerate([[4, 1], [3, 3, 2], [5]]):
+        batch = nets[i % 2].extern_data.collate([{"data": np.ones((n, 2), "float32")} for n in lengths])
+        assert nets[i % 2](batch)["output"].size_of(batch["data"].dims[1]).values.tolist() == lengths
+
+
 def test_samples_that_do_not_fit_are_an_error():
     extern = rf.ExternData({"data": {"dim": 2}})
     with pytest.raises(rf.errors.DimError, match="data"):
@@ -121,3 +131,13 @@ def test_a_batch_that_was_made_before_another_one():
     expected = net(second)["output"].raw_tensor
     assert net(first)["output"].describe_dims() == "{data:2–5, batch:4, feature:2}"
     assert (net(second)["output"].raw_tensor == expected).all()
+
+
+@pytest.mark.parametrize("vocab", [["a", "b"], {"class": "Vocabulary", "vocab_file": None, "labels": ["a", "b"]}])
+def test_labels_have_the_names_that_a_config_gives(vocab):
+    extern = rf.ExternData({"data": {"dim": 2, "sparse": True, "vocab": vocab}})
+    assert extern.get_data("data").sparse_dim.vocab.labels == ("a", "b")
+    unnamed = rf.ExternData({"data": {"dim": 2, "sparse": True, "vocab": {"vocab_file": "labels.txt"}}})
+    assert unnamed.get_data("data").sparse_dim.vocab is None
+    with pytest.raises(rf.errors.RfError, match="3"):
+        rf.ExternData({"data": {"dim": 3, "sparse": True, "vocab": vocab}})

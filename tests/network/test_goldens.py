@@ -10,7 +10,7 @@ CASES = sorted([*FOLDER.glob("*.json"), *SEARCH.glob("*.json")])
 
 
 @pytest.mark.parametrize("file", CASES, ids=[f"{file.parent.name}/{file.stem}" for file in CASES])
-def test_outputs_losses_and_gradients(file):
+def test_outputs_losses_and_gradients(file, tmp_path):
     case = Case(file.stem, file.parent)
     net, outputs = case.build()
     case.check_outputs(net, outputs)
@@ -19,6 +19,7 @@ def test_outputs_losses_and_gradients(file):
     if case.case["grads"]:
         case.check_gradients(net)
     case.check_variables(net)
+    case.check_saved(net, tmp_path / "net.safetensors")
 
 
 def test_the_cases_are_many_and_their_classes_are_registered():

@@ -84,6 +84,20 @@ def test_training_lowers_the_loss(as_torch):
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_marked_loss_knows_its_mean(normalized):
+    """The objective has the sum or the mean, as the config says; what progress shows is the mean of a frame."""
+    output = {**NET["output"], "loss_opts": {"use_normalized_loss": normalized}, "loss_scale": 0.5}
+    net = network({**NET, "output": output}, train_flag=None)
+    batch = net.extern_data.example(batch=3)
+    ctx = rf.init_train_step_run_ctx()
+    net(batch)
+    holder, marked = net.get_losses_initialized()[0]["output"], ctx.losses["output"]
+    mean = (holder.get_loss_value() * holder.get_norm_factor()).item()
+    assert marked.get_mean_loss().item() == pytest.approx(mean)
+    assert ctx.total_loss().item() == pytest.approx(0.5 * (mean if normalized else holder.get_loss_value().item()))
+
+
 def test_tensors_with_axes_in_another_order_give_the_same():
     net = network()
     batch = net.extern_data.example()

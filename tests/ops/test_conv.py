@@ -464,7 +464,9 @@ def test_a_plan_serves_batches_of_any_length():
 def test_one_axis_takes_a_pair_of_zeros_as_it_is():
     width, time = rf.Dim(3, name="width"), rf.Dim(None, name="time")
     w = weight([OUT, IN, width])
-    x = rf.convert_to_tensor(np.random.default_rng(0).normal(size=(2, 5, 4)), dims=[batch_dim, time, IN], lengths=[5, 3])
+    x = rf.convert_to_tensor(
+        np.random.default_rng(0).normal(size=(2, 5, 4)), dims=[batch_dim, time, IN], lengths=[5, 3]
+    )
     for pair in ((2, 0), [0, 1], (0, 0)):
         found, _ = conv(x, [time], w, [width], padding=pair)
         expected, _ = conv(x, [time], w, [width], padding=[tuple(pair)])

@@ -43,7 +43,13 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
   };
   const show = (run: RunView, first: StepView | null, at: Place | null) => {
     stepper?.dispose();
-    stepper = new Stepper(requests, run, first, { notes, trail: at?.trail ?? [], still: model.still, open });
+    stepper = new Stepper(requests, run, first, {
+      notes,
+      trail: at?.trail ?? [],
+      still: model.still,
+      isIdle: () => !model.still,
+      open
+    });
     stepper.changed.connect(draw);
     if (!first) {
       stepper.goto(at?.step ?? 0);

@@ -3,6 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Event, Hello, PROTOCOL, Reply } from '../schema';
+import { isBusySinceBefore, onOwnSubshell } from './busy_comm';
 import { Requests } from './requests';
 
 /** The version of this extension: package.json says the same (a test compares them). */
@@ -25,6 +26,9 @@ export type IKernel = Pick<
   | 'handleComms'
   | 'disposed'
 >;
+
+/** The id of the display that rfnb updates when it has been imported; nothing is displayed. */
+const READY = 'rfnb-ready';
 
 /** Code that does not match this cannot have imported a module. */
 const MAY_IMPORT = /import|%|exec|reload/;
@@ -140,7 +144,7 @@ export class Connection implements IDisposable {
 
   /** Open a comm on a subshell, so that it works while a cell runs; rejects if the kernel closes it at once. */
   private async _open(target: string, receive: (data: unknown) => void, attempt: number): Promise<Kernel.IComm> {
-    await this._kernel.info;
+    const isLate = await isBusySinceBefore(this._kernel);
     const comm = this._kernel.createComm(target);
     let closed = false;
     comm.onMsg = (msg: KernelMessage.ICommMsgMsg) => receive(msg.content.data);
@@ -148,7 +152,11 @@ export class Connection implements IDisposable {
       closed = true;
       this._onClose(attempt);
     };
-    await onSubshell(this._kernel, comm);
+    if (isLate) {
+      await onOwnSubshell(this._kernel as Kernel.IKernelConnection, comm);
+    } else {
+      await onSubshell(this._kernel, comm);
+    }
     await comm.open({ protocol: PROTOCOL, version: VERSION }).done;
     if (closed || attempt !== this._attempt || this._isDisposed) {
       throw new Error(`The kernel has no ${target}.`);
@@ -194,6 +202,11 @@ export class Connection implements IDisposable {
       this._busy = true;
       this._mayImport = this._mayImport || MAY_IMPORT.test((msg.content as { code: string }).code);
       this._cellBegan.emit();
+      return;
+    }
+    if (msg.header.msg_type === 'update_display_data' && displayOf(msg) === READY) {
+      this._importedMeanwhile = this._link === 'connecting';
+      void this.connect(); // the cell that imports rfnb may go on with training
       return;
     }
     const parent = msg.parent_header as Partial<KernelMessage.IHeader>;
@@ -255,6 +268,10 @@ export class Connection implements IDisposable {
   private _event = new Signal<this, Event>(this);
   private _cellBegan = new Signal<this, void>(this);
   private _cellEnded = new Signal<this, void>(this);
+}
+
+function displayOf(msg: KernelMessage.IIOPubMessage): string | undefined {
+  return (msg.content as KernelMessage.IUpdateDisplayDataMsg['content']).transient?.display_id;
 }
 
 /** Move a comm to a subshell where the kernel has them, even if the user's setting keeps other comms off. */

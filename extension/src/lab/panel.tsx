@@ -50,6 +50,8 @@ class LoopsBody extends ReactWidget {
           notebook={notebook?.title.label ?? null}
           link={connection?.link ?? null}
           busy={connection?.busy ?? false}
+          paused={session?.paused ?? null}
+          pauses={session?.pauses ?? false}
           complaint={connection?.complaint ?? null}
           error={session?.error ?? null}
           runs={session?.runs ?? []}
@@ -62,6 +64,10 @@ class LoopsBody extends ReactWidget {
             forget: run => session?.forget(run),
             compare: other => stepper?.ask('compare', { other, sequence: stepper.state.step?.sequence ?? null }),
             rerun: run => session?.rerun(run)
+          }}
+          pauseActions={{
+            pause: on => session?.pause(on),
+            resume: (how, toMatch) => (toMatch ? stepper?.resume(how, true) : session?.resume(how))
           }}
           onFilter={text => (this._loops.filter = text)}
           onRefresh={() => session?.refresh()}

@@ -86,6 +86,14 @@ export function stepCommands(words: Words): StepCommand[] {
       act: actions => actions.stepOp(1)
     },
     {
+      id: 'rfnb-lab:continue',
+      label: words.__('Loop: Continue'),
+      caption: words.__('Let the paused loop go on to its next pause'),
+      key: 'c',
+      shortcut: 'Ctrl Alt C',
+      act: actions => actions.resume('continue')
+    },
+    {
       id: 'rfnb-lab:toggle-mark',
       label: words.__('Loop: Toggle Mark on Current Line'),
       caption: words.__('Mark or unmark the current line; Previous Match and Next Match stop at marked lines'),

@@ -69,6 +69,14 @@ export class Finder {
     }
   }
 
+  /** The run has this many steps now. */
+  grow(steps: number): void {
+    const known = new Uint8Array(steps);
+    known.set(this._known.subarray(0, steps));
+    this._known = known;
+    this._run = { ...this._run, steps };
+  }
+
   /** Stop searching. The matches so far stay. */
   cancel(): void {
     this._round++;

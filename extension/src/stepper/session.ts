@@ -3,10 +3,13 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from '../kernel/connection';
 import { Gone } from '../kernel/requests';
-import type { Event, RunItem, RunView } from '../schema';
-import { Notes } from './notes';
+import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '../schema';
+import { conditions, Notes } from './notes';
 import { Stepper } from './stepper';
 import type { Place } from './stepper_state';
+
+/** A pause that follows within this time, in ms, is that of the next step: the panel does not change in between. */
+const SHORT = 300;
 
 /** At most this many loops of a notebook get marks in their cells before they are opened. */
 const KNOWN_LOOPS = 24;
@@ -20,6 +23,7 @@ export class Session implements IDisposable {
     connection.cellBegan.connect(this._onCellBegan, this);
     connection.cellEnded.connect(this._onCellEnded, this);
     this.notes.changed.connect(() => this._changed.emit());
+    this.notes.changed.connect((_, loop) => this._pauseAt(loop));
     this._onLink();
   }
 
@@ -44,11 +48,37 @@ export class Session implements IDisposable {
     return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
   }
 
-  /** Mark a line of a loop, or remove its mark, and show that loop. */
-  toggleStop(run: RunView, line: number): void {
-    this.notes.toggleStop(run, line);
+  /** Mark a line of a loop, or remove its mark, and show that loop. `keep`: a mark that is there stays. */
+  toggleStop(run: RunView, line: number, keep = false): void {
+    if (!keep || !this.notes.of(run.loop).stops.some(stop => stop.line === line)) {
+      this.notes.toggleStop(run, line);
+    }
     if (this._stepper?.state.run.loop !== run.loop) {
       void this.open(run.run);
+    }
+  }
+
+  /** The loop that is paused in the running cell. */
+  get paused(): PausedView | null {
+    return this._paused;
+  }
+
+  /** Whether the next step of any recorded loop will pause. */
+  get pauses(): boolean {
+    return this._pauses;
+  }
+
+  /** Pause the next step of any recorded loop, or do not. */
+  pause(on: boolean): void {
+    this._pauses = on;
+    void this._attempt(this.connection.requests.request('pause', { on }));
+    this._changed.emit();
+  }
+
+  /** Let the paused loop go on. */
+  resume(how: How, where: Where[] = []): void {
+    if (this._paused !== null) {
+      void this._attempt(this.connection.requests.request('resume', { how, where }));
     }
   }
 
@@ -87,7 +117,10 @@ export class Session implements IDisposable {
         return; // the user has opened it meanwhile, and may be at another step
       }
       this._error = null;
-      this._setStepper(view, unasked ? this._place() : at);
+      const first = unasked && this.connection.busy ? await this._firstStep(view) : null;
+      if (asked === this._asked) {
+        this._setStepper(view, unasked ? this._place() : at, first);
+      }
     } catch (error) {
       this._complain(error);
     }
@@ -131,7 +164,9 @@ export class Session implements IDisposable {
   private _onLink(): void {
     if (this.connection.link === 'ready') {
       this.refresh();
+      void this._findPaused();
     } else if (this.connection.link !== 'connecting') {
+      this._setPaused(null);
       this._runs = [];
       this._bodies.clear();
       this._stepper?.lose();
@@ -146,6 +181,92 @@ export class Session implements IDisposable {
       const { run } = event.data as { run: number };
       this._opened.emit(run);
       void this.open(run);
+    } else if (event.event === 'paused') {
+      const paused = event.data as PausedView;
+      this._opened.emit(paused.run);
+      void this._showPaused(paused);
+    } else if (event.event === 'resumed') {
+      this._stepper?.release();
+      this._resumed = setTimeout(() => this._setPaused(null), SHORT);
+    }
+  }
+
+  /** A panel that was opened while a loop is paused shows it. */
+  private async _findPaused(): Promise<void> {
+    try {
+      const paused = await this.connection.requests.request('paused', {});
+      if (paused !== null) {
+        await this._showPaused(paused);
+      }
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  /** Show the step at which a loop is paused. */
+  private async _showPaused(paused: PausedView): Promise<void> {
+    this._pauses = false;
+    this._setPaused(paused);
+    this._held = paused.run;
+    try {
+      const run = await this.connection.requests.request('run', { run: paused.run });
+      if (this._paused !== paused || this._isDisposed) {
+        return; // the loop has gone on meanwhile
+      }
+      const at = { step: paused.step, sequence: this._stepper?.state.step?.sequence ?? null, trail: [] };
+      if (this._stepper?.state.run.run !== run.run || this._stepper.state.gone) {
+        this._setStepper(run, at);
+      }
+      this._stepper?.grow(run, paused);
+      this._stepper?.goto(paused.step);
+      if (paused.line !== null) {
+        this._stepper?.look(paused.line);
+      }
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  private _setPaused(paused: PausedView | null): void {
+    clearTimeout(this._resumed);
+    this._paused = paused;
+    if (paused === null) {
+      this._stepper?.release();
+    }
+    this._changed.emit();
+  }
+
+  /** The cell with the loop that is shown has ended: show the steps that it did since. */
+  private async _complete(): Promise<void> {
+    const shown = this._stepper;
+    if (shown && this._held === shown.state.run.run) {
+      this._held = null;
+      try {
+        shown.grow(await this.connection.requests.request('run', { run: shown.state.run.run }), null);
+      } catch {
+        return; // the run was dropped
+      }
+    }
+  }
+
+  /** Give the kernel the conditions at which running loops pause. */
+  private _pauseAt(loop: string): void {
+    const run = this.bodies.find(body => body.loop === loop);
+    if (run && this.connection.link === 'ready') {
+      const notes = this.notes.of(loop);
+      const where = notes.pauses ? conditions(notes, run) : [];
+      if (where.length > 0 || this._pausing.has(loop)) {
+        this._pausing.add(loop);
+        void this._attempt(this.connection.requests.request('pause_at', { loop: run.name, key: loop, where }));
+      }
+    }
+  }
+
+  private async _attempt(answer: Promise<unknown>): Promise<void> {
+    try {
+      await answer;
+    } catch (error) {
+      this._complain(error);
     }
   }
 
@@ -153,8 +274,10 @@ export class Session implements IDisposable {
     this._changed.emit();
   }
 
-  /** While a cell runs, the panel stays where it is, as the cell may make thousands of runs; then it shows the newest. */
   private _onCellEnded(): void {
+    this._setPaused(null);
+    this._pauses = false;
+    void this._complete();
     this._follow();
     void this._learnBodies();
     this._changed.emit();
@@ -166,7 +289,9 @@ export class Session implements IDisposable {
     const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
     for (const [loop, run] of unknown.slice(0, KNOWN_LOOPS)) {
       try {
-        this._bodies.set(loop, await this.connection.requests.request('run', { run }));
+        const view = await this.connection.requests.request('run', { run });
+        this._bodies.set(loop, view);
+        this.notes.follow(view);
       } catch {
         return; // the run was dropped meanwhile; the next list of runs is up to date
       }
@@ -185,8 +310,10 @@ export class Session implements IDisposable {
 
   private _setRuns(runs: RunItem[]): void {
     this._runs = runs;
-    if (this._stepper === null || !this.connection.busy) {
+    if (this._paused === null) {
       this._follow();
+    }
+    if (!this.connection.busy) {
       void this._learnBodies();
     }
     this._changed.emit();
@@ -223,22 +350,47 @@ export class Session implements IDisposable {
     return this._runs.filter(item => item.loop === run.loop);
   }
 
+  /** Open a run, unless another one is being opened: then the list is looked at again. */
   private async _openOnce(run: number): Promise<void> {
-    if (this._opening !== run) {
-      this._opening = run;
-      await this.open(run, null, true);
-      this._opening = null;
+    if (this._opening !== null) {
+      return;
+    }
+    const newest = this._runs[0]?.run;
+    this._opening = run;
+    await this.open(run, null, true);
+    this._opening = null;
+    if (this._runs[0]?.run !== newest && this._paused === null) {
+      this._wasNewest ||= this._stepper?.state.run.run === run; // when it was asked for
+      this._follow();
     }
   }
 
-  private _setStepper(run: RunView, at: Place | null): void {
+  /** The step of a new run that takes the place of the one that is shown, so that the panel does not flicker. */
+  private async _firstStep(run: RunView): Promise<StepView | null> {
+    const at = this._place();
+    if (at === null || run.steps === 0) {
+      return null;
+    }
+    const { watches } = this.notes.of(run.loop);
+    const args = { run: run.run, step: Math.min(at.step, run.steps - 1), sequence: at.sequence, watch: watches };
+    try {
+      return await this.connection.requests.request('step', args);
+    } catch {
+      return null;
+    }
+  }
+
+  private _setStepper(run: RunView, at: Place | null, first: StepView | null = null): void {
     this._stepper?.changed.disconnect(this._onStepper, this);
     this._stepper?.dispose();
+    this.notes.follow(run);
     const open = (other: number, place: Place) => void this.open(other, place);
-    const stepper = new Stepper(this.connection.requests, run, null, {
+    const stepper = new Stepper(this.connection.requests, run, first, {
       notes: this.notes,
       trail: at?.trail ?? [],
-      open
+      open,
+      isIdle: () => !this.connection.busy || this._paused !== null,
+      resume: (how, where) => this.resume(how, where)
     });
     this._stepper = stepper;
     const family = this._family(run);
@@ -262,6 +414,11 @@ export class Session implements IDisposable {
     }
   }
 
+  private _paused: PausedView | null = null;
+  private _held: number | null = null;
+  private _pauses = false;
+  private _pausing = new Set<string>();
+  private _resumed: ReturnType<typeof setTimeout> | undefined;
   private _runs: RunItem[] = [];
   private _bodies = new Map<string, RunView>();
   private _stepper: Stepper | null = null;

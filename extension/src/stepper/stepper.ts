@@ -3,7 +3,8 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Latest } from '../kernel/latest';
 import { Args, Gone, IRequests } from '../kernel/requests';
-import type { BeamAt, NodeAt, OpsView, RunView, StepView } from '../schema';
+import type { BeamAt, How, NodeAt, OpsView, PausedView, RunView, StepView } from '../schema';
+import { Ahead } from './ahead';
 import { Asides, Question } from './asides';
 import { beside, grown } from './beam';
 import { Direction, Finder } from './finder';
@@ -34,7 +35,7 @@ export class Stepper implements IDisposable {
     first: StepView | null = null,
     context: StepperContext = { notes: new Notes(), trail: [], open: () => undefined }
   ) {
-    this._requests = requests;
+    this._ahead = new Ahead(requests);
     this._context = context;
     this._finder = new Finder(
       requests,
@@ -52,6 +53,7 @@ export class Stepper implements IDisposable {
       waiting: null,
       error: null,
       gone: false,
+      held: null,
       notes: context.notes.of(run.loop),
       find: this._finder.state,
       still: context.still ?? false,
@@ -96,8 +98,22 @@ export class Stepper implements IDisposable {
     this.goto(this._wanted.step - 1);
   }
 
+  /** Request the next step; after the last one, let the paused loop do one more. */
   next(): void {
-    this.goto(this._wanted.step + 1);
+    const { held, run } = this._state;
+    if (held !== null && this._wanted.step >= stepsBegun(run) - 1) {
+      this.resume('step');
+    } else {
+      this.goto(this._wanted.step + 1);
+    }
+  }
+
+  /** Let the paused loop go on; with `toMatch`, to the next step that matches the search or a marked line. */
+  resume(how: How, toMatch = false): void {
+    const { held, notes, run } = this._state;
+    if (held !== null) {
+      this._context.resume?.(how, toMatch ? conditions(notes, run) : []);
+    }
   }
 
   last(): void {
@@ -217,6 +233,18 @@ export class Stepper implements IDisposable {
     }
   }
 
+  /** Edit states of the paused loop, with which its next step begins. */
+  async edit(states: { [name: string]: string }): Promise<boolean> {
+    const { step } = this._state;
+    const run = await this._asides.ask('edit', { states, sequence: step?.sequence ?? null });
+    if (run && step) {
+      this._ahead.clear();
+      this._update({ run });
+      await this._ask({ ...this._wanted, step: step.step });
+    }
+    return run !== null;
+  }
+
   /** Continue from a step with a pruned candidate in the beam, as a new run. */
   async keep(step: number, candidate: number): Promise<void> {
     const { step: shown, trail } = this._state;
@@ -266,6 +294,19 @@ export class Stepper implements IDisposable {
     this._asides.dismiss(name);
   }
 
+  /** The loop of the run was paused, went on, or has ended: the run has more steps. */
+  grow(run: RunView, held: PausedView | null): void {
+    this._ahead.clear();
+    this._finder.grow(run.steps);
+    this._update({ run, held });
+    this._search(false);
+  }
+
+  /** The paused loop goes on. */
+  release(): void {
+    this._update({ held: null });
+  }
+
   /** Show an error. */
   complain(error: unknown): void {
     if (error instanceof Gone) {
@@ -312,18 +353,31 @@ export class Stepper implements IDisposable {
 
   private async _ask(wish: Wish): Promise<void> {
     this._update({ target: wish.step, waiting: 'asked' });
-    const { run, notes } = this._state;
-    const { hypothesis, ...others } = wish;
-    const search = run.is_search ? { hypothesis, seen: this._seen(wish.sequence) } : {};
-    const args = { run: run.run, ...others, ...search, watch: notes.watches };
+    const before = this._state.step?.step ?? -1;
     try {
-      this._accept(await this._requests.request('step', args, waiting => this._update({ waiting })));
+      this._accept(await this._ahead.request(this._argsOf(wish), waiting => this._update({ waiting })));
     } catch (error) {
       this.complain(error);
     }
     const { next } = this._questions;
     if (next === null || this._isShown(next)) {
       this._update({ target: null, waiting: null });
+      this._expectNear(wish, wish.step < before ? -1 : 1);
+    }
+  }
+
+  private _argsOf({ hypothesis, ...others }: Wish): Args<'step'> {
+    const { run, notes } = this._state;
+    const search = run.is_search ? { hypothesis, seen: this._seen(others.sequence) } : {};
+    return { run: run.run, ...others, ...search, watch: notes.watches };
+  }
+
+  /** Request the steps that the user may go to next. */
+  private _expectNear(wish: Wish, way: 1 | -1): void {
+    if (this._state.error === null && !this._state.gone && this._context.isIdle?.()) {
+      const steps = [wish.step + way, wish.step - way, wish.step + 2 * way];
+      const near = steps.filter(step => step >= 0 && step < stepsBegun(this._state.run));
+      this._ahead.expect(near.map(step => this._argsOf({ ...wish, step })));
     }
   }
 
@@ -332,7 +386,7 @@ export class Stepper implements IDisposable {
     const { next } = this._questions;
     if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
       const before = this._state.step;
-      const line = before ? this._state.line : firstLine(this._state.run, step);
+      const line = this._state.line ?? firstLine(this._state.run, step);
       this._update({ step, tree: grown(this._state.tree, step.beam), line, error: null });
       if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
         this._followOp(step.ops);
@@ -398,7 +452,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  private _requests: IRequests;
+  private _ahead: Ahead;
   private _context: StepperContext;
   private _finder: Finder;
   private _asides: Asides;

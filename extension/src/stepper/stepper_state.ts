@@ -1,5 +1,5 @@
 import type { Waiting } from '../kernel/requests';
-import type { RunView, StepView } from '../schema';
+import type { How, PausedView, RunView, StepView, Where } from '../schema';
 import type { AsidesState } from './asides';
 import type { BeamTree } from './beam';
 import type { FindState } from './finder';
@@ -28,6 +28,10 @@ export interface StepperContext {
   still?: boolean;
   /** Show another run instead of this one. */
   open: (run: number, at: Place) => void;
+  /** Whether the kernel does nothing else, so that steps can be requested before the user asks for them. */
+  isIdle?: () => boolean;
+  /** Let the paused loop go on. */
+  resume?: (how: How, where: Where[]) => void;
 }
 
 /** Everything that the views show of one run. */
@@ -45,6 +49,8 @@ export interface StepperState {
   error: string | null;
   /** Whether the kernel no longer has the run; the last step that was loaded is still shown. */
   gone: boolean;
+  /** Where the loop is paused in the running cell; null once it goes on. */
+  held: PausedView | null;
   notes: LoopNotes;
   find: FindState;
   /** Whether there is no kernel, so that only recorded steps can be shown. */

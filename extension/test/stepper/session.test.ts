@@ -13,9 +13,14 @@ async function session(runs: RunItem[]): Promise<{ kernel: FakeKernel; session: 
     const found = runs.find(item => item.run === run);
     switch (command) {
       case 'run':
-        return { data: runView({ run, loop: found?.loop, name: found?.name, place: found?.place }) };
+        return { data: runView({ run, ...(found && { loop: found.loop, name: found.name, place: found.place }) }) };
       case 'step':
         return { data: stepView(args.step as number, { run, sequence: args.sequence as number | null }) };
+      case 'paused':
+      case 'pause':
+      case 'pause_at':
+      case 'resume':
+        return { data: null };
       default:
         return { data: [...runs] };
     }
@@ -36,6 +41,50 @@ async function record(kernel: FakeKernel, runs: RunItem[], added: RunItem): Prom
   kernel.endCell();
   await settle();
 }
+
+const PAUSED = { run: 7, name: 'decoder', step: 2, why: 'h > 1', line: null, can_edit: true, cell_id: null };
+
+describe('A paused loop', () => {
+  const commands = (kernel: FakeKernel) => kernel.sent.map(({ command, args }) => [command, args.how ?? args.step]);
+
+  it('is shown at its step, and the step after its last one is that of the real execution', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    kernel.startCell('train()');
+    kernel.emit({ event: 'paused', data: PAUSED });
+    await settle();
+    expect([s.paused, shown(s), s.stepper?.state.held]).toEqual([PAUSED, 7, PAUSED]);
+    expect(s.stepper?.state.step?.step).toBe(2);
+    s.stepper?.last();
+    await settle();
+    s.stepper?.next();
+    await settle();
+    expect(commands(kernel).pop()).toEqual(['resume', 'step']);
+  });
+
+  it('goes on, and the panel forgets it when the cell has ended', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    kernel.startCell('train()');
+    kernel.emit({ event: 'paused', data: PAUSED });
+    await settle();
+    kernel.emit({ event: 'resumed', data: { run: 7 } });
+    expect(s.stepper?.state.held).toBeNull();
+    kernel.endCell();
+    await settle();
+    expect(s.paused).toBeNull();
+  });
+
+  it('pauses where marks match, if the user asks for it', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    s.stepper?.toggleStop(3);
+    s.stepper?.note({ pauses: true });
+    await settle();
+    const asked = kernel.sent.filter(({ command }) => command === 'pause_at').pop();
+    expect(asked?.args).toMatchObject({ loop: 'decoder', where: [{ kind: 'changes', line: 3 }] });
+    s.stepper?.note({ pauses: false });
+    await settle();
+    expect(kernel.sent.filter(({ command }) => command === 'pause_at').pop()?.args.where).toEqual([]);
+  });
+});
 
 describe('Session', () => {
   it('shows the newest run first', async () => {
@@ -84,7 +133,7 @@ describe('Session', () => {
     expect(shown(s)).toBe(3);
   });
 
-  it('does not ask for each of the runs that a training cell makes', async () => {
+  it('asks for one run at a time while a training cell makes many', async () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     const before = kernel.sent.length;
     kernel.startCell('train()');
@@ -92,7 +141,11 @@ describe('Session', () => {
       runs.unshift(item(run));
       kernel.emit({ event: 'runs', data: [...runs] });
     }
-    expect(kernel.sent).toHaveLength(before);
+    expect(kernel.sent.length).toBeLessThan(before + 3);
+    for (let i = 0; i < 20; i++) {
+      await settle();
+    }
+    expect(shown(s)).toBe(49);
     kernel.endCell();
     await settle();
     expect(shown(s)).toBe(49);

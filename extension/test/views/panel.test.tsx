@@ -4,14 +4,16 @@ import { describe, expect, it, vi } from 'vitest';
 
 import { LoopsView, type LoopsProps } from '../../src/views/panel/loops';
 import { groupRuns } from '../../src/views/panel/run_list';
-import { item, runView } from '../examples';
-import { show, actions, state } from '../rendering';
+import { EVIL, item, runView } from '../examples';
+import { show, actions, state, click } from '../rendering';
 
 describe('LoopsView', () => {
   const props = (change: Partial<LoopsProps>): LoopsProps => ({
     notebook: 'tour.ipynb',
     link: 'ready',
     busy: false,
+    paused: null,
+    pauses: false,
     complaint: null,
     error: null,
     runs: [],
@@ -19,6 +21,7 @@ describe('LoopsView', () => {
     stepper: null,
     stepperActions: null,
     runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
+    pauseActions: { pause: vi.fn(), resume: vi.fn() },
     onFilter: vi.fn(),
     onRefresh: vi.fn(),
     ...change
@@ -33,6 +36,24 @@ describe('LoopsView', () => {
   ] as [Partial<LoopsProps>, string][])('teaches: %j → %s', (change, title) => {
     const host = show(<LoopsView {...props(change)} />);
     expect(host.querySelector('.rfnb-Guide h3')?.textContent).toBe(title);
+  });
+
+  it('says where a cell is paused, and lets it go on', () => {
+    const paused = { run: 1, name: EVIL, step: 7, why: 'h > 1', line: null, can_edit: true, cell_id: null };
+    const pauseActions = { pause: vi.fn(), resume: vi.fn() };
+    const host = show(<LoopsView {...props({ paused, busy: true, pauseActions })} />);
+    expect(host.querySelector('.rfnb-Paused')?.textContent).toBe(`Paused: ${EVIL}, after step 7 h > 1`);
+    expect(host.querySelector('script, .rfnb-Status-busy, .rfnb-Status-pause')).toBeNull();
+    ['next', 'resume', 'last', 'stop', 'nextHit'].forEach(name => click(host, `[data-resume=${name}]`));
+    expect(pauseActions.resume.mock.calls).toEqual([['step'], ['continue'], ['run'], ['stop']]); // nothing to match
+  });
+
+  it('pauses the next step, and shows that it will', () => {
+    const pauseActions = { pause: vi.fn(), resume: vi.fn() };
+    const host = show(<LoopsView {...props({ pauses: true, pauseActions })} />);
+    expect(host.querySelector('.rfnb-Status-pause')?.getAttribute('aria-pressed')).toBe('true');
+    click(host, '.rfnb-Status-pause');
+    expect(pauseActions.pause).toHaveBeenCalledWith(false);
   });
 
   it('says which side to update, instead of a guide', () => {

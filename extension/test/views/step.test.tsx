@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest';
 import type { OpView } from '../../src/schema';
 import { tokens } from '../../src/views/step/python';
 import { StepperView } from '../../src/views/stepper/stepper';
-import { EVIL, opRow, stepView, value, watchRow } from '../examples';
+import { EVIL, opRow, stateRow, stepView, value, watchRow } from '../examples';
 import { show, redraw, actions, state, type, click } from '../rendering';
 
 describe('Watches', () => {
   it('shows values and errors, and adds and removes expressions', () => {
     const asked = actions();
-    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [] };
+    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [], pauses: false };
     const step = stepView(3, { watches: [watchRow('max(h)'), watchRow('hh', `no hh; did you mean h? ${EVIL}`)] });
     const host = show(<StepperView state={state({ step, notes })} actions={asked} />);
     expect(host.querySelector('[data-watch="max(h)"] .rfnb-Watch-value')?.textContent).toContain('max(h)!');
@@ -40,6 +40,22 @@ describe('editing a state', () => {
     type(host, '.rfnb-Edit input', 'B', 'Escape');
     expect(host.querySelector('.rfnb-Edit')).toBeNull();
     expect(asked.fork).toHaveBeenCalledOnce();
+  });
+});
+
+describe('the name of a state', () => {
+  it('leads to the line that computes it, if the body has one', () => {
+    const asked = actions();
+    const names = ['h', 'x.c', 'elsewhere', EVIL];
+    const values = [...stepView(3).values, { line: 99, op: 'add', value: value('elsewhere', '1') }];
+    const step = stepView(3, { states: names.map(name => stateRow(name, '1', '2')), values });
+    const host = show(<StepperView state={state({ step })} actions={asked} />);
+    const links = [...host.querySelectorAll<HTMLElement>('.rfnb-State-look')];
+    expect(links.map(link => link.textContent)).toEqual(['h', 'x.c']);
+    links.forEach(link => link.click());
+    expect(asked.look).toHaveBeenNthCalledWith(1, 5);
+    expect(asked.look).toHaveBeenNthCalledWith(2, 3);
+    expect([...host.querySelectorAll('.rfnb-State-name')].map(name => name.textContent)).toEqual(names);
   });
 });
 

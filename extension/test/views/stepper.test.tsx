@@ -156,7 +156,13 @@ const WHERE: Where = { kind: 'over', name: null, line: null, limit: 2, text: nul
 
 describe('Find', () => {
   const found = (change: Partial<FindState>): FindState => ({ ...NOT_SEARCHED, ...change });
-  const noted = (change: Partial<LoopNotes>): LoopNotes => ({ watches: [], where: null, stops: [], ...change });
+  const noted = (change: Partial<LoopNotes>): LoopNotes => ({
+    watches: [],
+    where: null,
+    stops: [],
+    pauses: false,
+    ...change
+  });
 
   it('chooses what to search for, with the first state where a name is needed', () => {
     const asked = actions();

@@ -21,6 +21,7 @@ from rfnb.backend.base.mask import MaskOps
 from rfnb.backend.base.masked import MaskedOps
 from rfnb.backend.base.math import MathOps
 from rfnb.backend.base.matmul import MatmulOps
+from rfnb.backend.base.measure import MeasureOps
 from rfnb.backend.base.norm import NormOps
 from rfnb.backend.base.pad import PadOps
 from rfnb.backend.base.parameter import ParameterOps
@@ -78,6 +79,7 @@ class Backend(
     ControlOps,
     TapeOps,
     FuseOps,
+    MeasureOps,
     EagerOps,
 ):
     """Computes on raw tensors of one kind. It has no state; all functions are static or class methods.

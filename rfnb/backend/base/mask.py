@@ -14,7 +14,7 @@ from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims import align, entries
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class MaskOps:
             return tensor._raw
         dims = tensor.sig.dims if dims is None else dims
         serials, device = tensor.sig.serials[dims], cls.device_key_raw(tensor._raw)
-        key = ("fill", tensor.sig.serial, serials, device, active_listener() is None)
+        key = ("fill", tensor.sig.serial, serials, device, takes_kernels())
         try:
             where = lengths.cache[key]
         except KeyError:
@@ -178,7 +178,7 @@ class MaskOps:
         few: also use rows if they are so few or so short that a mask is faster.
         """
         lengths = tensor.lengths
-        if not lengths.ragged or cls.fill_rows_raw is None or active_listener() is not None:
+        if not lengths.ragged or cls.fill_rows_raw is None or not takes_kernels():
             return None
         sig = tensor.sig
         device = cls.device_key_raw(tensor._raw)

@@ -11,7 +11,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -146,9 +146,7 @@ def _by_kernel(
     how: tuple[bool, float, float],
 ) -> Tensor | None:
     """Batch norm of the frames by a kernel; None if no kernel supports it, or there are too few frames to train."""
-    if active_listener() is not None or not _kernel_takes(
-        backend, source, features, weights
-    ):  # a listener records each part
+    if not takes_kernels() or not _kernel_takes(backend, source, features, weights):  # a listener records each part
         return None
     rows = backend.rows_for(source, source.sig.dims, features, few=True) if use_mask else None
     if rows is None and backend.padding_for(source, source.sig.dims) is not None:

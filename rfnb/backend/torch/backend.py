@@ -17,6 +17,7 @@ from rfnb.backend.torch.loss import TorchLoss
 from rfnb.backend.torch.mask import TorchMask
 from rfnb.backend.torch.math import TorchMath
 from rfnb.backend.torch.matmul import TorchMatmul
+from rfnb.backend.torch.measure import TorchMeasure
 from rfnb.backend.torch.norm import TorchNorm
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.backend.torch.rec import TorchRec
@@ -52,6 +53,7 @@ class TorchBackend(
     TorchGrad,
     TorchTape,
     TorchFuse,
+    TorchMeasure,
     Backend,
 ):
     """Computes with torch."""

@@ -21,6 +21,7 @@ from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph
+from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
@@ -29,7 +30,9 @@ from rfnb.core.ground.source import PACKAGE, Source
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 
-def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+def module_graph(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
     modules, its = ModuleTable(_own, _counted), owner(model)
     graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
@@ -43,15 +46,17 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
         graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
         if its is not None:
             modules.add(its)
-        seen = _ModelRecorder(its, modules, stack)
+        seen = _ModelRecorder(its, modules, stack, meter)
         try:
             graph.inputs = seen.given(argument_names(model, args, kwargs))
             with seen.hooks(), _FunctionMode(seen):
-                result = model(*args, **kwargs)
+                result = seen.meter.whole(lambda: model(*args, **kwargs))
             named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:
             failed = error, seen.fail(error, None)
+        else:
+            seen.meter.done(result)
     graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
     name_graph(seen.graph, asked)
     if failed is not None:
@@ -64,8 +69,8 @@ class _ModelRecorder(CallRecorder):
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack):
-        super().__init__(model, modules)
+    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack, meter: Meter | None):
+        super().__init__(model, modules, meter)
         self._kept = kept
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
@@ -99,31 +104,43 @@ class _ModelRecorder(CallRecorder):
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         if get_ident() != self._thread:
             return
+        self.meter.pause()
         self.quiet = True
         if not self.modules.knows(module):
             keep_state(module, self._kept)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
         self._open.append((module, node, depth))
+        self.quiet = False
         if node is not None and node.module is not None:
             self.inside.append((node.module.path, node.body))
-        self.quiet = False
+            self.meter.enter(node)
+        else:
+            self.meter.resume()
 
     def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
         """rest: keyword arguments and the result, or only None if the call failed."""
         if get_ident() != self._thread or not any(opened is module for opened, *_ in self._open):
             return
-        self.quiet = True
         opened, node, depth = self._open.pop()
+        self._end(node)
+        self.quiet = True
         while opened is not module:
             opened, node, depth = self._open.pop()
         del self.inside[depth:]
         if len(rest) == 2 and node is not None:
             node.inputs += self.numbers(rest[0])
-            self.made(node, leaves(rest[1]))
+            self.made(node, leaves(rest[1]), (args, rest[0]))
         elif len(rest) == 1 and (error := sys.exc_info()[1]) is not None:
             self.fail(error, node)
         self.quiet = False
+        self.meter.resume()
+
+    def _end(self, node: Node | None) -> None:
+        if node is None:
+            self.meter.pause()
+        else:
+            self.meter.exit(node)
 
 
 class _FunctionMode(TorchFunctionMode):
@@ -138,6 +155,14 @@ class _FunctionMode(TorchFunctionMode):
         name, writes = _kind(func)
         if seen.quiet or not name:
             return func(*args, **kwargs)
+        seen.meter.pause()
+        try:
+            return self._recorded(func, name, args, kwargs, writes=writes)
+        finally:
+            seen.meter.resume()
+
+    def _recorded(self, func: Any, name: str, args: Any, kwargs: Any, *, writes: bool) -> Any:
+        seen = self._seen
         body = seen.inside[-1][1]
         node = seen.begin(name, seen.numbers(args, kwargs))
         changed = kwargs.get("out", args[0] if writes and args else None)
@@ -147,9 +172,9 @@ class _FunctionMode(TorchFunctionMode):
             result = func(*args, **kwargs)
         if changed is not None:
             seen.forget(changed)
-            seen.made(node, leaves(changed))
+            seen.made(node, leaves(changed), (args, kwargs))
         else:
-            seen.made(node, leaves(result))
+            seen.made(node, leaves(result), (args, kwargs))
         if not node.outputs:
             body.pop()  # it read a size or a number
         return result

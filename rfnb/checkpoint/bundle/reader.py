@@ -19,6 +19,7 @@ from rfnb.checkpoint.bundle.ordered import key_of_slice
 from rfnb.checkpoint.bundle.table import read_table
 from rfnb.core.ground.gc_pause import not_searched
 from rfnb.core.ground.source import public_function
+from rfnb.core.ground.text import count_of
 from rfnb.errors import CheckpointError
 
 DTYPES: dict[int, torch.dtype] = {
@@ -205,7 +206,7 @@ class Bundle:
             raise CheckpointError(
                 f"{public_function()}: {file} is missing",
                 got=", ".join(there) or "no data files",
-                expected=f"{self.header.shards} data files beside {self.index.name}",
+                expected=f"{count_of(self.header.shards, 'data file')} beside {self.index.name}",
             ) from error
 
 

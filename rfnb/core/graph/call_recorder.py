@@ -9,6 +9,7 @@ from typing import Any
 
 from rfnb.core.graph.facts import Facts
 from rfnb.core.graph.graph import CallGraph, Node, NodeKind, Value, ValueKind
+from rfnb.core.graph.meter import NO_METER, Meter
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import Source
@@ -18,12 +19,13 @@ from rfnb.core.tensor.tensor_dict import as_dicts
 class CallRecorder:
     """Builds a `CallGraph`. Base class: subclasses observe the call and report what happens.
 
-    inside: the bodies that are open, outermost first, each with the path of its module.
+    inside: the bodies that are open, outermost first, each with the path of its module. meter: measures the nodes.
     """
 
     tensor_type: type
 
-    def __init__(self, model: Any, modules: ModuleTable):
+    def __init__(self, model: Any, modules: ModuleTable, meter: Meter | None = None):
+        self.meter = meter or NO_METER
         self.graph = CallGraph()
         self.modules = modules
         self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
@@ -77,8 +79,13 @@ class CallRecorder:
         kind = self.tensor_type
         return tuple([self.number_of(leaf) for leaf in leaves(list(structures)) if isinstance(leaf, kind)])
 
-    def made(self, node: Node, results: Iterable[Any]) -> None:
-        """Sets the outputs of a node. Values that did not exist before are marked as made by it."""
+    def made(self, node: Node, results: Iterable[Any], given: Any = ()) -> None:
+        """Sets the outputs of a node. Values that did not exist before are marked as made by it.
+
+        given: the arguments of the call.
+        """
+        results = list(results)
+        self.meter.made(node, given, results)
         first, outputs = len(self.graph.values), list[int]()
         for leaf in results:
             if isinstance(leaf, self.tensor_type):
@@ -115,12 +122,14 @@ class CallRecorder:
         """Opens the body of `node`: nodes added inside the block belong to it."""
         depth = len(self.inside)
         self.inside.append((self.inside[-1][0] if node.module is None else node.module.path, node.body))
+        self.meter.enter(node)
         try:
             yield
         except BaseException as error:
             self.fail(error, node)
             raise
         finally:
+            self.meter.exit(node)
             del self.inside[depth:]
 
     def fail(self, error: BaseException, node: Node | None) -> Node | None:

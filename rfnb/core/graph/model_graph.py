@@ -9,6 +9,7 @@ from typing import Any
 
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import CallGraph, Node, Value
+from rfnb.core.graph.measured import Measured
 from rfnb.core.ground.show import Shown, make_dot
 
 
@@ -40,6 +41,7 @@ class ModelGraph(Shown):
         unused: the modules that were not called, without the modules inside them.
         count: the number of values in all parameters.
         meta: whether the call ran on torch's device "meta", without data.
+        measured: what `show` has measured of the nodes.
 
     >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
     >>> graph = rf.model_graph(rf.Linear(feat, out), rf.ones([feat]))
@@ -56,6 +58,7 @@ class ModelGraph(Shown):
     count: int = 0
     meta: bool = False
     notes: list[str] = field(default_factory=list)
+    measured: Measured | None = None
 
     @property
     def nodes(self) -> list[Node]:

@@ -1,15 +1,19 @@
-"""The context of the code that is running: the path of modules, and the source of random numbers."""
+"""The context of the code that is running: the path of modules, what measures it, the source of random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rfnb.core.graph.meter import Meter
 
 T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
 _describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
+_meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
 
 
@@ -42,6 +46,16 @@ def module_facts(module: Any) -> Any:
 def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Inside the block, `module_facts(module)` is `describe(module)`."""
     return within(_describe, describe)
+
+
+def current_meter() -> Meter | None:
+    """What measures the call that is running; None if nothing does."""
+    return _meter.get()
+
+
+def metering(meter: Meter | None) -> AbstractContextManager[None]:
+    """Makes `meter` measure the loops inside the block; None: nothing measures them."""
+    return within(_meter, meter)
 
 
 def random_stream(device: str) -> Any:

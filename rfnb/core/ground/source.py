@@ -236,6 +236,16 @@ def parsed(text: str) -> ast.Module:
 _parsing = threading.RLock()
 
 
+def _new_lock() -> None:
+    """In a forked process, no thread is left that would release the lock."""
+    global _parsing
+    _parsing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
 def _targets(text: str) -> dict[Span, tuple[str, ...]]:
     try:
         tree = parsed(text)

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rfnb.core.ground.hook import ClassHook
 
 if TYPE_CHECKING:
+    from rfnb.core.graph.meter import Meter
     from rfnb.core.graph.model_graph import ModelGraph
 
 
 class TraceCall(Protocol):
     """A function that traces a call of a model."""
 
-    def __call__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
-        """Calls the model once and returns the graph of the call. meta: on the meta device, without numbers."""
+    def __call__(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    ) -> ModelGraph:
+        """Calls the model once and returns the graph of the call. meta: on the meta device, without numbers. meter:
+        measures the nodes.
+        """
 
 
 trace_call: ClassHook[TraceCall] = ClassHook("core.ground.tracers.trace_call", by="backend.torch.plain")

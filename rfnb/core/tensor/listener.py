@@ -20,8 +20,8 @@ class Listener:
     """Base class. Each method does what it is about and returns its result; a subclass overrides what it observes.
 
     outer: the listener that was active before, which sees the same calls; None if there is none to be passed on to.
-    takes_kernels: whether attention may be computed by one kernel and reported by `attention`. Otherwise it is computed
-    op by op, so that `call` sees each of them.
+    takes_kernels: whether kernels may compute several ops at once; attention is then reported by `attention`. Otherwise
+    these are computed op by op, so that `call` sees each of them.
     """
 
     outer: Listener | None = None
@@ -57,6 +57,7 @@ class Listener:
         causal: Dim | None,
         scale: float,
         bias: Tensor | None,
+        result: Tensor,
     ) -> None:
         """Called after a kernel has computed attention. Only a listener that `takes_kernels` gets this call."""
 
@@ -68,6 +69,12 @@ _listening: list[Listener | None] = []  # of all threads: the fast paths test on
 def active_listener() -> Listener | None:
     """The listener of this thread."""
     return _listener.get() if _listening else None
+
+
+def takes_kernels() -> bool:
+    """Whether kernels may compute several ops at once: no listener of this thread wants to see each of them."""
+    listener = active_listener()
+    return listener is None or listener.takes_kernels
 
 
 @contextmanager

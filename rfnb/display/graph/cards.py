@@ -8,9 +8,11 @@ from textwrap import wrap
 from rfnb.display.graph.pills import (
     ACCENT,
     BORDER,
+    DARKER,
     FAILED,
     FAILED_PAPER,
     FAINT,
+    HEAT,
     INK,
     OP,
     PAPER,
@@ -19,6 +21,7 @@ from rfnb.display.graph.pills import (
     ROOM,
     Pill,
     drawn,
+    mixed,
     pills_of,
     rows_of,
     width_of,
@@ -26,6 +29,7 @@ from rfnb.display.graph.pills import (
 from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
+from rfnb.display.markup.numbers import percent
 
 PAD = 10.0
 FRAME = {"pad": 14.0, "head": 32.0}
@@ -64,23 +68,51 @@ def card(view: GraphView, node: GraphNode) -> Card:
 
 def _op(view: GraphView, node: GraphNode) -> Card:
     """An op: a quiet word, with its new dims below."""
-    name = svg.elided(node["name"], 11, 150)
-    wide, high = svg.width(name, 11) + 18, 21.0
+    name, number = svg.elided(node["name"], 11, 150), node.get("number")
+    told = "" if number is None or number["text"] == "–" else number["text"]
+    wide, high = svg.width(name, 11) + 18 + (svg.width(told, 10, bold=True) + 7 if told else 0.0), 21.0
+    capsule = _capsule(name, wide, high, tinted(node, OP), QUIET if number is None else INK, told)
     labels = [(value, pills_of(view, value)) for value in node["outputs"] if value["changed"]][:3]
     if not labels:
-        return Card(wide, high, _capsule(name, wide, high, OP, QUIET))
+        return Card(wide, high, capsule)
     lines = [row for _, pills in labels for row in rows_of(pills)]
     tail = 5 + 19.0 * len(lines)
     width = max(wide, wide / 2 + 8 + max(width_of(line) for line in lines))
     parts = [drawn(line, wide / 2 + 8, high + 5 + 19 * i) for i, line in enumerate(lines)]  # right of the line
-    return Card(width, high + tail, svg.group(_capsule(name, wide, high, OP, QUIET), parts), tail, wide / 2)
+    return Card(width, high + tail, svg.group(capsule, parts), tail, wide / 2)
 
 
-def _capsule(name: str, wide: float, high: float, fill: str, ink: str) -> Html:
-    return svg.group(
-        svg.rect(0, 0, wide, high, rx=high / 2, fill=fill, stroke=BORDER, stroke_opacity=0.6),
-        svg.words(wide / 2, high / 2 + 3.9, name, text_anchor="middle", fill=ink),
+def _capsule(name: str, wide: float, high: float, fill: str, ink: str, number: str = "") -> Html:
+    rim = svg.rect(
+        0, 0, wide, high, rx=high / 2, fill=fill, stroke=FAILED if fill == FAILED_PAPER else BORDER, stroke_opacity=0.6
     )
+    if not number:
+        return svg.group(rim, svg.words(wide / 2, high / 2 + 3.9, name, text_anchor="middle", fill=ink))
+    bad = fill == FAILED_PAPER
+    return svg.group(
+        rim,
+        svg.words(9, high / 2 + 3.9, name, fill=ink),
+        svg.words(
+            wide - 9, high / 2 + 3.7, number, font_size=10, font_weight="bold", text_anchor="end",
+            fill=FAILED if bad else INK,
+        ),
+    )  # fmt: skip
+
+
+def tinted(node: GraphNode, paper: str) -> str:
+    """The colour of a box: its paper, tinted by what was measured; red for NaN and infinity."""
+    number = node.get("number")
+    if number is None:
+        return paper
+    return FAILED_PAPER if number["bad"] else mixed(HEAT, number["tint"], paper)
+
+
+def number_line(node: GraphNode) -> str:
+    """What was measured of a box, with its share: "3.2 ms · 41 %"."""
+    number = node.get("number")
+    if number is None:
+        return ""
+    return number["text"] if number["share"] is None else f"{number['text']} · {percent(number['share'])}"
 
 
 def _port(view: GraphView, node: GraphNode) -> Card:
@@ -134,18 +166,20 @@ class TextLine:
     pills: list[Pill] = field(default_factory=list)
     right: str = ""
     ink: str = QUIET
+    bold: bool = False
 
     @property
     def width(self) -> float:
         """The width of the line."""
-        parts = [svg.width(self.words, 10), width_of(self.pills), svg.width(self.right, 10)]
+        parts = [svg.width(self.words, 10, bold=self.bold), width_of(self.pills), svg.width(self.right, 10)]
         return sum(parts) + 8 * (sum(part > 0 for part in parts) - 1)
 
     def drawn(self, x: float, y: float, end: float) -> list[Html | None]:
         """The line as SVG, 19 pixels high, from `x` to `end`."""
-        told = svg.width(self.words, 10) + 8 if self.words else 0.0
+        told = svg.width(self.words, 10, bold=self.bold) + 8 if self.words else 0.0
+        weight = "bold" if self.bold else None
         return [
-            svg.words(x, y + 11.7, self.words, font_size=10, fill=self.ink) if self.words else None,
+            svg.words(x, y + 11.7, self.words, font_size=10, font_weight=weight, fill=self.ink) if self.words else None,
             *drawn(self.pills, x + told, y),
             svg.words(end, y + 11.7, self.right, font_size=10, text_anchor="end", fill=QUIET) if self.right else None,
         ]
@@ -164,13 +198,17 @@ def _module(view: GraphView, node: GraphNode) -> Card:
 
 def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
     """The lines below the title; the first ends with the number of parameters."""
-    outputs = node["outputs"][:3]
+    outputs, number = node["outputs"][:3], node.get("number")
     lines = []
+    if number is not None:
+        lines = [TextLine(number_line(node), ink=FAILED if number["bad"] else INK, bold=True)]
+        more = [part for word in number["more"] for part in wrap(word, 44)]
+        lines += [TextLine(word, ink=DARKER) for word in more]
     for value in outputs:
         name = svg.elided(value["name"], 10, 90) if len(outputs) > 1 else ""
         rows = rows_of(pills_of(view, value))
         lines += [TextLine(name if i == 0 else "", row) for i, row in enumerate(rows)]
-    ink = {"failed": FAILED, "ghost": FAINT, "done": QUIET}[node["status"]]
+    ink = {"failed": FAILED, "ghost": FAINT, "done": QUIET if number is None else DARKER}[node["status"]]
     lines += [TextLine(note, ink=ink) for note in _notes(view, node)]
     if node["params"]:
         lines = lines or [TextLine()]
@@ -214,7 +252,8 @@ def _paper(node: GraphNode, wide: float, high: float) -> list[Html]:
         look = {"fill": "#808080", "fill_opacity": 0.05, "stroke": "#8a8a8a", "stroke_dasharray": "4 3"}
         return [svg.rect(0, 0, wide, high, rx=7, **look)]
     failed = node["status"] == "failed"
-    fill, stroke = (FAILED_PAPER, FAILED) if failed else (PAPER, BORDER)
+    bad = failed or bool(node.get("number") and node["number"]["bad"])
+    fill, stroke = (FAILED_PAPER, FAILED) if bad else (tinted(node, PAPER), BORDER)
     behind = [svg.rect(d, d, wide, high, rx=7, fill=fill, stroke=stroke) for d in (6, 3) if node["times"] > 1]
     sheet = svg.rect(0, 0, wide, high, rx=7, fill=fill, stroke=stroke, stroke_width=1.6 if failed else 1)
     if node["kind"] != "loop":
@@ -226,8 +265,15 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     """The frame of an open node around a body of this size."""
     title, head = _title(node, FAINT, FAINT, 20)
     failed = node["status"] == "failed"
-    words = " · ".join([*filter(None, [amount(node["params"]) if node["params"] else ""]), *_notes(view, node, 1)])
-    told = PAD + head + 10
+    number = node.get("number")
+    params = [amount(node["params"])] if node["params"] else []
+    measured = number_line(node)
+    chip = svg.width(measured, 10, bold=True) + 12 if measured else 0.0
+    told = PAD + head + 10 + (chip + 8 if chip else 0.0)
+    words = " · ".join([*params, *_notes(view, node, 1)])
+    for word in [] if number is None else number["more"]:  # as many as there is room for
+        longer = " · ".join(filter(None, [words, word]))
+        words = longer if told + svg.width(longer, 10) + PAD <= width + 2 * FRAME["pad"] else words
     wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]
     line = {"fill": "#808080", "fill_opacity": 0.06, "stroke": FAILED if failed else "#8d929c"}
@@ -235,6 +281,8 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
         svg.rect(0, 0, wide, high, rx=9, **line),
         svg.rect(3, 3, wide - 6, high - 6, rx=7, **line | {"fill": "none"}) if node["kind"] == "loop" else None,
         title,
+        svg.rect(told - chip - 8, 8, chip, 17, rx=4, fill=tinted(node, PAPER), stroke=BORDER) if chip else None,
+        svg.words(told - chip - 2, 20, measured, font_size=10, font_weight="bold", fill=INK) if chip else None,
         svg.words(told, 20, words, font_size=10, fill=FAINT) if words else None,
     ]
     return Card(wide, high, svg.group(parts))

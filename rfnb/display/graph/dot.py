@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 from typing import Any
 
-from rfnb.display.graph.cards import amount
+from rfnb.display.graph.cards import amount, number_line, tinted
 from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
 from rfnb.display.graph.rows import name, value_text
 from rfnb.display.graph.schema import GraphNode, GraphView
@@ -112,7 +112,8 @@ def _node(view: GraphView, node: GraphNode, around: str, *, is_open: bool) -> li
     key = around + node["id"]
     if not is_open or not node["body"]:
         return [f"{quoted(key)}{_attributes(_look(view, node))};"]
-    title = " ".join(filter(None, [name(node), node["cls"] if node["cls"] != node["name"] else "", *node["notes"][:1]]))
+    cls = node["cls"] if node["cls"] != node["name"] else ""
+    title = " ".join(filter(None, [name(node), cls, number_line(node), *node["notes"][:1]]))
     rim = {
         "label": title,
         "labeljust": "l",
@@ -131,7 +132,12 @@ def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
     count = amount(node["params"]) if node["params"] else ""
     if node["kind"] == "op" and not any(value["changed"] for value in node["outputs"]):
         outputs = []
-    look = {"label": "\n".join(filter(None, [f"{name(node)} {cls}".strip(), *outputs, count, *node["notes"]]))}
+    number = node.get("number")
+    more = [] if number is None else number["more"]
+    words = [f"{name(node)} {cls}".strip(), number_line(node), *outputs, count, *more, *node["notes"]]
+    look = {"label": "\n".join(filter(None, words))}
+    if number is not None:
+        look["fillcolor"] = tinted(node, PAPER)
     if node["status"] == "ghost":
         return look | {"style": "rounded,dashed"}
     if node["status"] == "failed":

@@ -11,6 +11,7 @@ from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
+from rfnb.display.graph.measures import Numbers
 from rfnb.display.graph.runs import EqualLayers
 from rfnb.display.graph.schema import GraphBody, GraphNode
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
@@ -49,7 +50,7 @@ class GraphFolder:
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         self.graph, self.flow = graph, Flow(graph, hide)
-        self.described = Values()
+        self.described, self.numbers = Values(), Numbers(graph)
         self.bodies: dict[str, GraphBody] = {}
         self.failed = around_failure(graph)  # numbers of the node that failed, and of those around it
         self.runs = EqualLayers(graph, self.flow, self.failed)
@@ -77,7 +78,8 @@ class GraphFolder:
         node = nodes[0]
         if not opens(node, self.flow.is_shown_elsewhere):
             return None
-        same = 0 if self._fails(node) else self.graph.form_of(node)
+        self.numbers.enter(nodes)
+        same = 0 if self._fails(node) or self.graph.measured is not None else self.graph.form_of(node)
         for twin in nodes:
             self._twin(same, twin)
         if same in self._shared:
@@ -176,11 +178,12 @@ class GraphFolder:
         node, last = nodes[0], nodes[-1]
         taken = [signature(self.graph.values[number]) for number in reads]
         facts = node.module
+        number = self.numbers.of(nodes)  # before the nodes inside stand for others too
         inside = self._inside(nodes)
         given = list(dict.fromkeys(last.outputs))
         given = [number for number in given if number in wanted] or given  # of a failed call, nobody has read it yet
         outputs = [self.graph.values[number] for number in given[:OUTPUTS]]
-        return {
+        made: GraphNode = {
             "id": key,
             "kind": kind_of(node),
             "name": joined(first_name(node), last_name(last), len(nodes)),
@@ -194,6 +197,7 @@ class GraphFolder:
             "status": "failed" if self._fails(node) else "ghost" if node.ghost else "done",
             "body": inside,
         }
+        return made if number is None else {**made, "number": number}
 
     def _fails(self, node: Node) -> bool:
         return node.number in self.failed or (node.kind == "section" and any(map(self._fails, node.body)))

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from rfnb.display.graph.cards import FRAME, Card, card, frame
+from rfnb.display.graph.pills import FAINT
 from rfnb.display.graph.rows import name, value_text
 from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.layout.drawing import Drawing
@@ -23,6 +26,8 @@ TIP = Html(
 )
 JOG = 40.0
 """Shift up to which lines are kept straight, in pixels."""
+LEGEND = 14.0
+"""Height of a line of the legend, in pixels."""
 WIDTH = 900.0
 """Width of a notebook cell, in pixels."""
 
@@ -111,11 +116,16 @@ class Painter:
         ]  # fmt: skip
         return svg.group(svg.group(edges, fill="none", stroke=LINE, stroke_width=1.2), nodes)
 
-    def image(self) -> tuple[Html, float, float]:
-        """The whole picture, with its width and height."""
+    def image(self, legend: Sequence[str] = ()) -> tuple[Html, float, float]:
+        """The whole picture, with its width and height; above it the lines of a legend."""
         whole = self.body(self.view["root"])
         width, height = max(whole.drawing.width, 40.0), max(whole.drawing.height, 20.0)
-        return svg.image(width, height, TIP, whole.svg), width, height
+        lines = [part for line in legend for part in wrap(line, max(int(width / 5.6), 40))]
+        words = [svg.words(2, 12 + LEGEND * i, line, font_size=10, fill=FAINT) for i, line in enumerate(lines)]
+        top = LEGEND * len(lines) + (8 if lines else 0)
+        drawn = svg.group(whole.svg, at=(0, top)) if lines else whole.svg
+        width = max([width, *(svg.width(line, 10) + 4 for line in lines)])
+        return svg.image(width, height + top, TIP, *words, drawn), width, height + top
 
 
 BYTES = 150_000
@@ -206,7 +216,9 @@ def _other(view: GraphView, painter: Painter, node: GraphNode) -> dict[str, Any]
 
 def _text(view: GraphView, node: GraphNode) -> str:
     outputs = [value_text(view, value) for value in node["outputs"]]
-    words = [name(node), "" if node["cls"] == node["name"] else node["cls"], *outputs, *node["notes"]]
+    number = node.get("number")
+    told = [] if number is None else [number["text"], *number["more"]]
+    words = [name(node), "" if node["cls"] == node["name"] else node["cls"], *outputs, *told, *node["notes"]]
     return " ".join(filter(None, words))
 
 

@@ -12,11 +12,13 @@ from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 
-INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"
+INK, DARKER, QUIET, FAINT = "#23262d", "#4a505b", "#69707d", "#7f7f7f"
 PAPER, BORDER = "#f4f5f8", "#b4bac6"
 OP, PORT = "#e7e9ee", "#dfe8f3"
 FAILED, FAILED_PAPER = "#d03a3a", "#fdecea"
 ACCENT = "#4a6fa5"
+HEAT = "#f7b25e"
+"""The darkest tint of what was measured."""
 ROOM = 250.0
 """Largest width of a line of pills, in pixels."""
 WORD = 22
@@ -80,11 +82,11 @@ def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
     return made
 
 
-def mixed(colour: str, share: float) -> str:
-    """The opaque colour of a tint on white.
+def mixed(colour: str, share: float, on: str = "#ffffff") -> str:
+    """The opaque colour of a tint on white, or on another colour.
 
     >>> mixed("#0072b2", 0.2)
     '#cce3f0'
     """
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)
+    pairs = [(int(colour[i : i + 2], 16), int(on[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(below - share * (below - part)):02x}" for part, below in pairs)

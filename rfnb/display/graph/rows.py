@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from rfnb.core.graph.measured import SUMMED
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.measures import COLUMNS as NUMBERS
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
 from rfnb.display.graph.unfold import shown
 from rfnb.display.kit.dims import dims_text
 from rfnb.display.markup.grid import Table
+from rfnb.display.markup.numbers import percent
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
 MOST = 400
@@ -16,10 +19,23 @@ SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
 
 def to_table(view: GraphView) -> Table:
     """A row for each box; inner boxes are indented."""
-    rows = [[f"{'  ' * depth}{name(node)}", *_cells(view, node)] for depth, node in shown(view)]
+    measured, columns = view.get("measured"), list(COLUMNS)
+    if measured:
+        columns[1:1] = [NUMBERS[measured["show"]], *(["share"] if measured["show"] in SUMMED else [])]
+    rows = [[f"{'  ' * depth}{name(node)}", *_number(view, node), *_cells(view, node)] for depth, node in shown(view)]
     if len(rows) > MOST:
-        rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", "", "", "", ""]]
-    return Table(COLUMNS, rows)
+        rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", *[""] * (len(columns) - 1)]]
+    return Table(columns, rows)
+
+
+def _number(view: GraphView, node: GraphNode) -> list[str]:
+    """What was measured of a box; no cells if nothing was measured at all."""
+    measured, number = view.get("measured"), node.get("number")
+    if not measured:
+        return []
+    share = None if number is None else number["share"]
+    shares = ["" if share is None else percent(share)] if measured["show"] in SUMMED else []
+    return ["" if number is None else number["text"], *shares]
 
 
 def name(node: GraphNode) -> str:
@@ -42,7 +58,9 @@ def _cells(view: GraphView, node: GraphNode) -> list[str]:
     failed = (
         ["failed here" if _is_the_one(view, node) else "failed inside"] if view["failure"] is not None else ["stops"]
     )
-    notes = [*(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
+    number = node.get("number")
+    more = [] if number is None else number["more"]
+    notes = [*more, *(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
     return [
         "" if what == node["name"] else what, outputs, amount(node["params"]) if node["params"] else "",
         " · ".join(notes),

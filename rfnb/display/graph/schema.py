@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView
 
@@ -15,6 +15,27 @@ class GraphValue(TypedDict):
     dims: list[int]  # positions in the `dims` of the view
     shape: list[int] | None  # of a plain tensor, which has no dims
     changed: bool  # no input of the node has the same dims
+
+
+class NodeNumber(TypedDict):
+    """What was measured of a box."""
+
+    text: str  # "3.2 ms"; "NaN" or "infinity" if there is one
+    share: float | None  # of the whole call; None if numbers are not summed
+    tint: float  # from 0 to 1, which is the darkest
+    bad: Literal["", "NaN", "infinity"]
+    more: list[str]  # "16 µs a step"
+
+
+class GraphMeasured(TypedDict):
+    """What was measured of the nodes of a graph."""
+
+    show: Literal["time", "memory", "activation", "gradient"]
+    calls: int  # over how many calls
+    device: str
+    legend: list[str]
+    alarm: str | None  # the first NaN or infinity
+    rows: list[list[str | float | None]]  # the largest first: path, class, number, share, largest, calls, notes
 
 
 class GraphNode(TypedDict):
@@ -32,6 +53,7 @@ class GraphNode(TypedDict):
     notes: list[str]  # "200 steps, 87–200 by sequence"
     status: Literal["done", "failed", "ghost"]
     body: str | None
+    number: NotRequired[NodeNumber]  # if something was measured
 
 
 class GraphEdge(TypedDict):
@@ -73,3 +95,4 @@ class GraphView(TypedDict):
     params: int
     failure: GraphFailure | None
     note: str | None
+    measured: NotRequired[GraphMeasured]

@@ -41,15 +41,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rfnb.core.graph.model_graph import ModelGraph
+from rfnb.core.ground.text import count_of
+from rfnb.display.graph import measures
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import GraphFolder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
-from rfnb.display.graph.rows import to_table as to_table
+from rfnb.display.graph.rows import to_table as boxes
 from rfnb.display.graph.schema import GraphFailure, GraphView
 from rfnb.display.graph.unfold import opened
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.grid import table_html
+from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_text, quiet
 
@@ -83,6 +85,9 @@ def describe(
         "failure": _failure(graph, folder),
         "note": _note(graph),
     }
+    measured = measures.describe(graph)
+    if measured is not None:
+        view["measured"] = measured
     paths = [open] if isinstance(open, str) else open
     return view | {"open": opened(view, depth, paths, folder.twins)}
 
@@ -114,8 +119,15 @@ def _note(graph: ModelGraph) -> str | None:
 
 def to_text(view: GraphView) -> str:
     """A line of facts, then a row for each visible box."""
-    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
+    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in measures.legend_text(view))]
+    lines += [f"  {line}" for line in repr(boxes(view)).splitlines()]
     return "\n".join([*lines, *_notes(view)])
+
+
+def to_table(view: GraphView) -> Table:
+    """A row for each visible box; of a graph with numbers a row for each node, the largest number first."""
+    measured = view.get("measured")
+    return measures.sorted_table(measured) if measured else boxes(view)
 
 
 def _facts(view: GraphView) -> str:
@@ -140,18 +152,21 @@ def _notes(view: GraphView) -> list[str]:
 
 def to_svg(view: GraphView, width: float = WIDTH) -> str:
     """The picture as SVG; long graphs continue in further columns within `width`."""
-    return Painter(view, width).image()[0]
+    return Painter(view, width).image(legend=measures.legend_text(view))[0]
 
 
 def to_html(view: GraphView) -> Html:
     """The picture, the failure, and the table, folded."""
-    rows = to_table(view)
+    rows, measured = boxes(view), view.get("measured")
+    sorts = None if not measured else measures.sorted_table(measured)
     notes = [el("pre", line, style=_PRE) for line in _notes(view)]
     return el(
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
+        measures.legend_html(view),
         picture_html(view),
         notes,
+        None if sorts is None else fold(f"sorted: {count_of(len(sorts), 'part')}", table_html(sorts)),
         fold(f"as a table: {len(rows)} rows", table_html(rows)),
         style=style.BOX,
     )  # fmt: skip
@@ -163,7 +178,7 @@ def picture_html(view: GraphView) -> Html:
     look = (
         f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
     )
-    words = f"graph of {view['name']}: {len(to_table(view))} boxes, listed below"
+    words = f"graph of {view['name']}: {len(boxes(view))} boxes, listed below"
     image = el("img", src=svg.data_uri(drawn), alt=words, style=look)
     return el("div", image, style="overflow-x:auto;max-width:100%")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 MovedPlace = Literal["once", "all steps", "each step", "after the loop"]
 
@@ -17,6 +17,20 @@ class MovedOp(TypedDict):
     where: MovedPlace
     why: str
     states: list[str]  # those that it needs
+    seconds: NotRequired[float | None]  # in all steps together, if times were measured
+    calls: NotRequired[float | None]  # per step
+
+
+class LoopTimes(TypedDict):
+    """The times of the steps of a loop, in seconds."""
+
+    steps: int
+    calls: int  # how often all steps ran; times are medians
+    total: float  # of all that was timed, in the steps and outside of them
+    steps_total: float  # of all steps, without what timing takes
+    overhead: float  # what timing took
+    plain: float  # of all steps without timing
+    device: str
 
 
 class LoopExplanationView(TypedDict):
@@ -29,3 +43,4 @@ class LoopExplanationView(TypedDict):
     first_line: int  # of `body`, 1-based, in the file or cell
     body: list[str]
     ops: list[MovedOp]
+    times: NotRequired[LoopTimes]

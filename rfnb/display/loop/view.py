@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
-from rfnb.display.loop.schema import LoopExplanationView, MovedOp, MovedPlace
+from rfnb.display.loop.schema import LoopExplanationView, LoopTimes, MovedOp, MovedPlace
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import duration, percent
 from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def describe(explanation: Explanation) -> LoopExplanationView:
     """The source of the `with` block, and its ops."""
     source = explanation.source
     block = with_block(source)
-    return {
+    view: LoopExplanationView = {
         "kind": "loop_explanation",
         "name": explanation.name,
         "place": None if source is None else source.place(),
@@ -46,6 +47,18 @@ def describe(explanation: Explanation) -> LoopExplanationView:
         "body": dedent("\n".join(block.lines)).split("\n") if block.lines else [],
         "ops": [_op(row) for row in explanation.rows],
     }
+    profile = explanation.profile
+    if profile is None:
+        return view
+    for row, op in zip(explanation.rows, view["ops"], strict=True):
+        op["seconds"] = None if row.time is None else row.time.seconds
+        op["calls"] = None if row.time is None else row.time.calls / max(profile.steps, 1)
+    outside = sum(row.time.seconds for row in explanation.rows if row.time is not None and row.place != "steps")
+    times: LoopTimes = {
+        "steps": profile.steps, "calls": profile.calls, "total": profile.seconds + outside,
+        "steps_total": profile.seconds, "overhead": profile.overhead, "plain": profile.plain, "device": profile.device,
+    }  # fmt: skip
+    return {**view, "times": times}
 
 
 def _op(row: ExplainedOp) -> MovedOp:
@@ -98,6 +111,37 @@ def counts(view: LoopExplanationView) -> dict[str, int]:
     return {where: found[where] for where in PLACES if found[where]}
 
 
+# -- times
+
+
+def legend(view: LoopExplanationView) -> list[str]:
+    """What the times of a view are; empty without times."""
+    times = view.get("times")
+    if times is None:
+        return []
+    where = "the CPU" if times["device"] == "cpu" else "the GPU, which is waited for after each call"
+    many = "" if times["calls"] == 1 else f", median of {times['calls']} runs"
+    told = sum(op.get("seconds") or 0.0 for op in view["ops"])
+    rest = max(times["total"] - told, 0.0)
+    return [
+        f"{count_of(times['steps'], 'step')} on {where}, without gradients: {duration(times['steps_total'])}{many}",
+        f"{duration(times['overhead'])} of timing taken off; without timing the steps take {duration(times['plain'])}",
+        f"between the ops: {duration(rest)} ({percent(rest / times['total'] if times['total'] else 0.0)})",
+    ]
+
+
+def cost(view: LoopExplanationView, ops: Sequence[MovedOp]) -> tuple[str, str, str, float]:
+    """The time of a line, its share, its calls per step, and its share as a number; empty words without a time."""
+    times = view.get("times")
+    timed = [op for op in ops if op.get("seconds") is not None]
+    if times is None or not timed:
+        return "", "", "", 0.0
+    seconds = sum(op.get("seconds") or 0.0 for op in timed)
+    share = min(seconds / times["total"], 1.0) if times["total"] else 0.0
+    calls = sum(op.get("calls") or 0.0 for op in timed if op["where"] == "each step")
+    return duration(seconds), percent(share), f"{calls:g} a step" if calls else "once", share
+
+
 # -- text
 
 
@@ -107,8 +151,8 @@ def to_text(view: LoopExplanationView) -> str:
         return f"{view['name']} has not run yet"
     shown = list(lines(view))
     width = min(WIDTH, max((len(text) for _, text, _ in shown), default=0))
-    rows = [row for number, text, ops in shown for row in _text_rows(number, text, ops, width)]
-    return "\n".join([f"{view['name']}: {headline(view)}", *rows])
+    rows = [row for number, text, ops in shown for row in _text_rows(view, number, text, ops, width)]
+    return "\n".join([f"{view['name']}: {headline(view)}", *(f"  {line}" for line in legend(view)), *rows])
 
 
 def headline(view: LoopExplanationView) -> str:
@@ -120,23 +164,29 @@ def headline(view: LoopExplanationView) -> str:
     return ", ".join(totals) or "no ops"
 
 
-def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
+def _text_rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
+    seconds, share, calls, _ = cost(view, ops)
+    before = f"  {seconds:>8} {share:>5} {calls:<10}" if "times" in view else ""
     groups = together(ops)
     words = [
         f"{group[0]['where']:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
         for group in groups
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
-    yield f"  {number:>4}  {text:<{width}}  {beside}".rstrip()
+    yield f"{before}  {number:>4}  {text:<{width}}  {beside}".rstrip()
     for more in words:
-        yield f"  {'':>4}  {'':<{width}}  {more}"
+        yield f"{' ' * len(before)}  {'':>4}  {'':<{width}}  {more}"
 
 
 def to_table(view: LoopExplanationView) -> Table:
-    """A row for each op."""
+    """A row for each op; with times the slowest first."""
     columns = ["line", "op", "where", "why", "states", "text"]
     rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in ops_of(view)]
-    return Table(columns, rows)
+    if "times" not in view:
+        return Table(columns, rows)
+    rows = [[*cost(view, [op])[:3], *row] for op, row in zip(ops_of(view), rows, strict=True)]
+    slowest = sorted(range(len(rows)), key=lambda i: -(view["ops"][i].get("seconds") or 0.0))
+    return Table(["time", "share", "calls", *columns], [rows[i] for i in slowest])
 
 
 # -- HTML
@@ -146,7 +196,11 @@ def to_html(view: LoopExplanationView) -> Html:
     """The view as HTML; expressions of lines with several ops are folded."""
     if not view["ran"]:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
-    rows = [_rows(number, text, ops) for number, text, ops in lines(view)]
+    rows = [_rows(view, number, text, ops) for number, text, ops in lines(view)]
+    times = [el("div", quiet(line)) for line in legend(view)]
+    if times:
+        table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:720px")
+        return el("div", _head(view), times, el("div", table, style="overflow-x:auto"), style=style.BOX)
     return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
 
 
@@ -158,7 +212,7 @@ def _head(view: LoopExplanationView) -> Html:
     return el("div", el("span", view["name"], style=style.NAME), quiet(place), chips)
 
 
-def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
+def _rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp]) -> list[Html]:
     """A source line, with a row for each place and reason next to it."""
     groups = together(ops)
     spans = len(groups) if len(groups) > 1 else None
@@ -166,6 +220,7 @@ def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
     code = text.lstrip(" ")
     indent = 8 + 7 * (len(text) - len(code))  # as padding, for lines that are wrapped
     line = [
+        *(_cost_cells(view, ops, spans) if "times" in view else ()),
         el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
         el("td", code, rowspan=spans, style=f"{_LINE};{_CODE};border-left:3px solid {mark};padding-left:{indent}px"),
     ]
@@ -176,6 +231,25 @@ def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
     ]
 
 
+def _cost_cells(view: LoopExplanationView, ops: list[MovedOp], spans: int | None) -> list[Html]:
+    """The time of a line over a bar of its share, and its calls."""
+    seconds, share, calls, part = cost(view, ops)
+    bar = f"linear-gradient(to right,{style.tint(HEAT, 0.55)} {part:.1%},transparent {part:.1%})" if seconds else "none"
+    look = f"{_LINE};text-align:right;white-space:nowrap"
+    return [
+        el("td", seconds, rowspan=spans, style=f"{look};{style.NUMBERS};font-weight:bold;padding-right:6px"),
+        el(
+            "td",
+            share,
+            rowspan=spans,
+            title=calls or None,
+            style=f"{look};{style.NUMBERS};min-width:48px;background:{bar}",
+        ),
+        el("td", quiet(calls), rowspan=spans, style=look),
+    ]
+
+
+HEAT = "#e8962e"
 _LINE = "padding:1px 12px 1px 0;text-align:left;border:none;background:none;vertical-align:top"
 _CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
 

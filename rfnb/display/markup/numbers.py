@@ -64,6 +64,18 @@ def size(count: int) -> str:
     return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """A duration with its unit.
+
+    >>> [duration(t) for t in (3.2e-6, 0.00412, 0.25, 75.0, 0.0)]
+    ['3.2 µs', '4.12 ms', '250 ms', '75 s', '0 µs']
+    """
+    for unit, scale in (("µs", 1e6), ("ms", 1e3)):
+        if seconds * scale < 999.5:
+            return f"{short(float(f'{seconds * scale:.3g}'))} {unit}"
+    return f"{short(float(f'{seconds:.3g}'))} s"
+
+
 def amount(count: int) -> str:
     """A large count in short form.
 
@@ -82,7 +94,7 @@ def percent(share: float) -> str:
     >>> [percent(x) for x in (0, 0.0001, 0.366, 0.9999, 1)]
     ['0 %', '<1 %', '37 %', '>99 %', '100 %']
     """
-    if 0 < share < 0.005:
+    if 0 < share <= 0.005:
         return "<1 %"
     return ">99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 

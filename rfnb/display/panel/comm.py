@@ -6,6 +6,7 @@ events on the command comm would make the front end wait for that cell.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from threading import current_thread, main_thread
@@ -13,14 +14,21 @@ from typing import Any, Literal
 
 from rfnb.display.kit.progress_bar import bar
 from rfnb.display.panel.commands import Dispatcher, Later, RunList
+from rfnb.display.panel.paused import holder
 from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
+from rfnb.trace.pause.hold import Holding, can_hold, show_and_wait
+from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import make_progress
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
+READY = "rfnb-ready"
+"""The id of a display, which there is not, whose update tells panels that rfnb has been imported."""
+FIRST_PANEL = 2.0
+"""How long the first pause waits for a panel, in seconds."""
 PAUSE = 0.25
 """Smallest time between two events about the list of runs, in seconds."""
 
@@ -67,9 +75,10 @@ class PanelLink:
         self.runs = runs
         self.kernel = kernel
         self.panels: list[Any] = []
-        self.cell_runs = False
+        self.arrived = threading.Event()
+        self.cell_runs = self.hears_cells = False
         self.news = News(self.tell_runs, self.call_later)
-        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
+        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit, is_busy=self.is_busy)
 
     def listen(self) -> None:
         """Registers the comm targets, follows the cells and the list of runs, and shows the progress of long loops."""
@@ -81,12 +90,23 @@ class PanelLink:
         self.runs.on_change(self.news.changed)
         open_in_panel.register(open_run)
         make_progress.register(bar)
+        self.kernel.shell.display_pub.publish({"text/plain": ""}, transient={"display_id": READY}, update=True)
+        can_hold.register(self.can_hold)
+        show_and_wait.register(lambda paused: holder.hold(paused, self.emit))
+
+    def can_hold(self) -> Holding:
+        """Whether a panel is connected, and its messages arrive while a cell runs."""
+        if not self.panels:  # in the cell that imports rfnb, a panel connects while the cell runs
+            self.arrived.wait(FIRST_PANEL)
+            self.arrived.set()
+        return "no panel" if not self.panels else "yes" if self.hears_cells else "no subshells"
 
     def on_commands(self, comm: Any, message: Any) -> None:
         """A panel opened the command comm."""
         stay_on_own_thread(comm)
 
         def answer(message: Any) -> None:
+            self.hears_cells = current_thread() is not main_thread()
             reply = self.dispatcher.handle(message["content"]["data"])
             if reply["status"] != "queued":  # the answer is as quick as word of it
                 comm.send(reply)
@@ -96,6 +116,7 @@ class PanelLink:
     def on_events(self, comm: Any, message: Any) -> None:
         """A panel opened the event comm."""
         self.panels.append(comm)
+        self.arrived.set()
         comm.on_close(lambda _: self.panels.remove(comm) if comm in self.panels else None)
 
     def on_cell(self, *_: Any) -> None:
@@ -105,13 +126,20 @@ class PanelLink:
     def on_cell_end(self, *_: Any) -> None:
         """A cell is over."""
         self.cell_runs = False
+        for words in pauses.cell_ended():
+            print(words)
         self.news.flush()
 
     def later(self, work: Callable[[], None]) -> Literal["queued", "busy"]:
         """Runs `work` on the main thread, whose event loop runs only between cells."""
-        status: Literal["queued", "busy"] = "busy" if self.cell_runs else "queued"
-        self.kernel.io_loop.add_callback(work)
+        status: Literal["queued", "busy"] = "busy" if self.is_busy() else "queued"
+        holder.put(work)
+        self.kernel.io_loop.add_callback(holder.do_next)
         return status
+
+    def is_busy(self) -> bool:
+        """Whether a cell runs that is not paused."""
+        return self.cell_runs and holder.paused is None
 
     def call_later(self, work: Callable[[], None]) -> None:
         """Runs `work` on the main thread after a delay, or after the running cell."""

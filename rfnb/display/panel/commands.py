@@ -1,11 +1,13 @@
 """Answers to the messages of the front end. No kernel is needed here: `Dispatcher.handle` maps data to data.
 
-Messages arrive in another thread while a cell runs. What is known already is told at once; what has to touch tensors
-is given to the main thread by `later`, which says "queued" or "busy", and its answer goes out as an event.
+Messages arrive in another thread while a cell runs. What is known already is told at once, and so are steps of finished
+runs that can be computed from copies; all else that touches tensors is given to the main thread by `later`, which says
+"queued" or "busy", and its answer goes out as an event.
 """
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.kit.degrade import reason
+from rfnb.display.panel.paused import PAUSING
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
@@ -64,6 +67,7 @@ class Dispatcher:
         runs: the list of runs.
         later: has something done by the main thread, soon ("queued") or when the running cell is over ("busy").
         emit: sends an event to all front ends.
+        is_busy: whether a cell runs that does not wait for the panel.
     """
 
     def __init__(
@@ -72,10 +76,12 @@ class Dispatcher:
         *,
         later: Later | None = None,
         emit: Callable[[Event], object] | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
     ):
         self.runs = runs
         self.later = later
         self.emit = emit or (lambda event: None)
+        self.is_busy = is_busy
         self.inner: dict[int, Run] = {}
 
     def handle(self, message: Any, answer: Callable[[Reply], None] | None = None) -> Reply:
@@ -89,7 +95,8 @@ class Dispatcher:
                 number, f"unknown command {str(command)[:40]!r}; the kernel's rfnb may be older than the panel"
             )
         if command in TOUCHES_TENSORS and current_thread() is not main_thread() and self.later is not None:
-            return self._hand_over(number, command, args, answer or self._emit_reply)
+            beside = self._do_beside(number, command, args) if self.is_busy() else None
+            return beside or self._hand_over(number, command, args, answer or self._emit_reply)
         return self._do(number, command, args)
 
     def _hand_over(self, number: int, command: str, args: dict[str, Any], answer: Callable[[Reply], None]) -> Reply:
@@ -98,6 +105,16 @@ class Dispatcher:
         except Exception as error:
             return _error(number, reason(error))
         return {"id": number, "status": status, "data": None, "error": None}
+
+    def _do_beside(self, number: int, command: str, args: dict[str, Any]) -> Reply | None:
+        """The answer beside the running cell; None if only the main thread can give it."""
+        try:
+            if command not in BESIDE or not self.run_of(args["run"]).replay.is_isolated:
+                return None
+            reply = contextvars.Context().run(self._do, number, command, args)
+        except Exception:
+            return None
+        return reply if reply["status"] == "ok" else None
 
     def _do(self, number: int, command: str, args: dict[str, Any]) -> Reply:
         try:
@@ -202,9 +219,13 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "pin": pin,
     "forget": forget,
     **TRAVEL,
+    **PAUSING,
 }
 
-TOUCHES_TENSORS = frozenset({"step", "value", *TRAVEL})
+BESIDE = frozenset({"step", "value", "find"})
+"""Commands that only read a run; a thread beside the running cell can answer them."""
+
+TOUCHES_TENSORS = frozenset({"step", "value", "resume", "edit", *TRAVEL})
 
 
 def _sequence(run: Run, sequence: int | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when a message changes in a way that an older panel or kernel would misread."""
 
 
@@ -23,6 +23,22 @@ class FoundView(TypedDict):
 
     hits: list[int]
     next: int | None  # None: all that was asked for is searched
+
+
+How = Literal["step", "continue", "run", "stop"]
+"""How a paused loop goes on: one step, to the next pause, without pauses in this cell, or not at all."""
+
+
+class PausedView(TypedDict):
+    """A loop that is held after a step in the running cell."""
+
+    run: int
+    name: str
+    step: int
+    why: str
+    line: int | None  # of `rf.pause()`
+    can_edit: bool
+    cell_id: str | None
 
 
 class Hello(TypedDict):
@@ -53,5 +69,5 @@ class Reply(TypedDict):
 class Event(TypedDict):
     """Kernel to front end, on the event comm."""
 
-    event: Literal["runs", "reply", "open"]
+    event: Literal["runs", "reply", "open", "paused", "resumed"]
     data: object

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,6 +18,7 @@ from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
 from rfnb.printable import visible
+from rfnb.trace.pause.scope import ScopePauses
 from rfnb.trace.run.options import in_notebook
 
 if TYPE_CHECKING:
@@ -59,10 +62,13 @@ class Progress(Shown, Generic[B]):
         self.running = self.stopped = True
         self._remember_marked()
         bar = self._bar()
+        pauses = ScopePauses(self.name or "training", (ast.For,))
         try:
             for batch in self.batches:
                 self.step, self._reported = self.step + 1, set()
                 yield batch
+                if pauses.looks():
+                    pauses.after_step(self.step, sys._getframe(1))  # of the code that runs the loop
                 self._take_marked()
                 bar.update()
                 if time.monotonic() >= self._next:

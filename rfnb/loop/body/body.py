@@ -13,8 +13,10 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import assigned_name, user_source
+from rfnb.core.ground.scope import current_meter
+from rfnb.core.ground.source import Source, assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -23,11 +25,19 @@ from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.freezing import EndedMasks
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
+from rfnb.loop.body.traced_step import (
+    Carried,
+    FrameInput,
+    Kind,
+    TracedLines,
+    step_numbers_as_frames,
+    unstacked_frames,
+)
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
-from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.steps.frames import first_frame
 from rfnb.loop.steps.kept_order import KeptOrder
+from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
@@ -47,7 +57,7 @@ class Body:
         self.source = user_source() if loop.listing is None else loop.listing.head
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
-        records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
+        records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
         self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
@@ -56,6 +66,9 @@ class Body:
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
+        if (meter := current_meter()) is not None:
+            self.recorder.measured = MeasuredLoop(meter.now(), self.recorder.traced)
+        self.recorder.without_gradients = makes_constants.get() and not records
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
@@ -74,6 +87,7 @@ class Body:
         self.follows_axis = False  # whether a tensor is unstacked along the axis of the loop
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
+        self.pauses: list[Source] = []  # the lines that call `rf.pause`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
         self.ended_masks = EndedMasks(self)
         self._step_number: Traced | None = None
@@ -201,9 +215,8 @@ class Body:
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        given, repeat = (self.backend, plain, axis), self.recorder.recorded
-        make = partial(all_frames, *given, repeat=repeat)
-        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, *given, repeat=repeat)))
+        given = self.backend, plain, axis, self.recorder.recorded
+        self.frames.append(unstacked_frames(self.var(frame), *given))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -240,8 +253,7 @@ class Body:
             with self.untraced():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
-            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # computed by the loop
-            self.frames.append(FrameInput(self.var(frame), *numbers))
+            self.frames.append(step_numbers_as_frames(self.var(frame), self.backend))
         return self._step_number
 
     def refuse_in_branch(self, what: str) -> None:

@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
     step = _checked(replay, run, step)
-    where = Where.of(replay, run, *only)
     before = list(replay.states_before(step))
-    for name, value in _named(replay, states):
-        place = replay.places[name]
-        before[place] = where.edited(replay, name, step, _edited(replay, run, step, name, value))
+    for place, raw in edited_states(replay, run, step, only, states).items():
+        before[place] = raw
     return _continued(replay, run, step, replay.seed if seed is None else seed, before, {})
+
+
+def edited_states(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, Any]) -> dict[int, Any]:
+    """The edited states before `step` as raw tensors, by their places among all that a step passes to the next."""
+    where, found = Where.of(replay, run, *only), {}
+    for name, value in _named(replay, states):
+        found[replay.places[name]] = where.edited(replay, name, step, _edited(replay, run, step, name, value))
+    return found
 
 
 def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> Run:

@@ -166,12 +166,17 @@ class RecordedSteps:
 
     def _begin(self, start: int, outcome: Outcome) -> None:
         """Takes the steps from `start` on from `outcome`."""
+        self.start = start
+        self._compiled: dict[Any, Any] = {}
+        self.advance(outcome)
+
+    def advance(self, outcome: Outcome) -> None:
+        """Takes the steps that `outcome` has now, which may be more than before."""
         assert outcome.kept is not None
-        self.start, self.steps, self.failed = start, outcome.steps, outcome.failure
+        self.steps, self.failed = outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
-        self._compiled: dict[Any, Any] = {}
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 
@@ -180,6 +185,14 @@ class RecordedSteps:
         backend = self.backend
         entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.not_copied]
         return [*map(backend.version_raw, self.externals), *entries]
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether steps are computed by ops of rfnb from values that training does not change, so that another thread
+        may compute them while the program runs. Functions of the user, as in `rf.raw_call`, may do anything.
+        """
+        may_do_anything = any(call.effect and call.made() for call in self.program.calls)
+        return not self.not_copied and self.plan.changes is None and not may_do_anything
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""

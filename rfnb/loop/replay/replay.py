@@ -20,9 +20,9 @@ from rfnb.loop.body import rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
 from rfnb.loop.replay import ended, first_nan, fork, gradients
-from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
+from rfnb.loop.replay.recorded import RecordedSteps
 from rfnb.loop.steps.beams import Searched
-from rfnb.loop.steps.execute import Outcome, detached
+from rfnb.loop.steps.execute import detached
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
@@ -289,18 +289,15 @@ def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     return known is not None and not known.dims and known.max != n
 
 
-def recorded(
-    plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int, search_steps: Sequence[Any]
-) -> Run:
-    """The Run of a loop that has just run. Also releases the autograd graph that the program holds.
+def completed(replay: Replay, search_steps: Sequence[Any]) -> Replay:
+    """The replay of a loop that has ended. Also releases the autograd graph that the program holds.
 
     search_steps: what a search kept of its steps, so that they need not run again for it.
     """
-    replay = Replay(plan, outcome, frames, plan.program.externals, seed)
     if search_steps:
-        replay.search_steps = detached(plan.backend, search_steps)
-    plan.program.detach(plan.backend.alias_raw)
-    return replay.run()
+        replay.search_steps = detached(replay.backend, search_steps)
+    replay.program.detach(replay.backend.alias_raw)
+    return replay
 
 
 def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:

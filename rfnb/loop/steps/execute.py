@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.backend.base.tape import External, Var, current_tape
+from rfnb.core.graph.meter import MeasuredLoop
+from rfnb.core.ground.scope import current_meter
+from rfnb.loop.steps.metered import metered
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
@@ -85,15 +88,21 @@ def execute(
     progress: Callable[[int], None] | None = None,
     start: int = 0,
     given: Given | None = None,
+    measured: MeasuredLoop | None = None,
+    pause: PausePoint | None = None,
 ) -> Outcome:
-    """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome."""
+    """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
+
+    pause: is called with the outcome so far, after each step if it says so, and may hold the loop and edit its states.
+    """
     given = given or {}
+    program = program if current_meter() is None else metered(program, measured)
     generator = generators(backend, seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
     kept = outcome.kept = StateHistory(backend, initial) if record else None
     append = [taken.append for taken in outcome.outputs]
-    compiled, pace, over = None, _Pace(), False
+    compiled, pace, over, begun = None, _Pace(), False, start
     try:
         for steps, new in _phases(schedule, start, given):
             values = given.get(steps.start, {})
@@ -104,15 +113,21 @@ def execute(
             )
             while steps and not over:
                 room = len(steps) if kept is None else kept.room
+                if pause is not None and pause.each_step():
+                    room = 1
                 part = steps[: room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = compiled.run(
                     part, outcome.states, inputs, append, backend.all_true_raw, kept and kept.fresh.append
                 )
                 if kept is not None:
-                    kept.take(outcome.steps - start)
+                    kept.take(outcome.steps - begun)
                 if progress is not None:
                     progress(outcome.steps)
                     pace.next()
+                if pause is not None:
+                    pause.after_steps(outcome)
+                    if outcome.kept is not kept:  # states were edited
+                        kept, begun = outcome.kept, outcome.steps
                 steps = steps[len(part) :]
     except BaseException as error:
         had = {} if compiled is None else compiled.variables(error)
@@ -122,8 +137,18 @@ def execute(
         for taken in outcome.outputs:
             del taken[outcome.steps - start :]
         if kept is not None:
-            kept.take(outcome.steps - start)
+            kept.take(outcome.steps - begun)
     return outcome
+
+
+class PausePoint(Protocol):
+    """Decides where a running loop pauses."""
+
+    def each_step(self) -> bool:
+        """Whether `after_steps` has to be called after each step, rather than now and then."""
+
+    def after_steps(self, outcome: Outcome) -> None:
+        """May hold the loop. If it edits the states of the outcome, it replaces `outcome.kept`."""
 
 
 class _Pace:

@@ -19,7 +19,8 @@ WHERE = {"once": "once", "frames": "all steps", "steps": "each step", "after": "
 class OpPlacement(NamedTuple):
     """Where an op of a body was computed, and which values it read and made. It holds no tensors.
 
-    why: the reason, if it was known before the steps ran; "" leaves it to the explanation.
+    why: the reason, if it was known before the steps ran; "" leaves it to the explanation. seconds: how long it took
+    outside of the steps of a recorded loop, on the CPU.
     """
 
     node: Node
@@ -28,15 +29,44 @@ class OpPlacement(NamedTuple):
     makes: frozenset[Var]
     place: Place
     why: str = ""
+    seconds: float | None = None
+
+
+class OpTime(NamedTuple):
+    """How long an op took in all steps together, and how often it ran."""
+
+    seconds: float
+    calls: int
+
+
+class Profile(NamedTuple):
+    """The times of the steps of a loop.
+
+    steps: how many steps ran. calls: how often all of them ran; times are medians. seconds: of all steps together,
+    without `overhead`, the seconds that the timing itself took. plain: the seconds of all steps without timing. device:
+    where. times: of the ops, by id of their nodes.
+    """
+
+    steps: int
+    calls: int
+    seconds: float
+    overhead: float
+    plain: float
+    device: str
+    times: dict[int, OpTime]
 
 
 class ExplainedOp(NamedTuple):
-    """An op of a body: where it was computed, and why there. states: the names of the states that it depends on."""
+    """An op of a body: where it was computed, and why there. states: the names of the states that it depends on.
+
+    time: how long it took, if that was measured; None too if the op is part of another one's call.
+    """
 
     node: Node
     place: Place
     why: str
     states: tuple[str, ...] = ()
+    time: OpTime | None = None
 
     @property
     def where(self) -> str:
@@ -62,17 +92,17 @@ class ExplanationData(NamedTuple):
 class Explanation(Shown):
     """Where the ops of a loop were computed: before its steps, in them, or after them.
 
-    rows: the ops, in order. ran: whether the loop has run.
+    rows: the ops, in order. ran: whether the loop has run. profile: the times of the steps, if they were measured.
     """
 
-    def __init__(self, name: str, data: ExplanationData | None):
-        self.name = name
+    def __init__(self, name: str, data: ExplanationData | None, profile: Profile | None = None):
+        self.name, self.profile = name, profile
         self.ran = data is not None
-        self.rows = [] if data is None else _explained_ops(data)
+        self.rows = [] if data is None else _explained_ops(data, profile)
         self.source = None if data is None else data.source
 
 
-def _explained_ops(data: ExplanationData) -> list[ExplainedOp]:
+def _explained_ops(data: ExplanationData, profile: Profile | None) -> list[ExplainedOp]:
     needs = {var: frozenset([name]) for var, name in zip(data.states, data.names, strict=True)}
     shown = set(map(id, data.graph.all_nodes()))  # without ops that the loop itself added
     rows = []
@@ -81,8 +111,27 @@ def _explained_ops(data: ExplanationData) -> list[ExplainedOp]:
             continue
         needed = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
         needs |= dict.fromkeys(each.makes, needed)
-        rows.append(ExplainedOp(each.node, each.place, each.why or _reason(each, needed), tuple(sorted(needed))))
+        why, states = each.why or _reason(each, needed), tuple(sorted(needed))
+        rows.append(ExplainedOp(each.node, each.place, why, states, _time_of(each, profile)))
     return rows
+
+
+def _time_of(op: OpPlacement, profile: Profile | None) -> OpTime | None:
+    if profile is None:
+        return None
+    if op.place != "steps":
+        return None if op.seconds is None else OpTime(op.seconds, 1)
+    return time_in_steps(op.node, profile.times)
+
+
+def time_in_steps(node: Node, times: dict[int, OpTime]) -> OpTime | None:
+    """The time of a node with what is inside it; None if it has no call of its own."""
+    own = times.get(id(node))
+    if own is not None and node.kind in ("loop", "cond"):
+        return own
+    inside = [each for child in node.body if (each := time_in_steps(child, times)) is not None]
+    parts = [*([] if own is None else [own]), *inside]
+    return OpTime(sum(each.seconds for each in parts), max(each.calls for each in parts)) if parts else None
 
 
 def _reason(op: OpPlacement, needed: frozenset[str]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
@@ -18,13 +20,15 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
-from rfnb.trace.record.record import OpCall
+from rfnb.loop.steps.metered import one_step
+from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
@@ -38,12 +42,13 @@ LARGE = 2**20
 class _Op:
     """An op of the body, and where it is computed. `makes` leaves out operands that it returns unchanged."""
 
-    __slots__ = ("call", "makes", "place", "reads", "why")
+    __slots__ = ("call", "makes", "place", "reads", "seconds", "why")
 
     def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var]):
         self.call, self.reads, self.makes = call, reads, makes
         self.place: Place = "steps"
         self.why = ""
+        self.seconds: float | None = None  # if it was timed
 
 
 class Hoist:
@@ -59,7 +64,7 @@ class Hoist:
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames = {var: stacked for var, _, stacked in step.frames}
+        self.frames = {each.var: each.stacked for each in step.frames}
         self.traced: dict[Var, Tensor] = {}  # values on the traced frame
         self.computed: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
         known = step.size is not None and step.condition is None and schedule.max_steps > 0
@@ -72,6 +77,10 @@ class Hoist:
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
+        self.clocked = False  # whether the ops are timed
+        self.meter, self.measured = current_meter(), step.recorder.measured
+        if self.measured is not None:
+            self.measured.size, self.measured.frames = step.limit, self.dim
 
     def _op(self, call: OpCall) -> _Op:
         reads, result = self._vars(call.given), self._vars(_tensors(call.result))
@@ -145,8 +154,9 @@ class Hoist:
     def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
         """Computes what depends on no state. Returns the raw values that the steps need: constants, and [steps, …].
 
-        record: return outputs as well, so that a replay can show them.
+        record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
         """
+        self.clocked = record and all(x.device == "cpu" for x in [*self.traced.values()][:1])
         with listening(None), broadcast_allowed(), self._ended():
             live = self._live()
             for done, op in enumerate(live, 1):
@@ -248,13 +258,25 @@ class Hoist:
             var = self._var(leaf) if isinstance(leaf, Tensor) else None
             return leaf if var is None else _relabelled(values[var], self.traced[var], leaf)
 
-        return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
+        args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
+        if self.meter is None or self.measured is None:
+            began = perf_counter()
+            result = op.call.row.fn(*args, **kwargs)
+            if self.clocked:
+                op.seconds = (op.seconds or 0.0) + perf_counter() - began
+            return result
+        own = [call for call in self.program.calls if self.owners.get(id(call.node)) is op]
+        alone = partial(one_step, own, self.tape.values, self.program.externals)
+        whole = partial(op.call.row.fn, *args, **kwargs)
+        return self.meter.hoisted(op.call.node, op.place, whole, alone, self.measured)
 
     # -- after the steps
 
     def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
         self.dim = frames_dim(steps)
+        if self.measured is not None:
+            self.measured.frames = self.dim
         known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.computed[var] = self._with_frames(raw, self.traced[var])
@@ -307,7 +329,7 @@ class Hoist:
     def placements(self) -> list[OpPlacement]:
         """Where each op of the body's lines is computed, and what it depends on. Call it after `before`."""
         own = self.ops[: self.traced_step.own_ops]
-        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
+        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why, op.seconds) for op in own]
 
     # -- tensors of the traced frame, and with the dim `frames`
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Renaming = list[tuple[Dim, Dim]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Changes:
     """What a layer does to its parameters in each call.
 

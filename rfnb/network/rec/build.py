@@ -208,12 +208,11 @@ class Loops:
         guesses: those of the layers on the way, each of which is looked at once; None for those that have begun.
         """
         guesses, path = {} if guesses is None else guesses, scope.path + name
-        guesses[path] = None
         guesses[path] = x = self._guessed_now(scope, name, path, guesses)
         return x
 
     def _guessed_now(self, scope: Scope, name: str, path: str, guesses: dict[str, Tensor | None]) -> Tensor:
-        builder, described = self.builder, scope.layers[name]
+        builder, described, guesses[path] = self.builder, scope.layers[name], None
         inner = described.get("subnetwork")
         if isinstance(inner, Mapping) and "output" in inner:
             return self._guessed(scope.sub(name), "output", guesses)
@@ -264,6 +263,8 @@ class Loops:
             return guesses[path]
         if name in where.layers:
             return self._guessed(where, name, guesses)
+        if where.recurrent and name == STEP:
+            return self.builder.nodes[self.value(where, STEP)].template
         if where.recurrent:
             return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
         if where.parent is None:

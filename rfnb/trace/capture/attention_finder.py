@@ -187,6 +187,7 @@ class AttentionFinder(Listener):
         causal: Dim | None,
         scale: float,
         bias: Tensor | None,
+        result: Tensor,
     ) -> None:
         """Adds attention that a kernel computed; the weights are recomputed from queries and keys when needed."""
         if is_trial():

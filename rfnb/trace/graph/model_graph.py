@@ -30,28 +30,43 @@ How to read a graph (the classes are in `core.graph.graph` and `core.graph.facts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.graph_names import name_graph
+from rfnb.core.graph.measured import Show
+from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
-from rfnb.core.ground.scope import modules_described_by
+from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
-from rfnb.core.ground.tracers import TraceCall, trace_call
+from rfnb.core.ground.tracers import TraceCall, keep_state, trace_call
 from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.ops.create import zeros
+from rfnb.trace.graph.measure import Wanted, measured, plain_seconds
+from rfnb.trace.graph.time_meter import Cost, event_cost
 from rfnb.trace.graph.tracer import Tracer
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.run.session import drawing_to
 
 
-def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) -> ModelGraph:
+def model_graph(
+    model: Any,
+    /,
+    *args: Any,
+    meta: bool = False,
+    show: Show | None = None,
+    calls: int | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    **kwargs: Any,
+) -> ModelGraph:
     """Calls `model(*args, **kwargs)` once, and returns the graph of this call.
 
     The call has no lasting effects: random generators and running statistics are restored, and no tensor or run is
@@ -68,13 +83,63 @@ def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) ->
             parameters and inputs are tensors on torch's device "meta". Code that depends on numbers, such as the `end`
             of a loop, fails.
 
-    If the call fails, nothing is raised: the graph ends there, and `graph.failure` describes the error.
+        show: what is measured of each node, over several calls; the view of the graph shows it on each card and as a
+            table. "time": seconds, without those that the measuring takes; on a GPU with its kernels. "memory": the
+            bytes that results newly take. "activation", "gradient": the root mean square of the entries of results, or
+            of the gradients by them; padding does not count.
+        calls: how many calls are measured; 5 by default for "time", else 1. One more before these warms up "time".
+        loss: the function of the result whose gradients are shown; by default the sum of the result.
+
+    If the call fails, nothing is raised: the graph ends there, and `graph.failure` describes the error. Raises
+    ParameterError for an unknown `show`, and for gradients that no parameter gets.
+
+    >>> graph = rf.model_graph(lambda x: rf.exp(x) + x, rf.zeros([feat]), show="activation")
+    >>> {graph.graph.all_nodes()[number].op: each.amount for number, each in sorted(graph.measured.nodes.items())}
+    {'exp': 1.0, 'add': 1.0}
     """
+    if show is None:
+        given = {"calls": calls, "loss": loss}
+        kwargs |= {name: value for name, value in given.items() if value is not None}
+        return _graph(model, args, kwargs, meta=meta)
+    wanted = Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
+    wanted.check(meta=meta)
+
+    def keep(before: Unchanged) -> None:
+        for each in (model, *leaves([args, kwargs])):
+            for keep_its in keep_state.of(type(each)):
+                keep_its(each, before)
+        before.keep_held([owner(model), *leaves([args, kwargs])])
+
+    return measured(
+        wanted,
+        lambda meter: _graph(model, args, kwargs, meta=False, meter=meter),
+        lambda: plain_seconds(lambda: model(*args, **kwargs), keep),
+        lambda: _event_cost(plain=_tracer_of(model, args, kwargs) is not None),
+    )
+
+
+def _graph(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+) -> ModelGraph:
     tracer = _tracer_of(model, args, kwargs)
-    if tracer is not None:
-        with Unchanged():
-            return tracer(model, args, kwargs, meta=meta)
-    return _traced(model, args, kwargs, meta=meta)
+    if tracer is None:
+        return _traced(model, args, kwargs, meta=meta, meter=meter)
+    with Unchanged():
+        return tracer(model, args, kwargs, meta=meta, meter=meter)
+
+
+def _event_cost(*, plain: bool) -> Cost:
+    """What measuring an event costs, with the recorder of such a call. plain: of plain tensors."""
+    x = zeros([])
+    given = (x.raw_tensor if plain else x,)
+
+    def run(fn: Callable[[Any], None], meter: Meter | None) -> None:
+        if meter is None:
+            fn(*given)
+        else:
+            _graph(fn, given, {}, meta=False, meter=meter)
+
+    return event_cost(run)
 
 
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
@@ -87,12 +152,15 @@ def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tra
     return None
 
 
-def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+def _traced(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None
+) -> ModelGraph:
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
     before, call_site = Unchanged(), user_source()
-    tracer = Tracer(its, modules, before.keep)
+    tracer = Tracer(its, modules, before.keep, meter)
+    measuring = nullcontext() if meter is None else metering(meter)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
     with before:
@@ -104,12 +172,15 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
             graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
-            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking:
-                result = model(*args, **kwargs)
+            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:
+                result = tracer.meter.whole(lambda: model(*args, **kwargs))
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:
             failed = error, tracer.fail(error, None)
+        else:
+            tracer.meter.done(result)
+    tracer.measured()
     graph.count, graph.unused = modules.count, modules.unused()
     name_graph(tracer.graph, call_site)
     if failed is not None:

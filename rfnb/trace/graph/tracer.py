@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.facts import SideFacts
 from rfnb.core.graph.graph import Node, Value, ValueKind
+from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves
@@ -27,8 +29,11 @@ class Tracer(CallRecorder, Listener):
 
     tensor_type = Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable, assigned: Callable[[Parameter], None]):
-        super().__init__(model, modules)
+    def __init__(
+        self, model: Any, modules: ModuleTable, assigned: Callable[[Parameter], None], meter: Meter | None = None
+    ):
+        super().__init__(model, modules, meter)
+        self.takes_kernels = self.meter.times
         self._assigned = assigned
         self._loops = LoopDrawer(self)
 
@@ -56,55 +61,93 @@ class Tracer(CallRecorder, Listener):
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op and records it, with the ops inside it as its body."""
-        node = self.begin(row.name, self.numbers(args, kwargs))
-        node.name = _name_of_call(row, args, kwargs)
-        if row.effect and args and isinstance(args[0], Parameter):
-            self._assigned(args[0])
-        with self.open(node):
-            result = row.fn(*args, **kwargs)
-        self.made(node, leaves(result))
+        with self._apart():
+            node = self.begin(row.name, self.numbers(args, kwargs))
+            node.name = _name_of_call(row, args, kwargs)
+            if row.effect and args and isinstance(args[0], Parameter):
+                self._assigned(args[0])
+            for leaf in leaves([args, kwargs]) if self.takes_kernels else ():
+                if isinstance(leaf, Parameter) and leaf.auxiliary:  # a kernel may change running statistics
+                    self._assigned(leaf)
+            with self.open(node):
+                result = row.fn(*args, **kwargs)
+            self.made(node, leaves(result), (args, kwargs))
         return result
 
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Runs a module and records it, with its ops and modules as its body."""
-        node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
-        if node is None:
-            return forward(module, *args, **kwargs)
-        with self.open(node), inside_module(node.op):
-            result = forward(module, *args, **kwargs)
-        self.made(node, leaves(as_dicts(result)))
-        return result
+        with self._apart():
+            node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
+            if node is not None:
+                with inside_module(node.op), self.open(node):
+                    result = forward(module, *args, **kwargs)
+                self.made(node, leaves(as_dicts(result)), (args, kwargs))
+                return result
+        return forward(module, *args, **kwargs)
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """Runs the side of a branch that is taken, and records the other as a ghost; without numbers, runs both."""
-        node = self.begin("cond", self.numbers(pred), "cond")
-        with self.open(node):
-            both = pred.device == "meta"
-            holds = both or bool(pred)
-            results = [
-                self._side(SideFacts(when=True, taken=holds), true_fn),
-                self._side(SideFacts(when=False, taken=both or not holds), false_fn),
-            ]
-        result = results[0 if holds else 1]
-        self.made(node, leaves(result))
+        with self._apart():
+            node = self.begin("cond", self.numbers(pred), "cond")
+            with self.open(node):
+                both = pred.device == "meta"
+                holds = both or bool(pred)
+                results = [
+                    self._side(SideFacts(when=True, taken=holds), true_fn),
+                    self._side(SideFacts(when=False, taken=both or not holds), false_fn),
+                ]
+            result = results[0 if holds else 1]
+            self.made(node, leaves(result))
         return result
 
     def _side(self, facts: SideFacts, fn: Callable[[], Any]) -> Any:
-        side = self.begin(facts.name, (), "side", facts)
-        if not facts.taken:
-            return None
-        first = len(self.graph.values)
-        with self.open(side):
-            result = fn()
-        self.made(side, leaves(result))
-        side.inputs = tuple(number for number in side.outputs if number < first)
+        with self._apart():
+            side = self.begin(facts.name, (), "side", facts)
+            if not facts.taken:
+                return None
+            first = len(self.graph.values)
+            with self.open(side):
+                result = fn()
+            self.made(side, leaves(result))
+            side.inputs = tuple(number for number in side.outputs if number < first)
         return result
+
+    def attention(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, result: Tensor, bias: Tensor | None, **_: Any
+    ) -> None:
+        """Records attention that a kernel has just computed, as an op."""
+        seconds = self.meter.since()
+        with self._apart():
+            node = self.begin("dot_attention", self.numbers(query, keys, values, bias))
+            sample = self.meter.sample(node)
+            sample.amount, sample.calls = seconds, 1
+            self.made(node, [result], (query, keys, values))
 
     def loop(self, record: LoopRecord) -> None:
         """Adds a node for a loop that has finished or failed, with one step as its body."""
-        self._loops.draw(record)
+        node = self._loops.draw(record)
+        measured = record.recorder.measured
+        if measured is None:
+            return
+        measured.size = record.size
+        if self.meter.times and not record.around:
+            sample = self.meter.sample(node)
+            sample.amount, sample.calls = self.meter.stopped() - measured.began, 1
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Inside, the recorder works, and `open` the model."""
+        self.meter.pause()
+        try:
+            yield
+        finally:
+            self.meter.resume()
+
+    def measured(self) -> None:
+        """Gives the nodes of the graph what was measured in the steps of loops. Called at the end."""
+        self.meter.moved(self._loops.nodes)
 
 
 FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}

@@ -11,7 +11,7 @@ from rfnb.core.graph.facts import LoopFacts, LoopState
 from rfnb.core.graph.graph import BodyGraph, Node, all_nodes
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.record.loop_record import LoopRecord
-from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class LoopDrawer:
         self.numbers: dict[tuple[int, int], int] = {}  # by id of the graph, and number in it
         self._alive: list[BodyGraph] = []  # so that no id is reused
 
-    def draw(self, record: LoopRecord) -> None:
-        """Adds a node for the loop to the body that is open, or keeps it for the body of the outer loop."""
+    def draw(self, record: LoopRecord) -> Node:
+        """Adds a node for the loop to the body that is open, or keeps it for the body of the outer loop; returns it."""
         self._alive.append(record.recorder.graph)
         at = record.source
         node = Node(0, "Loop", (), (), self.tracer.inside[-1][0], at, at, kind="loop", name=record.name)
@@ -52,6 +52,7 @@ class LoopDrawer:
             if record.around:
                 self.failed.append(node)
             self.failed_at = self.failed_at or self.nodes.get(id(record.failed)) or body.unfinished() or node
+        return node
 
     def number(self, traced: Traced) -> int:
         """The number of a value of a body in the graph of the call; adds the value if it is new."""
@@ -111,7 +112,8 @@ class _DrawnBody:
         if node.kind in WITH_BODY:
             copy.body[:] = self._copies(node.body, path if node.module is None else node.module.path)
         else:
-            self._drawer.nodes |= dict.fromkeys(map(id, all_nodes(node.body)), copy)
+            for inside in all_nodes(node.body):
+                self._drawer.nodes.setdefault(id(inside), copy)  # those of an inner loop have copies of their own
         copy.outputs = tuple(self._drawer.number(self._traced[number]) for number in node.outputs)
         return copy
 

@@ -23,10 +23,10 @@ Where = Callable[["RunStep"], Any] | str
 
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
     """Yields the steps where `where` holds. Each step is recomputed at most once."""
-    test = _test(where)
+    test = test_of(where)
     for step in steps:
         in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
-        if _truth(test(in_use[-1]), where, step):
+        if truth(test(in_use[-1]), where, step):
             yield step
 
 
@@ -40,20 +40,22 @@ def sequence_number(run: Run, batch: int | str) -> int:
     return batch % run.batch
 
 
-def _test(where: Where) -> Callable[[RunStep], Any]:
+def test_of(where: Where) -> Callable[[RunStep], Any]:
+    """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read."""
     if callable(where):
         return where
     expression = Expression(where)
     return lambda at: evaluate(expression, at)
 
 
-def _truth(found: Any, where: Where, step: int) -> bool:
+def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
+    """The result of a condition as a bool. Raises LoopError if it is something else."""
     if isinstance(found, bool | np.bool_):
         return bool(found)
     if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
         return bool(numbers(found))
     raise LoopError(
-        f"find: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
+        f"{asked_by}: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
         got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,
         expected="True or False, or a Tensor {} bool",
         hint="rf.reduce_any(…, axis=x.dims)" if isinstance(found, Tensor) and found.dtype == "bool" else None,

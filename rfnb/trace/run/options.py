@@ -1,7 +1,9 @@
-"""The options of rfnb: which loops are recorded, how much memory runs may use, which broadcasting is refused."""
+"""The options of rfnb: which loops are recorded, how much memory runs may use, which broadcasting is refused,
+what a pause may take."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "trace_budget": (_is_count, "a whole number of bytes, like 512 * 2**20"),
     "keep": (lambda value: _is_count(value) and value > 0, "a whole number, at least 1"),
     "accidents": (lambda value: value in _WORDS["accidents"], '"alike", "all" or "off"'),
+    "pause_folder": (lambda value: isinstance(value, str | os.PathLike) and bool(os.fspath(value)), "a path"),
+    "pause_timeout": (lambda value: isinstance(value, int | float) and value > 0, "a number of seconds above 0"),
 }
 """For each option, a check of its value and a description of the values that are allowed."""
 
@@ -39,6 +43,8 @@ class Options:
     accidents: which broadcasting of arithmetic and comparisons is refused, where each operand lacks a dim of the other.
         "alike", the default: if two of these dims look alike, because they have one name, one line made both, one is an
         expression of the other, or both have one fixed size above 1. "all": always. "off": never.
+    pause_folder: the folder for the runs of loops that would have been paused, but for which no panel is connected.
+    pause_timeout: after how many seconds without a message from the panel a pause ends.
 
     Raises OptionError for other names and values.
     """
@@ -47,6 +53,8 @@ class Options:
     trace_budget: int = 512 * 2**20
     keep: int = 4
     accidents: Accidents = "alike"
+    pause_folder: str | os.PathLike[str] = "rfnb-pauses"
+    pause_timeout: float = 8 * 3600
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _CHECKS:

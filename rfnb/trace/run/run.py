@@ -41,6 +41,8 @@ class Run(Shown):
         failed: the error that ended the run. `run[run.failed.step]` has the values computed before the error.
         parent, forked_at: for a fork, the run that it continues, and the first step that differs from that run.
 
+    `edits` has the states that were edited while the loop was paused, by the step before which they were.
+
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
     >>> loop = rf.Loop(axis=time, debug=True)
@@ -70,14 +72,18 @@ class Run(Shown):
     ):
         self.serial = next(_serials)
         self.name, self.place, self.source = name, place, source
-        self.replay = replay
-        self.steps, self.axis, self.size = steps, axis, size
-        self.graph = graph
-        self.failed = failed
+        self.axis, self.graph, self.pinned = axis, graph, False
         self.parent, self.forked_at = parent, forked_at
-        self.pinned = False
-        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # these keep their values
+        self.edits: dict[int, list[str]] = {}
         self.states = replay.state_names()
+        self._take(replay, steps, size, failed)
+
+    def _take(self, replay: Replayable, steps: int, size: Size, failed: Failure | None = None) -> None:
+        """Takes the steps that `replay` has now: for the run of a loop that was paused and went on."""
+        for name in ("lengths", "flags", "_sequences", "begun", "ends", "found"):
+            self.__dict__.pop(name, None)
+        self.replay, self.steps, self.size, self.failed = replay, steps, size, failed
+        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # these keep their values
         self.storages = replay.storages()
         self.bytes = sum(self.storages.values())
 
@@ -101,7 +107,7 @@ class Run(Shown):
 
     @cached_property
     def flags(self) -> list[str]:
-        """Problems of the run: "failed: …", "not finite", "never ended". Empty if there are none.
+        """Problems of the run: "failed: …", "not finite", "never ended", "edited at step …". Empty if there are none.
 
         >>> loop = rf.Loop(max_seq_len=2, debug=True)
         >>> loop.state.x = rf.convert_to_tensor(0.0)
@@ -110,7 +116,7 @@ class Run(Shown):
         >>> loop.run.flags
         ['not finite']
         """
-        return self.replay.flags
+        return [*self.replay.flags, *(f"edited at step {step}: {', '.join(self.edits[step])}" for step in self.edits)]
 
     @cached_property
     def _sequences(self) -> tuple[Dim | None, Size | None]:
@@ -302,13 +308,10 @@ class Run(Shown):
     def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
         """Repeats the call that contained the loop, with the current code, and returns the new run of the loop.
 
-        Without `fn`, the function in which the loop ran is looked up by name, so that edited cells and
-        `importlib.reload` take effect, and is called with the same arguments. Parameters have their current values. The
-        loop draws the same random numbers; other ops of the function draw from the seed of the run, so that all reruns
-        agree. Side effects of the function (training, printing, writing) happen again.
-
-        Args:
-            fn: performs the call: `run.rerun(lambda: decode(x))`.
+        fn: performs the call: `run.rerun(lambda: decode(x))`. Without it, the loop's function is looked up by name, so
+        that edited cells and `importlib.reload` take effect, and is called with the same arguments. Parameters have
+        their current values. The loop draws the same random numbers; other ops of the function draw from the seed of
+        the run, so that all reruns agree. Side effects of the function (training, printing, writing) happen again.
 
         >>> def count(limit):
         ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
@@ -363,12 +366,9 @@ class Run(Shown):
             run.save("x.rfrun")  # states, values, source, statistics: rf.load_run("x.rfrun") needs no model
             run.save("x.html")   # a page for stepping through the run in a browser, without rfnb
 
-        An existing file is replaced only when the new one is complete.
-
-        Args:
-            limit: how many bytes the values of the body may use. The default for ".rfrun" is 64 MiB; beyond that, the
-                largest values are saved as statistics only, which the file notes. The default for ".html" is 2 MB;
-                beyond that, the page contains a selection of the steps.
+        An existing file is replaced only when the new one is complete. limit: how many bytes the values of the body may
+        use, by default 64 MiB for ".rfrun"; beyond that, the largest are saved as statistics, which the file notes. By
+        default 2 MB for ".html"; beyond that, the page has a selection of the steps.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)

@@ -17,6 +17,7 @@ class Runs(Shown):
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._counted: dict[int, Mapping[Hashable, int]] = {}  # the storages of each run, by its number
         self._held = HeldStorages()
         self._listeners: list[Callable[[], Any]] = []
 
@@ -48,8 +49,14 @@ class Runs(Shown):
         raise LoopError(f"run {serial} is no longer kept", hint="pin a run to keep it; or raise rf.options.keep")
 
     def add(self, run: Run) -> None:
-        """Adds a run; removes older ones if the loop has too many runs, or all runs together use too many bytes."""
+        """Adds a run; removes older ones if the loop has too many runs, or all runs together use too many bytes.
+
+        A run that is in the list, whose loop was paused and has gone on, is counted again with all its steps.
+        """
+        if run in self._runs:
+            self._drop(run)
         self._runs.append(run)
+        self._counted[run.serial] = run.storages
         self._held.add(run.storages)
         if recording_mode() != "all":
             parents = [r.parent for r in self._runs if r.parent is not None]
@@ -63,7 +70,7 @@ class Runs(Shown):
 
     def _drop(self, run: Run) -> None:
         self._runs.remove(run)
-        self._held.remove(run.storages)
+        self._held.remove(self._counted.pop(run.serial))
 
     @property
     def bytes(self) -> int:
@@ -83,6 +90,7 @@ class Runs(Shown):
     def clear(self) -> None:
         """Removes all runs."""
         self._runs.clear()
+        self._counted.clear()
         self._held = HeldStorages()
         self._changed()
 

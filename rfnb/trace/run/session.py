@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from rfnb.core.ground.hook import Hook
-from rfnb.core.ground.scope import within
+from rfnb.core.ground.scope import current_meter, within
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.run.options import in_notebook, recording_mode
 from rfnb.trace.run.run import Run
@@ -20,18 +20,38 @@ _seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None
 _observer: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_observer", default=None)
 
 
-def should_record(debug: bool | None) -> bool:
-    """Whether a loop that starts now is recorded; `debug` is the option of the loop."""
-    if _draw.get() is not None:
+waits_for: Hook[[str], bool] = Hook(
+    "trace.run.session.waits_for", by="trace.pause.pauses", otherwise=lambda loop: False
+)
+"""Whether there is a condition under which loops of this name pause."""
+
+
+def should_record(debug: bool | None, loop: str) -> bool:
+    """Whether a loop of this name that starts now is recorded; `debug` is its option."""
+    return should_store(debug) or (not is_drawing() and waits_for(loop))
+
+
+def should_store(debug: bool | None) -> bool:
+    """Whether the run of a loop that starts now is stored; `debug` is its option."""
+    if (meter := current_meter()) is not None and meter.records:
+        return True
+    if is_drawing():
         return bool(debug)
     if _receiver.get() is not None or _observer.get() is not None:
         return True
     return bool(recording_mode()) if debug is None else debug
 
 
+def is_drawing() -> bool:
+    """Whether loops are only drawn."""
+    return _draw.get() is not None
+
+
 def store(run: Run) -> Run:
     """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it."""
     receiver, observer = _receiver.get(), _observer.get()
+    if (meter := current_meter()) is not None:
+        meter.loop_ran(run)
     if observer is not None:
         observer(run)
     if receiver is not None or observer is None or recording_mode():
@@ -70,8 +90,14 @@ def seed_of(loop: str) -> int | None:
 def draw(record: Callable[[], LoopRecord]) -> None:
     """Passes the record of a loop to the active drawer; without a drawer, the record is not created."""
     drawer = _draw.get()
-    if drawer is not None:
-        drawer(record())
+    if drawer is None:
+        return
+    meter = current_meter()
+    if meter is not None:
+        meter.pause()
+    drawer(record())
+    if meter is not None:
+        meter.resume()
 
 
 @contextmanager

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 AGREES = "replay agrees"
 """`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
 
+KEPT = "as it was"
+"""`RunStep.check` of a step that is kept as it was, and not replayed."""
+
 
 class StepValue(NamedTuple):
     """A value that the body computed, with its name in the user's code, its op and its line.
@@ -80,6 +83,10 @@ class Replayable(Protocol):
 
     seed: int
     every: int
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether another thread may compute steps while the program runs."""
 
     @property
     def flags(self) -> list[str]:

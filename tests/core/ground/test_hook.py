@@ -21,10 +21,13 @@ REGISTERED = {
     "core.ground.tracers.keep_state": "backend.torch.plain",
     "core.ground.tracers.trace_call": "backend.torch.plain",
     "loop.choice.choose": "search.register",
+    "trace.pause.hold.can_hold": "display.panel.comm",
+    "trace.pause.hold.show_and_wait": "display.panel.comm",
     "trace.run.file.found.read_found": "search.register",
     "trace.run.file.found.write_found": "search.register",
     "trace.run.run.open_in_panel": "display.panel.comm",
     "trace.run.session.make_progress": "display.panel.comm",
+    "trace.run.session.waits_for": "trace.pause.pauses",
 }
 """By hook: the module that registers the function."""
 

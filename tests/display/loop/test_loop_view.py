@@ -132,3 +132,42 @@ def test_complete_without_scripts_and_not_large():
     assert "class=" not in html
     assert "onclick" not in html
     assert len(html) < 20_000
+
+
+def timed():
+    return rf.show(decoder(debug=True).explain(time=True))
+
+
+def test_each_line_has_its_time_share_and_calls():
+    view = timed()
+    lines = view.text.splitlines()
+    assert "3 steps on the CPU, without gradients" in lines[1] and "of timing taken off" in lines[2]
+    [line] = [line for line in lines if "label = embedding" in line]
+    assert " once " in line
+    [line] = [line for line in lines if "context = rf.matmul" in line]
+    assert "2 a step" in line and "%" in line
+    for word in ("2 a step", "once", "linear-gradient"):
+        assert word in view.html
+    assert json.loads(json.dumps(view.data)) == view.data
+
+
+def test_times_of_lines_add_up_to_all_steps():
+    view = timed()
+    times = view.data["times"]
+    told = [op["seconds"] for op in view.data["ops"] if op["seconds"] is not None]
+    assert 0 < sum(told) <= times["total"] * 1.05
+    shares = [explanation.cost(view.data, ops)[3] for _, _, ops in explanation.lines(view.data)]
+    assert sum(shares) == pytest.approx(sum(told) / times["total"], abs=1e-6)
+
+
+def test_the_table_with_times_begins_with_the_slowest_op():
+    view = timed()
+    table = view.table()
+    assert list(table.columns[:4]) == ["time", "share", "calls", "line"]
+    slowest = max(view.data["ops"], key=lambda op: op["seconds"] or 0)
+    assert table.rows[0][4] == slowest["op"] and len(table) == len(view.data["ops"])
+
+
+def test_without_times_there_are_none():
+    view = rf.show(decoder().explain())
+    assert "times" not in view.data and "seconds" not in view.data["ops"][0] and "time" not in view.table().columns

@@ -1,12 +1,14 @@
 import * as React from 'react';
 
 import type { Link } from '../../kernel/connection';
-import type { RunItem } from '../../schema';
+import type { PausedView, RunItem } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
+import { conditions } from '../../stepper/notes';
 import type { StepperState } from '../../stepper/stepper_state';
 import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
 import { Guide, Lack } from './guide';
+import { PauseActions, PauseButton, Paused } from './paused';
 import { RunActions, RunList } from './run_list';
 
 /** Everything that the panel shows. */
@@ -16,6 +18,10 @@ export interface LoopsProps {
   /** null without a kernel. */
   link: Link | null;
   busy: boolean;
+  /** The loop that is paused in the running cell. */
+  paused: PausedView | null;
+  /** Whether the next step of a recorded loop will pause. */
+  pauses: boolean;
   complaint: string | null;
   error: string | null;
   runs: readonly RunItem[];
@@ -23,17 +29,25 @@ export interface LoopsProps {
   stepper: StepperState | null;
   stepperActions: StepperActions | null;
   runActions: RunActions;
+  pauseActions: PauseActions;
   onFilter: (filter: string) => void;
   onRefresh: () => void;
 }
 
 /** The list of runs and, below or beside it, the stepper. */
 export function LoopsView(props: LoopsProps): JSX.Element {
-  const { stepper, stepperActions, runs } = props;
+  const { stepper, stepperActions, runs, paused } = props;
   const lack = lackOf(props);
   return (
     <div className="rfnb-Loops rfnb-Look">
       <Status {...props} />
+      {paused !== null && (
+        <Paused
+          paused={paused}
+          canMatch={stepper !== null && conditions(stepper.notes, stepper.run).length > 0}
+          actions={props.pauseActions}
+        />
+      )}
       {props.complaint !== null && (
         <div className="rfnb-Note" data-kind="error" role="alert">
           {props.complaint}
@@ -62,7 +76,7 @@ export function LoopsView(props: LoopsProps): JSX.Element {
   );
 }
 
-function Status({ notebook, busy }: LoopsProps): JSX.Element {
+function Status({ notebook, busy, link, paused, pauses, pauseActions }: LoopsProps): JSX.Element {
   const words = useWords();
   return (
     <div className="rfnb-Status">
@@ -70,7 +84,8 @@ function Status({ notebook, busy }: LoopsProps): JSX.Element {
       <span className="rfnb-Status-notebook" title={notebook ?? ''}>
         {notebook}
       </span>
-      {busy && (
+      {link === 'ready' && paused === null && <PauseButton on={pauses} actions={pauseActions} />}
+      {busy && paused === null && (
         <span className="rfnb-Status-busy" role="status">
           {words.__('cell running')}
         </span>

@@ -5,18 +5,29 @@ import type { Aside } from '../../stepper/asides';
 import { Icon } from '../icons';
 import { useWords } from '../words';
 
-/** Edits a state before this step: Enter continues from here as a new run, Escape cancels. */
+/**
+ * Edits a state before this step: Enter continues from here as a new run, Escape cancels.
+ *
+ * Of a paused loop, the state after this step is edited, with which the loop itself goes on.
+ */
 export function StateEdit(props: {
   row: StateRow;
-  fork: Aside<unknown> | undefined;
-  onFork: (text: string) => void;
+  held: boolean;
+  /** The last edit. */
+  aside: Aside<unknown> | undefined;
+  onEdit: (text: string) => Promise<unknown>;
 }): JSX.Element {
   const words = useWords();
-  const { row, fork, onFork } = props;
+  const { row, held, aside, onEdit } = props;
   const [text, setText] = React.useState<string | null>(null);
   const [asked, setAsked] = React.useState(false);
   const button = React.useRef<HTMLButtonElement>(null);
-  const label = words.__('Edit %1 before this step and continue from here', row.name);
+  const label = held
+    ? words.__('Edit %1 after this step; the paused loop goes on with it', row.name)
+    : words.__('Edit %1 before this step and continue from here', row.name);
+  const hint = held
+    ? words.__('Enter: change the state · Esc: cancel')
+    : words.__('Enter: continue from here · Esc: cancel');
   const close = () => {
     setText(null);
     setAsked(false);
@@ -30,16 +41,16 @@ export function StateEdit(props: {
         type="button"
         aria-label={label}
         title={label}
-        onClick={() => setText(startOf(row.before.text))}
+        onClick={() => setText(startOf((held ? row.after : row.before).text))}
       >
         <Icon name="edit" />
       </button>
     );
   }
   const onKey = (event: React.KeyboardEvent) => {
-    if (event.key === 'Enter' && !fork?.waiting) {
+    if (event.key === 'Enter' && !aside?.waiting) {
       setAsked(true);
-      onFork(text);
+      void Promise.resolve(onEdit(text)).then(done => held && done && close());
     } else if (event.key === 'Escape') {
       event.stopPropagation();
       close();
@@ -52,19 +63,17 @@ export function StateEdit(props: {
         spellCheck={false}
         autoComplete="off"
         aria-label={label}
-        aria-invalid={asked && fork?.error !== null}
+        aria-invalid={asked && aside?.error !== null}
         value={text}
         ref={focusOnce}
         onInput={event => setText(event.currentTarget.value)}
         onChange={() => undefined}
         onKeyDown={onKey}
       />
-      <span className="rfnb-quiet">
-        {fork?.waiting ? words.__('Running …') : words.__('Enter: continue from here · Esc: cancel')}
-      </span>
-      {asked && fork?.error && (
+      <span className="rfnb-quiet">{aside?.waiting ? words.__('Running …') : hint}</span>
+      {asked && aside?.error && (
         <span className="rfnb-Watch-error" role="alert">
-          {fork.error}
+          {aside.error}
         </span>
       )}
     </span>

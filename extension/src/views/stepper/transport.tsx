@@ -21,7 +21,7 @@ export interface TransportProps {
 /** The buttons ⏮ ◀ ▶ ⏭, the slider with a mark where each sequence ends, and the number of the step. */
 export function Transport(props: TransportProps): JSX.Element {
   const words = useWords();
-  const { run, step, target, gone } = props.state;
+  const { run, step, target, gone, held } = props.state;
   const at = target ?? step?.step ?? 0;
   const last = stepsBegun(run) - 1;
   const still = gone || last < 0;
@@ -43,7 +43,12 @@ export function Transport(props: TransportProps): JSX.Element {
       <div className="rfnb-Transport-buttons">
         {button('first', words.__('First step (Home)'), at <= 0, props.onFirst)}
         {button('previous', words.__('Previous step (←)'), at <= 0, props.onPrevious)}
-        {button('next', words.__('Next step (→)'), at >= last, props.onNext)}
+        {button(
+          'next',
+          held !== null && at >= last ? words.__('Run the next step (→)') : words.__('Next step (→)'),
+          at >= last && held === null,
+          props.onNext
+        )}
         {button('last', words.__('Last step (End)'), at >= last, props.onLast)}
       </div>
       <div className="rfnb-Transport-slider">

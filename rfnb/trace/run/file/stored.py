@@ -77,6 +77,11 @@ class StoredReplay:
     searched: Any = None
 
     @property
+    def is_isolated(self) -> bool:
+        """Nothing is computed."""
+        return True
+
+    @property
     def begun(self) -> Size:
         """How many steps each sequence started."""
         return self.steps_begun or self.size

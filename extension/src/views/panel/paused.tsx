@@ -1,0 +1,72 @@
+import * as React from 'react';
+
+import type { How, PausedView } from '../../schema';
+import { Icon, SHAPES } from '../icons';
+import { useWords } from '../words';
+
+/** What the user can do with the running cell of a notebook. */
+export interface PauseActions {
+  /** Pause at the next step of a recorded loop, or do not. */
+  pause: (on: boolean) => void;
+  /** Let the paused loop go on; `toMatch`: to the next step that matches the search or a marked line. */
+  resume: (how: How, toMatch?: boolean) => void;
+}
+
+/** Which loop is paused in the running cell, why, and the buttons that let it go on. */
+export function Paused(props: {
+  paused: PausedView;
+  /** Whether there is a search or a mark that can match. */
+  canMatch: boolean;
+  actions: PauseActions;
+}): JSX.Element {
+  const words = useWords();
+  const { paused, canMatch, actions } = props;
+  const button = (name: keyof typeof SHAPES, label: string, act: () => void, off = false) => (
+    <button
+      className="rfnb-Transport-button"
+      type="button"
+      data-resume={name}
+      title={label}
+      aria-label={label}
+      aria-disabled={off}
+      onClick={() => !off && act()}
+    >
+      <Icon name={name} />
+    </button>
+  );
+  return (
+    <div className="rfnb-Paused" role="group" aria-label={words.__('Paused loop')}>
+      <span className="rfnb-Paused-where" role="status">
+        <b>{words.__('Paused: %1, after step %2', paused.name, paused.step)}</b>{' '}
+        <span className="rfnb-Paused-why">{paused.why}</span>
+      </span>
+      <span className="rfnb-Paused-buttons">
+        {button('next', words.__('Run the next step'), () => actions.resume('step'))}
+        {button('nextHit', words.__('Continue to the next match'), () => actions.resume('continue', true), !canMatch)}
+        {button('resume', words.__('Continue to the next pause (C)'), () => actions.resume('continue'))}
+        {button('last', words.__('Finish the cell without further pauses'), () => actions.resume('run'))}
+        {button('stop', words.__('Stop the cell'), () => actions.resume('stop'))}
+      </span>
+    </div>
+  );
+}
+
+/** Pauses the next step of a recorded loop, in the running cell or in the next one. */
+export function PauseButton({ on, actions }: { on: boolean; actions: PauseActions }): JSX.Element {
+  const words = useWords();
+  const label = on
+    ? words.__('The next step of a recorded loop will pause; press again to undo')
+    : words.__('Pause at the next step of a recorded loop');
+  return (
+    <button
+      className="rfnb-Small-button rfnb-Status-pause"
+      type="button"
+      title={label}
+      aria-label={label}
+      aria-pressed={on}
+      onClick={() => actions.pause(!on)}
+    >
+      <Icon name="pause" />
+    </button>
+  );
+}

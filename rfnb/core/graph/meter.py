@@ -1,0 +1,150 @@
+"""What a recorder of calls tells while it runs, so that times and results of nodes can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.measured import Bad
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was measured of one node in one call of the model.
+
+    amount: seconds, bytes, or the sum of squares of `count` entries. calls: how often the node ran. most: the largest
+    absolute value. bad: "NaN" or "infinity". place: where a loop computed it. alone: for a node that a loop computed
+    outside of its steps, the seconds that it takes in one step. steps: how many steps there were.
+    """
+
+    amount: float = 0.0
+    calls: int = 0
+    count: float = 0.0
+    most: float = 0.0
+    bad: Bad = ""
+    place: str = ""
+    alone: float | None = None
+    steps: int = 0
+
+
+@dataclass
+class MeasuredLoop:
+    """What a meter is told of a loop.
+
+    began: when it began. traced: gives the values of its body. size: how many steps each sequence takes; the largest
+    possible until the loop has ended. frames: the dim of what is computed for all steps together.
+    """
+
+    began: float
+    traced: Callable[[], Sequence[Any]]
+    size: Size | None = None
+    frames: Dim | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return 0 if self.size is None else self.size.max
+
+
+class Meter:
+    """Measures nothing. Subclasses measure the nodes of a call.
+
+    A recorder calls `pause` when its own work begins and `resume` when that ends, `enter` and `exit` around the work of
+    a node, and `made` with its arguments and results. samples: by id of the node; `nodes` keeps these alive.
+    records: whether loops are recorded, for `loop_ran`. times: whether the calls of the steps of loops are timed.
+    watches: whether the results in the steps of loops are watched, for their gradients. total: the seconds of the whole
+    call; lost: those that the recorder and the measuring itself took besides.
+    """
+
+    records = times = watches = False
+    total = lost = 0.0
+
+    def __init__(self) -> None:
+        self.samples: dict[int, Sample] = {}
+        self.nodes: dict[int, Node] = {}
+        self.first_bad: Node | None = None
+        self.programs: dict[int, tuple[Any, Any]] = {}  # of loops, by id: as they are, and measured
+
+    def sample(self, node: Node) -> Sample:
+        """The sample of a node."""
+        self.nodes[id(node)] = node
+        return self.samples.setdefault(id(node), Sample())
+
+    def pause(self) -> None:
+        """The work of the recorder begins."""
+
+    def resume(self) -> None:
+        """The work of the recorder ends."""
+
+    def enter(self, node: Node) -> None:
+        """The work of a node begins."""
+
+    def exit(self, node: Node) -> None:
+        """The work of a node ends."""
+
+    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+        """Called with the arguments of a node, and its results as a flat sequence."""
+
+    def now(self) -> float:
+        """The time in seconds, without that of the measuring itself."""
+        return 0.0
+
+    def stopped(self) -> float:
+        """When `pause` was called, as by `now`."""
+        return 0.0
+
+    def since(self) -> float:
+        """The seconds since the last node ended, or the one that is running began."""
+        return 0.0
+
+    def whole(self, call: Callable[[], Any]) -> Any:
+        """Calls the model."""
+        return call()
+
+    def done(self, result: Any) -> None:
+        """The call of the model has ended with this result."""
+
+    # -- loops
+
+    def timed(self, fn: Callable[..., Any], node: Node) -> Callable[..., Any]:
+        """The function of a raw call in the steps of a loop, measured."""
+        return fn
+
+    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
+        """The function of a raw call in the steps of a loop, whose results are watched.
+
+        seen: by position of the result, what is known of it. run: what is known of the loop.
+        """
+        return fn
+
+    def hoisted(
+        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+    ) -> Any:
+        """Calls `fn`, which computes an op outside of the steps. alone: computes it for one step."""
+        return fn()
+
+    def loop_ran(self, run: Any) -> None:
+        """Called with the run of a loop, if the meter `records`."""
+
+    def moved(self, copies: Mapping[int, Node]) -> None:
+        """From now on, the samples of nodes in the bodies of loops are those of their copies in the graph."""
+        for key, sample in list(self.samples.items()):
+            copy = copies.get(key)
+            if copy is None:
+                continue
+            del self.samples[key], self.nodes[key]
+            its = self.sample(copy)
+            its.amount, its.count = its.amount + sample.amount, its.count + sample.count
+            its.calls, its.most = max(its.calls, sample.calls), max(its.most, sample.most)
+            its.bad = its.bad or sample.bad
+            its.place, its.steps = its.place or sample.place, max(its.steps, sample.steps)
+            its.alone = sample.alone if its.alone is None else its.alone + (sample.alone or 0.0)
+        first = self.first_bad
+        self.first_bad = first and copies.get(id(first), first)
+
+
+NO_METER = Meter()

@@ -1,0 +1,286 @@
+"""What was measured of the nodes of a graph, in words and tints, with a legend and a sorted table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.measured import SUMMED, Bad, Measured, NodeMeasure, Show
+from rfnb.core.graph.model_graph import ModelGraph
+from rfnb.core.ground.text import count_of
+from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
+from rfnb.display.graph.words import class_of, path_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import duration, percent, short, size
+from rfnb.display.markup.widgets_html import quiet
+
+ROWS = 400
+"""Largest number of rows of the sorted table."""
+DECADES = 3.0
+"""Over how many powers of ten the tint of activations and gradients fades, at least."""
+MISSING = {
+    "time": "part of another call",
+    "memory": "takes nothing of its own",
+    "activation": "no floats",
+    "gradient": "no gradient",
+}
+"""What a node without a number is said to be."""
+PLACES = {"once": "once, before the steps", "frames": "for all steps together", "after": "after the steps"}
+COLUMNS = {"time": "time", "memory": "bytes", "activation": "rms", "gradient": "rms gradient"}
+UNITS = {
+    "memory": "bytes that results newly take in a call; a view of an operand takes none, and parameters do not count",
+    "activation": "root mean square of the entries of results, without padding",
+    "gradient": "root mean square of the gradients by results, without padding",
+}
+
+
+def number_text(show: Show, amount: float) -> str:
+    """A number with its unit.
+
+    >>> number_text("time", 0.25), number_text("memory", 2048), number_text("gradient", 0.0123)
+    ('250 ms', '2 kB', '0.0123')
+    """
+    return duration(amount) if show == "time" else size(round(amount)) if show == "memory" else short(amount)
+
+
+class Numbers:
+    """The numbers of the boxes of a graph. `stands`: by number of a node, all equal nodes that it stands for."""
+
+    def __init__(self, graph: ModelGraph):
+        self.graph = graph
+        self.measured = graph.measured
+        self.stands: dict[int, list[Node]] = {}
+        nodes = {} if self.measured is None else self.measured.nodes
+        found = [each.amount for each in nodes.values() if each.amount > 0]
+        self._largest, self._smallest = max(found, default=0.0), min(found, default=0.0)
+
+    def enter(self, nodes: Sequence[Node]) -> None:
+        """The body of the first of these equal nodes is shown for all of them."""
+        node = nodes[0]
+        for i, child in enumerate(node.body):
+            if node.kind == "section":
+                twins = [twin for each in nodes for twin in self._stands(each.body[i])]
+            else:
+                around = [twin for each in nodes for twin in self._stands(each)]
+                twins = [each.body[i] for each in around if i < len(each.body)]
+            self.stands[child.number] = twins
+
+    def _stands(self, node: Node) -> list[Node]:
+        return self.stands.get(node.number, [node])
+
+    def of(self, nodes: Sequence[Node]) -> NodeNumber | None:
+        """The number of a box for these equal nodes; None if nothing was measured."""
+        if self.measured is None or nodes[0].ghost:
+            return None
+        found = [each for node in nodes for each in self._each(node)]
+        first = nodes[0]
+        if not found and self.graph.failure is not None:
+            return None
+        if not found:
+            return {"text": "–", "share": None, "tint": 0.0, "bad": "", "more": [MISSING[self.measured.show]]}
+        one = _together(found, self.measured.show)
+        return {
+            "text": one.bad or number_text(self.measured.show, one.amount),
+            "share": self._share(one.amount),
+            "tint": 1.0 if one.bad else self._tint(one.amount),
+            "bad": one.bad,
+            "more": list(self._more(first, one)),
+        }
+
+    def _each(self, node: Node) -> Iterator[NodeMeasure]:
+        assert self.measured is not None
+        for each in self._stands(node):
+            if each.number in self.measured.nodes:
+                yield self.measured.nodes[each.number]
+            elif each.kind == "section":
+                yield from (one for child in each.body for one in self._each(child))
+
+    def _share(self, amount: float) -> float | None:
+        measured = self.measured
+        total = 0.0 if measured is None or measured.show not in SUMMED else whole(self.graph)
+        return round(min(amount / total, 1.0), 4) if total else None
+
+    def _tint(self, amount: float) -> float:
+        if not amount or not self._largest:
+            return 0.0
+        if self.measured is not None and self.measured.show in SUMMED:
+            return round(min(math.sqrt(amount / self._largest), 1.0), 3)
+        span = max(math.log10(self._largest / self._smallest), DECADES)
+        return round(min(max(1 - math.log10(self._largest / amount) / span, 0.0), 1.0), 3)
+
+    def _more(self, node: Node, one: NodeMeasure) -> Iterator[str]:
+        assert self.measured is not None
+        show = self.measured.show
+        if show not in SUMMED and (one.most or not one.bad):
+            yield f"largest {short(one.most)}"
+        if one.bad and self._is_first(node):
+            yield f"makes the first {one.bad}"
+        if node.loop is not None:
+            yield from self._loop(node, one)
+        elif one.place in PLACES:
+            yield PLACES[one.place]
+        elif one.place == "steps" and one.calls > 1 and show in SUMMED:
+            yield f"{number_text(show, one.amount / one.calls)} a step"
+        if one.saved is not None and show == "time" and node.loop is None:
+            yield saving(one.saved)
+
+    def _loop(self, node: Node, one: NodeMeasure) -> Iterator[str]:
+        assert self.measured is not None and node.loop is not None
+        show, steps = self.measured.show, node.loop.steps or 0
+        if show in SUMMED and steps:
+            inside = [each for child in node.body for each in self._each(child) if each.place not in PLACES]
+            amount = sum(each.amount for each in inside)
+            yield f"{number_text(show, amount / steps)} a step"
+        if one.saved is not None and show == "time":
+            outside = sum(each.place in PLACES for each in map(self._one, _below(node)) if each is not None)
+            yield f"{count_of(outside, 'op')} once, not {count_of(steps, 'time')}: {saving(one.saved)}"
+        if show == "time":
+            parts = sum(each.amount for child in node.body for each in self._each(child))
+            if one.amount > parts:
+                yield f"{duration(one.amount - parts)} to trace the body and between the ops"
+
+    def _one(self, node: Node) -> NodeMeasure | None:
+        assert self.measured is not None
+        return self.measured.nodes.get(node.number)
+
+    def _is_first(self, node: Node) -> bool:
+        first = None if self.measured is None else self.measured.first_bad
+        return any(each.number == first for each in self._stands(node))
+
+
+def saving(seconds: float) -> str:
+    """What computing ops outside of the steps saves."""
+    return f"hoisting {'saves' if seconds > 0 else 'costs'} {duration(abs(seconds))}"
+
+
+def _below(node: Node) -> Iterator[Node]:
+    for child in node.body:
+        if child.kind not in ("module", "side"):
+            yield child
+        yield from _below(child)
+
+
+def _together(found: Sequence[NodeMeasure], show: Show) -> NodeMeasure:
+    """One measure for several nodes: the sum, or the largest."""
+    bad: list[Bad] = [each.bad for each in found if each.bad]
+    saved = [each.saved for each in found if each.saved is not None]
+    amounts = [each.amount for each in found]
+    return NodeMeasure(
+        sum(amounts) if show in SUMMED else max(amounts),
+        sum(each.calls for each in found),
+        max(each.most for each in found),
+        "NaN" if "NaN" in bad else bad[0] if bad else "",
+        found[0].place,
+        sum(saved) if saved else None,
+    )
+
+
+def whole(graph: ModelGraph) -> float:
+    """The seconds or bytes of the whole call."""
+    measured = graph.measured
+    if measured is None:
+        return 0.0
+    return measured.total or sum(measured.nodes[n.number].amount for n in graph.nodes if n.number in measured.nodes)
+
+
+# -- the whole
+
+
+def describe(graph: ModelGraph) -> GraphMeasured | None:
+    """What was measured, with a legend; None if nothing was."""
+    measured = graph.measured
+    if measured is None:
+        return None
+    nodes = {node.number: node for node in graph.graph.all_nodes()}
+    return {
+        "show": measured.show,
+        "calls": measured.calls,
+        "device": measured.device,
+        "legend": list(_legend(graph, measured, nodes)),
+        "alarm": _alarm(measured, nodes),
+        "rows": _rows(graph, measured, nodes),
+    }
+
+
+def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> Iterator[str]:
+    show = measured.show
+    over = "one call" if measured.calls == 1 else f"{measured.calls} calls"
+    if show == "time":
+        where = "the GPU, which is waited for after each op" if measured.device != "cpu" else "the CPU"
+        many = "" if measured.calls == 1 else f", median of {over}"
+        yield f"time of a call, without a backward pass, on {where}: {duration(whole(graph))}{many}"
+        plain = [] if measured.plain is None else [f"a call that is not measured takes {duration(measured.plain)}"]
+        yield "; ".join([f"{duration(measured.overhead)} of measuring taken off", *plain])
+    elif show == "memory":
+        yield f"{UNITS[show]}: {size(round(whole(graph)))}"
+    else:
+        of = f" of {measured.loss}" if show == "gradient" else ""
+        yield f"{UNITS[show].replace('gradients', f'gradients{of}')}, {over}"
+    inside = "the sum of what is in it" if show in SUMMED else "the largest number in it"
+    most = max(measured.nodes.items(), key=lambda each: each[1].amount, default=None)
+    if most is not None:
+        fades = "" if show in SUMMED else ", fading with the logarithm"
+        darkest = f"{number_text(show, most[1].amount)} ({path_of(nodes[most[0]])}){fades}"
+        yield f"darkest: {darkest}; a folded box shows {inside}"
+    if graph.failure is not None:
+        yield "the call failed: numbers are those of the parts before"
+    yield from measured.notes
+
+
+def _alarm(measured: Measured, nodes: dict[int, Node]) -> str | None:
+    if measured.first_bad is None:
+        return None
+    node = nodes[measured.first_bad]
+    bad = measured.nodes[node.number].bad if node.number in measured.nodes else "NaN"
+    place = "" if node.source is None else f", {node.source.place()}: {node.source.text()}"
+    of = "gradient of " if measured.show == "gradient" else ""
+    return f"{bad}, first in the {of}result of {path_of(node)}{place}"
+
+
+def _rows(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> list[list[str | float | None]]:
+    """A row for each node that was measured, the largest first: path, class, number, share, largest, calls, notes."""
+    numbers = Numbers(graph)
+    rows = []
+    shown = [(number, each) for number, each in measured.nodes.items() if nodes[number].kind not in ("side", "section")]
+    for number, each in sorted(shown, key=lambda pair: (not pair[1].bad, -pair[1].amount))[:ROWS]:
+        made = numbers.of([nodes[number]])
+        assert made is not None
+        more = [word for word in made["more"] if not word.startswith("largest ")]
+        cls = class_of(nodes[number])
+        rows.append([path_of(nodes[number]), cls, made["text"], made["share"], each.most, each.calls, " · ".join(more)])
+    return rows
+
+
+def sorted_table(measured: GraphMeasured) -> Table:
+    """A row for each node, the largest first."""
+    show = measured["show"]
+    summed = show in SUMMED
+    rows = []
+    for path, cls, text, share, most, calls, more in measured["rows"]:
+        second = short(most) if not summed else "" if share is None else percent(float(share))
+        rows.append([path, cls, text, second, f"{calls:g}", more])
+    return Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
+
+
+def legend_text(view: GraphView) -> list[str]:
+    """The legend as lines of text, the alarm first."""
+    measured = view.get("measured")
+    if not measured:
+        return []
+    return [*filter(None, [measured["alarm"]]), *measured["legend"]]
+
+
+def legend_html(view: GraphView) -> Html | None:
+    """The legend below the head."""
+    measured = view.get("measured")
+    if not measured:
+        return None
+    alarm = measured["alarm"]
+    lines = [el("div", el("span", alarm, style=style.chip(style.ALARM)))] if alarm else []
+    bar = "background:linear-gradient(to right,#f4f5f8,#f7b25e);padding:0 16px;margin-right:8px;border-radius:3px"
+    scale = el("span", " ", style=f"{bar};{style.BORDER}")
+    words = [el("div", scale if i == 0 else None, quiet(line)) for i, line in enumerate(measured["legend"])]
+    return el("div", lines, words, style="margin:2px 0 6px 0")

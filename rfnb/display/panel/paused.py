@@ -1,0 +1,181 @@
+"""A paused loop holds the main thread, which answers the panel until the user lets the loop go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.panel.conditions import Test, conditions_of
+from rfnb.display.panel.edit import edited
+from rfnb.display.panel.schema import Event, How, PausedView, Where
+from rfnb.display.run import view as history_view
+from rfnb.display.run.chosen import of_sequence
+from rfnb.display.run.schema import RunView
+from rfnb.errors import ViewError
+from rfnb.trace.pause.hold import Paused, Resume
+from rfnb.trace.pause.pauses import Pause, pauses
+from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.display.panel.commands import Dispatcher
+    from rfnb.trace.run.step import RunStep
+
+Work = Callable[[], None]
+
+
+class Holder:
+    """The queue of work for the main thread, which does it between two cells, or in a cell that is paused."""
+
+    def __init__(self) -> None:
+        self.paused: Paused | None = None
+        self.resume: Resume | None = None
+        self._works: SimpleQueue[Work] = SimpleQueue()
+        self._heard = time.monotonic()
+
+    def put(self, work: Work) -> None:
+        """Adds work. Safe in any thread."""
+        self._heard = time.monotonic()
+        self._works.put(work)
+
+    def do_next(self) -> None:
+        """Does one piece of work, unless a paused cell has done it already."""
+        try:
+            work = self._works.get_nowait()
+        except Empty:
+            return
+        work()
+
+    def hold(self, paused: Paused, emit: Callable[[Event], object]) -> Resume:
+        """Works until the user lets the loop go on, or until no message came for `rf.options.pause_timeout` seconds."""
+        self.paused, self.resume = paused, None
+        self._heard = time.monotonic()
+        emit({"event": "paused", "data": describe(paused)})
+        try:
+            while self.resume is None:
+                left = self._heard + options.pause_timeout - time.monotonic()
+                if left <= 0:
+                    return Resume(mute=True)
+                try:
+                    work = self._works.get(timeout=min(left, 60))
+                except Empty:
+                    continue
+                work()
+            return self.resume
+        finally:
+            self.paused = None
+            emit({"event": "resumed", "data": {"run": paused.run.serial}})
+
+
+holder = Holder()
+
+
+def describe(paused: Paused) -> PausedView:
+    """What the panel says about a paused loop."""
+    run = paused.run
+    return {
+        "run": run.serial,
+        "name": run.name,
+        "step": paused.step,
+        "why": paused.why,
+        "line": paused.line,
+        "can_edit": paused.edit is not None,
+        "cell_id": run.source.cell_id,
+    }
+
+
+def paused_now(dispatcher: Dispatcher) -> PausedView | None:
+    """The loop that is paused, for a panel that was opened later; None if there is none."""
+    return None if holder.paused is None else describe(holder.paused)
+
+
+def pause(dispatcher: Dispatcher, on: bool = True) -> None:
+    """Pauses the next step of a recorded loop, in the running cell or in the next one; or not, if it was asked for."""
+    if on:
+        pauses.ask()
+    else:
+        pauses.answer()
+
+
+def pause_at(dispatcher: Dispatcher, loop: str, key: str, where: Sequence[Where]) -> None:
+    """Pauses loops where the search of the panel or a marked line matches.
+
+    loop: their name. key: what all runs of that loop share. where: the conditions; none removes those given before.
+    """
+    old = _of_panel.pop(key, None)
+    if old is not None:
+        old.remove()
+    if where:
+        _of_panel[key] = pauses.add(Pause(Matches(key, list(where)), loop))
+
+
+class Matches:
+    """Whether a step matches one of the conditions of the panel."""
+
+    words = "a match in the panel"
+
+    def __init__(self, key: str, where: Sequence[Where]):
+        self.key, self.where = key, where
+        self._tests: tuple[int, list[Test]] = (0, [])  # of the run with this number
+
+    def __call__(self, at: RunStep) -> bool:
+        """Whether one of the conditions holds; False in other loops."""
+        if at.run.loop != self.key:
+            return False
+        if self._tests[0] != at.run.serial:
+            tests = [test for each in self.where for test in conditions_of(each, at.run, None)]
+            self._tests = at.run.serial, tests
+        return any(test(at) for test in self._tests[1])
+
+
+_of_panel: dict[str, Pause] = {}
+
+
+def resume(
+    dispatcher: Dispatcher,
+    how: How,
+    step: int | None = None,
+    where: Sequence[Where] = (),
+    sequence: int | None = None,
+) -> None:
+    """Lets the paused loop go on: for one step, until `step` or until one of the conditions `where` holds, until the
+    next pause, without further pauses in this cell ("run"), or not at all ("stop").
+    """
+    paused = _paused()
+    if how not in ("step", "continue", "run", "stop"):
+        raise ViewError(f"resume: {str(how)[:40]!r} is not a way to go on", expected="step, continue, run, stop")
+    until = paused.step + 1 if how == "step" else None if step is None else max(int(step), paused.step + 1)
+    tests = tuple(test for each in where for test in conditions_of(each, paused.run, sequence))
+    why = "the next step" if how == "step" else "a match in the panel" if tests else f"step {until}"
+    holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
+
+
+def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequence: int | None = None) -> RunView:
+    """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one."""
+    paused = _paused()
+    held, step = paused.run, paused.step
+    if held.serial != run:
+        raise ViewError(f"edit: run {run} is not paused", hint=f"run {held.serial} is")
+    unknown = set(states) - set(held.states)
+    if paused.edit is None or unknown:
+        raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(held.states) or "none")
+    at = of_sequence(held, sequence)
+    new = {name: edited(held[step].after[name], text, at) for name, text in states.items()}
+    paused.edit(new, (None, None))
+    return history_view.describe_run(held)
+
+
+def _paused() -> Paused:
+    if holder.paused is None:
+        raise ViewError("no loop is paused now", hint="rf.pause_when(…), or the panel's pause button")
+    return holder.paused
+
+
+PAUSING: dict[str, Callable[..., Any]] = {
+    "paused": paused_now,
+    "pause": pause,
+    "pause_at": pause_at,
+    "resume": resume,
+    "edit": edit_paused,
+}

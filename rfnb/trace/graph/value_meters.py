@@ -1,0 +1,278 @@
+"""Measures of the results of nodes: their bytes, and how large their entries and gradients are."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.backend.base.measure import Magnitude
+from rfnb.core.dims import entries
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.measured import Bad
+from rfnb.core.graph.meter import MeasuredLoop, Meter, Sample
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.errors import ParameterError
+from rfnb.trace.run.entries import frames, going_on
+from rfnb.trace.run.run import Run
+
+PLACES_OUTSIDE = ("once", "frames")
+"""Where an op is computed whose result exists once, not once in each step."""
+
+
+def raw_of(leaf: Any) -> Any:
+    """The raw tensor of a leaf; None if it is not a tensor."""
+    raw = leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
+    return raw if isinstance(raw, selected().RawTensorType) else None
+
+
+def raws_in(tree: Any) -> list[Any]:
+    """The raw tensors in a nested structure."""
+    return [raw for leaf in leaves(tree) if (raw := raw_of(leaf)) is not None]
+
+
+class MemoryMeter(Meter):
+    """The bytes that the results of nodes take newly: a view of an operand takes none."""
+
+    records = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner: list[dict[Any, int]] = [{}]  # by open node, the storages that the nodes in it have made
+        self._left: dict[Any, int] = {}  # those of the node that has just ended
+
+    def enter(self, node: Node) -> None:
+        """A node begins."""
+        self._inner.append({})
+
+    def exit(self, node: Node) -> None:
+        """A node ends: what was made in it counts as known."""
+        self._left = self._inner.pop()
+
+    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+        """Adds the new storages of the results."""
+        known = dict(map(_storage, raws_in(given))) | self._left
+        found = dict(map(_storage, raws_in(list(results))))
+        new = {key: size for key, size in found.items() if key not in known}
+        sample = self.sample(node)
+        sample.amount, sample.calls = sample.amount + sum(new.values()), sample.calls + 1
+        self._inner[-1] |= self._left | new
+        self._left = {}
+
+    def loop_ran(self, run: Run) -> None:
+        """Adds the results of all steps of a loop. What was computed outside of the steps counts once."""
+        places = placed(run)
+        for step in range(run.steps):
+            raws: dict[int, Any] = {}
+            for value, tensor in run.replay.computed(step):
+                raws[value.number] = tensor._raw
+                node = value.node
+                if node is None or node.kind in ("input", "state", "module", "loop", "cond", "side"):
+                    continue
+                sample, place = self.sample(node), places.get(id(node), "steps")
+                sample.place, sample.steps, sample.calls = place, run.steps, sample.calls + 1
+                key, size = _storage(tensor._raw)
+                given = {_storage(raws[number])[0] for number in node.inputs if number in raws}
+                if key not in given and (place not in PLACES_OUTSIDE or step == 0):
+                    sample.amount += size
+            for inner in run.replay.loops(step) if _has_loops(run) else ():
+                self.loop_ran(inner)
+
+
+def _storage(raw: Any) -> tuple[Any, int]:
+    found: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
+    return found
+
+
+def placed(run: Run) -> dict[int, str]:
+    """Where the ops of a loop were computed, by id of their nodes."""
+    replay: Any = run.replay
+    data = replay.plan.explanation_data
+    return {} if data is None else {id(each.node): each.place for each in data.placements}
+
+
+def _has_loops(run: Run) -> bool:
+    return any(node.kind == "loop" for node in run.graph.all_nodes())
+
+
+class _MagnitudeMeter(Meter):
+    """Adds up how large entries are."""
+
+    def add(self, node: Node, found: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
+        """Adds entries to the sample of a node. masked: −Inf does not count as bad. first: if there is a NaN or an
+        infinity, this node may be the one that made it.
+        """
+        if found is None:
+            return None
+        sample = self.sample(node)
+        sample.amount, sample.count = sample.amount + found.squares, sample.count + found.entries
+        sample.most = max(sample.most, found.most)
+        bad: Bad = "NaN" if found.nan else "infinity" if found.infinite or (found.minus_infinite and not masked) else ""
+        sample.bad = "NaN" if "NaN" in (bad, sample.bad) else sample.bad or bad
+        if bad and first and self.first_bad is None:
+            self.first_bad = node
+        return sample
+
+
+class ActivationMeter(_MagnitudeMeter):
+    """How large the results of nodes are. Padding and ended sequences do not count, nor do masks of −Inf."""
+
+    records = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._masked: dict[int, weakref.ref[Any]] = {}  # by id of the raw tensor
+
+    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+        """Adds the entries of the results."""
+        written = any(isinstance(leaf, float) and leaf == -np.inf for leaf in leaves(given))
+        masked = written or any(self._is_masked(raw) for raw in raws_in(given)) or node.kind != "op"
+        for leaf in results:
+            raw = raw_of(leaf)
+            if raw is not None:
+                found = backend_of_raw(raw).magnitude_raw(raw, _mask(leaf))
+                if found is not None and found.minus_infinite and masked:
+                    self._masked[id(raw)] = weakref.ref(raw)
+                sample = self.add(node, found, masked=masked)
+                if sample is not None:
+                    sample.calls += 1
+
+    def _is_masked(self, raw: Any) -> bool:
+        found = self._masked.get(id(raw))
+        return found is not None and found() is raw
+
+    def loop_ran(self, run: Run, around: Sequence[tuple[Size, int]] = ()) -> None:
+        """Adds the results of all steps of a loop. around: the steps of the loops around it, with their sizes."""
+        places = placed(run)
+        for step in range(run.steps):
+            for value, tensor in run.replay.computed(step):
+                node = value.node
+                if node is None or node.kind in ("input", "state"):
+                    continue
+                mask = frames(tensor)
+                for size, number in (*around, (run.size, step)):
+                    mask = mask & going_on(tensor, size, number)
+                sample = self.add(node, backend_of_raw(tensor._raw).magnitude_raw(tensor._raw, mask), masked=True)
+                if sample is not None:
+                    sample.calls, sample.steps = sample.calls + 1, run.steps
+                    sample.place = places.get(id(node), "steps")
+            for inner in run.replay.loops(step) if _has_loops(run) else ():
+                self.loop_ran(inner, (*around, (run.size, step)))
+
+
+def _mask(leaf: Any) -> np.ndarray | None:
+    """Which entries count; None if all do."""
+    if not isinstance(leaf, Tensor):
+        return None
+    mask = frames(leaf)
+    return None if mask.all() else mask
+
+
+class GradientMeter(_MagnitudeMeter):
+    """How large the gradients of a loss by the results of nodes are."""
+
+    watches = True
+
+    def __init__(self, loss: Callable[[Any], Any] | None):
+        super().__init__()
+        self._loss = loss
+        self._seen: list[Node] = []  # in the order in which their gradients arrive
+
+    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+        """Watches the results."""
+        for leaf in results:
+            raw = raw_of(leaf)
+            if raw is not None and not any(raw is each for each in raws_in(given)):
+                self._watch(node, raw, _mask(leaf))
+
+    def _watch(self, node: Node, raw: Any, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
+        def see(gradient: Any) -> None:
+            sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
+            if sample is not None:
+                sample.calls += 1
+                sample.place, sample.steps = place, 0 if run is None else run.steps
+
+        backend_of_raw(raw).watch_gradient_raw(raw, see)
+
+    # -- loops
+
+    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
+        """The function of a raw call in the steps of a loop, whose results are watched."""
+        steps = 0
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal steps
+            result = fn(*args, **kwargs)
+            for position, (node, sig, lengths) in seen.items():
+                raw = result if position < 0 else result[position]
+                self._watch_step(node, raw, sig, lengths, run, steps)
+            steps += 1
+            return result
+
+        return call
+
+    def _watch_step(self, node: Node, raw: Any, sig: Any, lengths: Any, run: Any, step: int) -> None:
+        def see(gradient: Any) -> None:
+            mask = step_mask(sig.dims, lengths, run.size, step)
+            sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
+            if sample is not None:
+                sample.calls, sample.place, sample.steps = sample.calls + 1, "steps", run.steps
+
+        backend_of_raw(raw).watch_gradient_raw(raw, see)
+
+    def hoisted(
+        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+    ) -> Any:
+        """Calls `fn`, which computes an op outside of the steps, and watches its results."""
+        result = fn()
+        for leaf in leaves(result):
+            if isinstance(leaf, Tensor):
+                self._watch(node, leaf._raw, all_steps_mask(leaf, run), place=place, run=run)
+        return result
+
+    def done(self, result: Any) -> None:
+        """Computes the gradients. Those of parameters are not kept. Raises ParameterError if there is no loss."""
+        found = result if self._loss is None else self._loss(result)
+        found = dict(found) if isinstance(found, Mapping) else found  # the outputs of a network, by layer
+        losses = [raw for leaf in leaves(as_dicts(found)) if (raw := _summed(leaf)) is not None]
+        if not losses:
+            raise ParameterError(
+                "model_graph: no gradients flow to the result",
+                got="gradients switched off, or no parameter is trained" if self._loss is None else "this loss",
+                hint="call it with gradients on, and a result or loss=… that depends on a parameter",
+            )
+        backend = backend_of_raw(losses[0])
+        backend.follow_gradients_raw(losses, backend.gradient_leaves_raw(losses))
+
+
+def _summed(leaf: Any) -> Any:
+    """A tensor without its padding, whose sum is the loss; None without gradients."""
+    raw = raw_of(leaf)
+    if raw is None or not backend_of_raw(raw).needs_gradient_raw(raw):
+        return None
+    return backend_of_raw(raw).fill_padding(leaf, 0) if isinstance(leaf, Tensor) else raw
+
+
+def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
+    """Which entries of a value of a step count."""
+    sizes = ((dim, lengths.size(dim)) for dim in dims)
+    padded = [(dim, found) for dim, found in sizes if found and found.ragged and set(found.dims) <= set(dims)]
+    mask = entries.frames(dims, padded)
+    going = entries.going_on(dims, size, step)
+    return going if mask is None else mask & going
+
+
+def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:
+    """Which entries count of a value that was computed for all steps together."""
+    mask = frames(x)
+    if run.frames is not None and run.size is not None and run.frames in x.sig.index:
+        shape = [1] * len(x.dims)
+        shape[x.axis(run.frames)] = -1
+        mask = mask & entries.going_on(x.dims, run.size, np.arange(run.steps).reshape(shape))
+    return None if mask.all() else mask

@@ -1,0 +1,65 @@
+"""Runs of loops that would have been paused, written to files where nobody can look at them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rfnb.core.run.run_ctx import get_run_ctx_step
+from rfnb.trace.pause.pauses import warn
+from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+MOST_FILES = 5
+"""Largest number of files that a process writes."""
+MOST_BYTES = 2**30
+"""Largest size of these files together."""
+
+_written: list[int] = []  # their sizes
+
+
+def write_pause(run: Run, step: int, what: str) -> Path | None:
+    """Writes the run to `rf.options.pause_folder`, with one warning; None if there is no room or it cannot be written.
+
+    The name of the file has the name of the loop, the rank of the process, if there are several, and the step: that of
+    the training, if `rf.init_train_step_run_ctx(step=…)` gave one, or else that of the loop.
+
+    what: the first words of the warning.
+    """
+    if len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES:
+        return None
+    folder = Path(options.pause_folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{_plain(run.name)}{_rank()}-step{get_run_ctx_step() or step}"
+        path = run.save(_free(folder, name), limit=MOST_BYTES // MOST_FILES)
+    except Exception as error:
+        warn(f"{what}; its run could not be written: {error}")
+        _written.append(0)
+        return None
+    _written.append(path.stat().st_size)
+    left = MOST_FILES - len(_written)
+    most = "" if left else f"; no more are written after {MOST_FILES} files"
+    warn(f'{what}; its run is in a file: rf.load_run("{path}"){most}')
+    return path
+
+
+def _rank() -> str:
+    """The rank of this process as a part of a file name; empty if it is the only one."""
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    return "" if alone else f"-rank{_plain(os.environ.get('RANK', '0'))}"
+
+
+def _plain(name: str) -> str:
+    """A name without characters that have a meaning in file names."""
+    return re.sub(r"[^\w-]+", "_", name)[:80] or "loop"
+
+
+def _free(folder: Path, name: str) -> Path:
+    """The path of a file that does not exist yet."""
+    paths = (folder / f"{name}{f'-{n}' if n else ''}.rfrun" for n in range(10_000))
+    return next(path for path in paths if not path.exists())

@@ -1,0 +1,98 @@
+"""Holds a running loop after a step: shows it where somebody can look, else writes its run to a file."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Literal
+
+from rfnb.core.ground.hook import Hook
+from rfnb.trace.pause.files import write_pause
+from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.run.runs import runs
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import Only, RunStep
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How a held loop goes on.
+
+    until: pause again after this step. tests: pause again where one of these holds. why: the reason of that pause.
+    mute: pause no more until the running cell has ended. stop: end the cell by KeyboardInterrupt.
+    """
+
+    until: int | None = None
+    tests: tuple[Callable[[RunStep], Any], ...] = ()
+    why: str = "the next step"
+    mute: bool = False
+    stop: bool = False
+
+
+@dataclass
+class Paused:
+    """A loop that is held after a step.
+
+    run: its steps so far. step: the last one. why: the reason. edit: replaces states for the next step: takes their
+    new values by name, and which sequence and hypothesis the edit is for. line: the line that asked for the pause.
+    """
+
+    run: Run
+    step: int
+    why: str
+    edit: Callable[[Mapping[str, Any], Only], None] | None = None
+    line: int | None = None
+
+
+Holding = Literal["yes", "no panel", "no subshells"]
+
+can_hold: Hook[[], Holding] = Hook("trace.pause.hold.can_hold", by="display.panel.comm", otherwise=lambda: "no panel")
+"""Whether a panel is connected, and its messages arrive while a cell runs."""
+
+show_and_wait: Hook[[Paused], Resume] = Hook("trace.pause.hold.show_and_wait", by="display.panel.comm")
+"""Shows a held loop in the panel, answers its questions, and returns when the user lets the loop go on."""
+
+
+def hold(paused: Paused) -> Resume | None:
+    """Holds the loop until the user lets it go on. Returns None where that is not possible: the run is then written to
+    a file, or pinned in the list of runs.
+
+    Raises KeyboardInterrupt if the user stops the cell.
+    """
+    run, what = paused.run, f"{paused.run.name} was not paused after step {paused.step} ({paused.why})"
+    if current_thread() is not main_thread():
+        write_pause(run, paused.step, f"{what}: only loops of the main thread can be paused")
+        return None
+    possible = can_hold()
+    if possible == "no panel":
+        write_pause(run, paused.step, f"{what}: no panel is connected")
+        return None
+    if possible == "no subshells":
+        run.pinned = True
+        runs.add(run)
+        warn(
+            f"{what}: that needs ipykernel 7 or newer, with subshells; run {run.serial} is pinned in the panel instead"
+        )
+        return None
+    runs.add(paused.run)
+    resume = contextvars.Context().run(show_and_wait, paused)  # as between two cells: nothing listens or records
+    if resume.stop:
+        raise KeyboardInterrupt(f"{paused.run.name} was stopped while it was paused after step {paused.step}")
+    if resume.mute:
+        pauses.mute()
+    return resume
+
+
+@contextmanager
+def undisturbed(backend: Any) -> Iterator[None]:
+    """Random numbers that are drawn inside of the block are drawn again after it."""
+    states = backend.get_random_state()
+    try:
+        yield
+    finally:
+        backend.set_random_state(states)

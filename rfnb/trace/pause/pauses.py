@@ -1,0 +1,193 @@
+"""`rf.pause_when`: the conditions under which running loops pause."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.expression.expression import Expression
+from rfnb.core.ground.source import Source, user_frame, user_source
+from rfnb.errors import LoopWarning, ParameterError
+from rfnb.printable import printable, printable_name
+from rfnb.trace.run.find import Where, test_of, truth
+from rfnb.trace.run.session import waits_for
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.step import RunStep
+
+
+class Pause:
+    """A condition under which running loops pause; made by `rf.pause_when`.
+
+    hits: at how many steps it held. checked: at how many steps it was evaluated. error: why it is no longer evaluated.
+
+    >>> pause = rf.pause_when("loss > 100", loop="training")
+    >>> pause, pause.hits
+    (pause when loss > 100 in 'training', 0)
+    >>> pause.remove()
+    """
+
+    def __init__(self, where: Where, loop: str | None, source: Source | None = None):
+        self.where, self.loop, self.source = where, loop, source
+        self.hits, self.checked = 0, 0
+        self.error: Exception | None = None
+        self._test: Callable[[RunStep], Any] = test_of(where)
+
+    @property
+    def words(self) -> str:
+        """The condition as text."""
+        return self.where if isinstance(self.where, str) else printable_name(_name(self.where))
+
+    def holds(self, at: RunStep) -> bool:
+        """Whether the condition holds at a step. An error is shown once, as a warning; then the answer is False."""
+        if self.error is not None:
+            return False
+        self.checked += 1
+        try:
+            found = truth(self._test(at), self.where, at.step, "pause_when")
+        except Exception as error:
+            self.error = error
+            warn(
+                f"pause_when: the condition {self.words!r} failed in step {at.step} of {at.run.name}, "
+                f"and is no longer evaluated: {type(error).__name__}: {error}"
+            )
+            return False
+        self.hits += found
+        return found
+
+    def remove(self) -> None:
+        """Removes the condition: loops no longer pause for it."""
+        pauses.discard(self)
+
+    def __repr__(self) -> str:
+        return f"pause when {self.words}{'' if self.loop is None else f' in {self.loop!r}'}"
+
+
+class Pauses:
+    """The conditions of this session; `rf.pauses.clear()` removes all.
+
+    `ask()` makes the next step of any loop pause; `mute()` stops all pauses until the running cell has ended.
+    """
+
+    def __init__(self) -> None:
+        self._all: tuple[Pause, ...] = ()  # replaced as a whole: other threads read it
+        self._asked: str | None = None
+        self.muted = False
+
+    def __iter__(self) -> Iterator[Pause]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self._all))}]"
+
+    def add(self, pause: Pause) -> Pause:
+        """Adds a condition. It replaces an equal one, and those that the same line added when its cell ran before."""
+        self._all = (*(old for old in self._all if not _replaces(pause, old)), pause)
+        return pause
+
+    def discard(self, pause: Pause) -> None:
+        """Removes a condition, if it is there."""
+        self._all = tuple(old for old in self._all if old is not pause)
+
+    def clear(self) -> None:
+        """Removes all conditions."""
+        self._all, self._asked = (), None
+
+    def of(self, loop: str) -> list[Pause]:
+        """The conditions for a loop of this name that are still evaluated."""
+        return [pause for pause in self._all if pause.error is None and pause.loop in (None, loop)]
+
+    def ask(self, why: str = "asked for in the panel") -> None:
+        """Makes the next step of any loop pause."""
+        self._asked, self.muted = why, False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the next step is to pause."""
+        return self._asked is not None
+
+    def answer(self) -> str | None:
+        """The reason given to `ask`, once."""
+        asked, self._asked = self._asked, None
+        return asked
+
+    def mute(self) -> None:
+        """Makes no loop pause until `cell_ended`."""
+        self.muted, self._asked = True, None
+
+    def cell_ended(self) -> list[str]:
+        """Lets loops pause again; returns a sentence for each condition that was evaluated, but never true."""
+        self.muted, self._asked = False, None
+        never = [pause for pause in self._all if pause.checked and not pause.hits and pause.error is None]
+        told = [f"{pause} was evaluated at {pause.checked} steps, and never true" for pause in never]
+        for pause in self._all:
+            pause.checked = pause.hits = 0
+        return told
+
+
+pauses = Pauses()
+
+
+@waits_for.register
+def _waits_for(loop: str) -> bool:
+    return bool(pauses.of(loop))
+
+
+def pause_when(where: Where, *, loop: str | None = None) -> Pause:
+    """Pauses running loops after each step at which a condition holds, in JupyterLab with the panel open.
+
+    >>> pause = rf.pause_when(rf.when.not_finite("h"), loop="decoder")
+    >>> list(rf.pauses)
+    [pause when h is not finite in 'decoder']
+    >>> rf.pauses.clear()
+
+    The step is held before its states are overwritten. The panel then shows its values, steps the real execution
+    forward, and back by replay; a state can be edited before the loop continues. Results and gradients of a loop that
+    was paused and not edited are those of a loop that was not paused, bit for bit.
+
+    Where no panel is connected, as in a script, a loop never waits: the first time that the condition holds in a run,
+    there is one warning, and the run is written to the folder `rf.options.pause_folder`, for `rf.load_run`.
+
+    where: as for `run.find`: an expression, `rf.when.…`, or a function of the step. It may use states and values of the
+        body, or, in a loop `for batch in rf.progress(loader):`, the variables of the code that runs the loop.
+    loop: the name of the loop; None for all. The loop of `rf.progress` is called "training", or as its `name` says.
+
+    Returns the condition, whose `remove()` ends it. A condition that raises is shown once, and then ignored. Raises
+    ExpressionError for an expression that cannot be read, ParameterError for other types.
+    """
+    if not (isinstance(where, str) or callable(where)):
+        raise ParameterError(
+            "pause_when: the condition must be an expression, a function or one of rf.when",
+            got=type(where).__name__,
+            hint='rf.pause_when("loss > 100"), or rf.pause_when(rf.when.not_finite("h"))',
+        )
+    if isinstance(where, str):
+        Expression(where)
+    return pauses.add(Pause(where, loop, user_source()))
+
+
+def warn(text: str) -> None:
+    """Warns at the line of the user's code that runs now."""
+    frame = user_frame()
+    file, line = (__file__, 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    warnings.warn_explicit(printable(text), LoopWarning, file, line)
+
+
+def _name(where: Callable[..., Any]) -> str:
+    return getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__
+
+
+def _replaces(new: Pause, old: Pause) -> bool:
+    if new.source is None or old.source is None or _place(new.source) != _place(old.source):
+        return False
+    return new.source.code is not old.source.code or (new.words, new.loop) == (old.words, old.loop)
+
+
+def _place(source: Source) -> tuple[Any, int]:
+    """The cell or file, and the line, of a source."""
+    cell = source.cell
+    return (source.file if cell is None or cell.cell_id is None else cell.cell_id), source.line

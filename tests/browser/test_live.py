@@ -1,0 +1,55 @@
+"""While a cell trains, the panel lists its runs as they come, and shows steps of those that are complete."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.panel import Panel
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
+
+MODEL = """\
+import time as clock
+import rfnb as rf
+from rfnb import Dim, batch_dim
+
+feat = Dim(4, name="feat")
+linear = rf.Linear(feat, feat)
+
+def decode(step):
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor([[[float(step)] * 4] * 6], dims=[batch_dim, time, feat])
+    loop = rf.Loop(axis=time, name="decoder")
+    loop.state.h = rf.zeros([batch_dim, feat])
+    with loop:
+        frame = loop.unstack(x)
+        loop.state.h = rf.tanh(linear(frame) + loop.state.h)
+    return loop.state.h"""
+
+TRAIN = """\
+for step in range(60):
+    decode(step)
+    clock.sleep(0.1)
+print("trained")"""
+
+
+def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook):
+    notebook = open_notebook(cells=[MODEL, TRAIN])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    panel.root.locator(".rfnb-Status-pause").wait_for()
+    notebook.start_cell(1)
+    panel.at(0)
+    panel.group("decoder").locator(".rfnb-Run").nth(3).wait_for()
+    panel.go("next", 1).go("next", 2)
+    frame = float(panel.value("frame").split()[0])
+    expect(panel.root.locator(".rfnb-Check")).to_contain_text("replay agrees")
+    assert "trained" not in notebook.text(1)
+    page = notebook.page
+    page.wait_for_timeout(1500)
+    assert float(panel.value("frame").split()[0]) > frame  # it follows the newest run, at the same step
+    panel.at(2)
+    assert "trained" not in notebook.text(1)
+    notebook.wait_for_idle()
+    assert "trained" in notebook.text(1)

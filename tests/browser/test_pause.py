@@ -1,0 +1,205 @@
+"""A running cell pauses: the panel shows the step, steps the real execution on, edits a state, lets it go on."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.panel import Panel
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
+
+DATA = """\
+import rfnb as rf
+from rfnb import batch_dim
+
+time = rf.Dim(None, name="time")
+x = rf.convert_to_tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [10.0, 20.0]], dims=[batch_dim, time], tags=["long", "short"])"""
+
+LOOP = """\
+loop = rf.Loop(axis=time, name="running sum")
+loop.state.total = rf.zeros([batch_dim])
+with loop:
+    x_t = loop.unstack(x)
+    loop.state.total = loop.state.total + x_t
+    sums = loop.stack(loop.state.total)
+print("done", loop.state.total.raw_tensor.tolist())"""
+
+WHEN = 'rf.pause_when(rf.when.over(2.5, "x_t", batch="long"), loop="running sum");'
+
+
+@pytest.fixture
+def paused(open_notebook):
+    """A notebook whose third cell is paused after step 2, and the panel."""
+    notebook = open_notebook(cells=[DATA, WHEN, LOOP])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    return notebook, panel.at(2)
+
+
+def connected(panel):
+    panel.root.locator(".rfnb-Status-pause").wait_for()
+
+
+def resume(panel, name):
+    panel.root.locator(f"[data-resume={name}]").click()
+
+
+def over(panel):
+    expect(panel.root.locator(".rfnb-Paused")).to_have_count(0)
+
+
+def test_a_condition_holds_the_running_cell_and_lets_it_go_on(paused):
+    notebook, panel = paused
+    expect(panel.root.locator(".rfnb-Paused-where")).to_contain_text("Paused: running sum, after step 2")
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("|x_t| is over 2.5 in sequence 'long'")
+    assert "done" not in notebook.text(2)
+    assert panel.state("total", "after") == "6 ·"
+    panel.go("previous", 1)
+    assert panel.state("total", "after") == "3 30"
+    panel.go("next", 2)
+    panel.go("next", 3)  # the real execution goes on
+    assert panel.state("total", "after") == "10 ·"
+    assert "done" not in notebook.text(2)
+    resume(panel, "resume")  # the condition holds at the next step
+    panel.at(4)
+    resume(panel, "resume")
+    notebook.wait_for_idle()
+    over(panel)
+    assert "done [15.0, 30.0]" in notebook.text(2)
+
+
+def test_an_edited_state_is_what_the_paused_cell_goes_on_with(paused):
+    notebook, panel = paused
+    panel.sequence("long")
+    panel.edit("total", "100")
+    expect(panel.root.locator('[data-state="total"] .rfnb-State-after .rfnb-Value-text')).to_have_text("100")
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "done [109.0, 30.0]" in notebook.text(2)
+    expect(panel.root.locator(".rfnb-Stepper-head")).to_contain_text("edited at step 3")
+    panel.go("last", 4)
+    assert panel.state("total", "after").startswith("109")
+
+
+def test_the_cell_can_be_stopped_and_interrupted(paused):
+    notebook, panel = paused
+    resume(panel, "stop")
+    notebook.wait_for_idle()
+    over(panel)
+    assert notebook.outputs(2)[-1]["ename"] == "KeyboardInterrupt"
+    notebook.start_cell(2)
+    panel.root.locator(".rfnb-Paused").wait_for()
+    notebook.command("notebook:interrupt-kernel")
+    notebook.wait_for_idle()
+    over(panel)
+    assert notebook.outputs(2)[-1]["ename"] == "KeyboardInterrupt"
+
+
+def test_a_restart_ends_a_pause(paused):
+    notebook, panel = paused
+    notebook.restart_kernel()
+    over(panel)
+    notebook.run_cell(0)
+    notebook.run_cell(2)
+    assert "done [15.0, 30.0]" in notebook.text(2)
+
+
+def test_a_tab_that_is_opened_again_finds_the_pause(paused):
+    notebook, panel = paused
+    notebook.page.reload()
+    notebook.page.wait_for_function("() => window.jupyterapp")
+    notebook.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    panel = Panel(notebook.page).open()
+    panel.root.locator(".rfnb-Paused").wait_for()
+    panel.at(2)
+    resume(panel, "last")
+    over(panel)
+
+
+def test_marked_lines_and_the_next_step_pause_a_running_cell(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP])
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("running sum")
+    panel.root.locator(".rfnb-Status-pause").click()
+    notebook.start_cell(1)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("asked for in the panel")
+    panel.at(0)
+    panel.root.locator(".rfnb-Find-kind").select_option("over")
+    panel.root.locator(".rfnb-Find-name").select_option("x_t")
+    panel.root.locator(".rfnb-Find-limit").fill("15")
+    panel.root.locator(".rfnb-Find-limit").press("Enter")
+    panel.root.locator(".rfnb-Find-pause input").check()
+    resume(panel, "resume")
+    panel.at(1)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("a match in the panel")
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "done [15.0, 30.0]" in notebook.text(1)
+
+
+TRAIN = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+batches = [(torch.ones(4, 3) * (float("nan") if i == 3 else 1), torch.ones(4, 1)) for i in range(6)]
+rf.pause_when(rf.when.not_finite("loss"))
+for x, y in rf.progress(batches, plot=False):
+    prediction = model(x)
+    loss = ((prediction - y) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("trained")"""
+
+
+def test_training_in_plain_torch_pauses_at_nan_and_the_cell_shows_its_values(open_notebook):
+    notebook = open_notebook(cells=[DATA, TRAIN])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.start_cell(1)
+    panel.at(3)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("loss is not finite")
+    assert panel.value("x").startswith("nan nan")
+    assert panel.value("loss") == "nan"
+    line = notebook.cell(1).locator(".cm-line", has_text="prediction = model(x)")
+    line.hover(position={"x": 60, "y": 8})
+    expect(notebook.page.locator(".rfnb-cm-hover")).to_have_text("nan nan nan nan\naxis0:4 axis1:1 float32")
+    panel.go("previous", 2)
+    assert panel.value("x").startswith("1 1")
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "trained" in notebook.text(1)
+
+
+def test_a_right_click_beside_a_line_asks_for_a_condition(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP])
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("running sum")
+    mark = notebook.cell(1).locator(".rfnb-cm-stop").nth(1)
+    mark.click(button="right")
+    expect(panel.root.locator('.rfnb-Stop[data-line="5"] select')).to_be_focused()
+    notebook.write(1, "# a line above\n" + LOOP)
+    notebook.run_cell(1)
+    panel.root.locator(".rfnb-Run-open").first.click()
+    expect(panel.root.locator('.rfnb-Stop[data-line="6"]')).to_be_visible()
+
+
+def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook):
+    body = LOOP.replace("    sums =", "    rf.pause()\n    sums =")
+    notebook = open_notebook(cells=[f"{DATA}\nimport time as clock\nclock.sleep(2)\n{body}"])
+    panel = Panel(notebook.page).open()
+    notebook.start_cell(0)
+    panel.at(0)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_contain_text("rf.pause() in cell 1, line 13")
+    panel.on_line("rf.pause()")
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "done [15.0, 30.0]" in notebook.text(0)

@@ -1,0 +1,204 @@
+"""A loop that is paused and goes on gives what it would have given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.errors import DimError, LoopError
+from rfnb.trace.pause.hold import Resume
+from tests.trace.pause.conftest import no_pauses  # noqa: F401, an autouse fixture
+from tests.trace.pause.holding import user
+
+FEAT, OUT = Dim(3, name="feat"), Dim(2, name="out")
+
+
+def run(lengths, *, pause: bool = False, drop: float = 0.3, end: bool = False):
+    """The outputs, the gradient of the weight, and the run of a small recurrent net with dropout."""
+    torch.manual_seed(0)
+    time = Dim(None, name="time")
+    rows = [torch.randn(n, 3).tolist() for n in lengths]
+    x = rf.convert_to_tensor(rows, dims=[batch_dim, time, FEAT]) if any(lengths) else None
+    if x is None:
+        x = rf.zeros([batch_dim, time, FEAT])
+    weight = torch.nn.Parameter(torch.randn(3, 2))
+    w = rf.convert_to_tensor(weight, dims=[FEAT, OUT])
+    rf.set_random_seed(3)
+    loop = rf.Loop(axis=time, name="decoder", debug=True)
+    loop.state.h = rf.zeros([batch_dim, OUT])
+    with rf.get_run_ctx() and loop:
+        h = rf.tanh(rf.matmul(loop.unstack(x), w, reduce=FEAT) + loop.state.h)
+        h = rf.dropout(h, drop, on_forward=True)
+        if pause:
+            rf.pause()
+        loop.state.h = h
+        out = loop.stack(h)
+    rf.reduce_sum(out, axis=out.dims).backward()
+    return out.raw_tensor.detach().clone(), weight.grad, loop.run
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+def test_outputs_and_gradients_are_bit_equal(lengths):
+    out, gradient, plain = run(lengths)
+    with user() as seen:
+        paused, paused_gradient, recorded = run(lengths, pause=True)
+    assert torch.equal(out, paused)
+    assert torch.equal(gradient, paused_gradient)
+    assert [step for step, _ in seen] == list(range(max(lengths)))
+    assert recorded.steps == plain.steps
+    assert [recorded[i].check for i in range(recorded.steps)] == ["replay agrees"] * recorded.steps
+
+
+def test_a_condition_on_a_state_and_on_a_value():
+    for where in (rf.when.over(0, "h"), "rf.reduce_any(after.h != 0, axis=after.h.dims)"):
+        rf.pauses.clear()
+        rf.pause_when(where, loop="decoder")
+        with user() as seen:
+            run([3, 1])
+        assert [step for step, _ in seen] == [0, 1, 2]
+
+
+def test_until_and_tests_of_the_user():
+    answers = iter([Resume(until=3, why="step 3"), Resume(tests=(lambda at: at.step == 5,), why="a match"), Resume()])
+    rf.pause_when(lambda at: at.step == 1, loop="decoder")
+    with user(lambda paused: next(answers)) as seen:
+        run([8])
+    assert seen == [(1, "<lambda>"), (3, "step 3"), (5, "a match")]
+
+
+def test_the_run_of_a_paused_loop_grows_and_stays_the_same():
+    runs = []
+
+    def look(paused):
+        run = paused.run
+        runs.append((run, run.steps, run.lengths, list(rf.runs).count(run)))
+        return Resume()
+
+    with user(look):
+        *_, recorded = run([3, 2], pause=True)
+    assert {id(found) for found, *_ in runs} == {id(recorded)}
+    assert [steps for _, steps, *_ in runs] == [1, 2, 3]
+    assert [lengths for *_, lengths, _ in runs] == [[1, 1], [2, 2], [3, 2]]
+    assert {count for *_, count in runs} == {1}
+    before = rf.runs.bytes
+    rf.runs.forget(recorded.serial)
+    assert rf.runs.bytes < before
+
+
+def test_an_edit_is_what_the_loop_goes_on_with():
+    def edit(paused):
+        if paused.step == 1:
+            paused.edit({"h": 0.25}, (None, None))
+        return Resume()
+
+    out, *_, plain = run([4, 3])
+    with user(edit):
+        edited, gradient, recorded = run([4, 3], pause=True)
+    assert torch.equal(out[:2], edited[:2])
+    assert not torch.equal(out[2:], edited[2:])
+    assert recorded[2].before.h.raw_tensor.eq(0.25).all()
+    assert (recorded.edits, "edited at step 2: h" in recorded.flags) == ({2: ["h"]}, True)
+    assert [recorded[i].check for i in range(4)] == ["replay agrees"] * 4
+    forked = plain.fork(2, h=0.25)
+    assert torch.equal(forked[3].after.h.raw_tensor, recorded[3].after.h.raw_tensor)
+    assert gradient.isfinite().all()
+
+
+def test_an_edited_state_is_a_constant_to_gradients():
+    def edit(paused):
+        if paused.step == 2:
+            paused.edit({"h": 0.0}, (None, None))
+        return Resume()
+
+    with user(edit):
+        _, gradient, _ = run([4], pause=True, drop=0.0)
+    parts = []
+    for steps in (slice(0, 3), slice(3, 4)):
+        torch.manual_seed(0)
+        x, weight = torch.randn(4, 3)[steps], torch.nn.Parameter(torch.randn(3, 2))
+        h, total = torch.zeros(2), 0
+        for row in x:
+            h = torch.tanh(row @ weight + h)
+            total = total + h.sum()
+        total.backward()
+        parts.append(weight.grad)
+    torch.testing.assert_close(gradient, sum(parts))
+
+
+def test_a_wrong_edit_changes_nothing():
+    def edit(paused):
+        with pytest.raises(LoopError, match="no state 'c'"):
+            paused.edit({"c": 0.0}, (None, None))
+        with pytest.raises(DimError):
+            paused.edit({"h": [1.0, 2.0, 3.0]}, (None, None))
+        return Resume()
+
+    out, *_ = run([3])
+    with user(edit):
+        again, _, recorded = run([3], pause=True)
+    assert torch.equal(out, again)
+    assert recorded.edits == {}
+
+
+def test_a_loop_without_steps_does_not_pause():
+    loop = rf.Loop(max_seq_len=0, name="none", debug=True)
+    loop.state.n = rf.convert_to_tensor(1)
+    with user() as seen, loop:
+        rf.pause()
+        loop.state.n = loop.state.n + 1
+    assert seen == []
+    assert loop.state.n.item() == 1
+
+
+def test_a_paused_search_and_what_it_finds():
+    def search(pause):
+        beam, labels = Dim(3, name="beam"), Dim(4, name="labels")
+        scores = rf.convert_to_tensor(
+            torch.randn(2, 4, generator=torch.Generator().manual_seed(0)).tolist(), dims=[batch_dim, labels]
+        )
+        loop = rf.Loop(max_seq_len=4, name="search", debug=True)
+        loop.state.total = rf.zeros([batch_dim, beam])
+        with loop:
+            chosen = loop.choice(
+                scores + rf.expand_dim(loop.state.total * 0, labels) * 0, beam=beam, input_type="logits"
+            )
+            loop.state.total = rf.cast(chosen.labels, "float32")
+            if pause:
+                rf.pause()
+            loop.end(chosen.labels == 3, include_eos=False)
+            found = loop.stack(chosen.labels)
+        return found.raw_tensor, loop.found.scores.raw_tensor, loop.run
+
+    plain = search(False)
+    with user(lambda paused: (paused.run[paused.step].values(), rf.show(paused.run).text, Resume())[-1]) as seen:
+        paused = search(True)
+    assert seen
+    assert torch.equal(plain[0], paused[0])
+    assert torch.equal(plain[1], paused[1])
+    assert paused[2].found.nbest() == plain[2].found.nbest()
+
+
+@pytest.mark.parametrize("grad", [torch.no_grad, torch.enable_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_modes_around_the_loop_stay(grad):
+    def plain(pause):
+        with grad():
+            x = rf.ones([batch_dim, FEAT])
+            w = rf.ones([FEAT, OUT])
+            loop = rf.Loop(max_seq_len=3, name="modes", debug=True)
+            loop.state.h = rf.zeros([batch_dim, OUT])
+            with loop:
+                h = rf.cast(rf.matmul(x, w, reduce=FEAT), "float32")
+                if pause:
+                    rf.pause()
+                loop.state.h = loop.state.h + h
+            return loop.state.h.raw_tensor
+
+    rf.convert_to_tensor([0.0, 0.0], dims=[batch_dim])
+    out = plain(False)
+    with user(lambda paused: (paused.run[paused.step].values(), Resume())[1]):
+        again = plain(True)
+    assert torch.equal(out, again)
+    assert out.requires_grad == again.requires_grad

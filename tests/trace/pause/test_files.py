@@ -1,0 +1,53 @@
+"""Where nobody can look, runs go to files."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import rfnb as rf
+from rfnb.errors import LoopWarning
+from tests.trace.pause.test_pauses import run
+
+
+def written() -> list[str]:
+    return sorted(path.name for path in rf.options.pause_folder.glob("*"))
+
+
+def test_a_run_is_written_once_and_can_be_loaded():
+    rf.pause_when("after.n > 1")
+    with pytest.warns(LoopWarning, match=r"no panel is connected; its run is in a file: rf.load_run") as told:
+        run(4)
+    assert (len(told), written()) == (1, ["counting-step0.rfrun"])
+    loaded = rf.load_run(rf.options.pause_folder / written()[0])
+    assert (loaded.steps, loaded[0].after.n.item()) == (1, 2)
+
+
+def test_names_have_the_training_step_and_the_rank(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "3")
+    rf.init_train_step_run_ctx(step=8123)
+    rf.pause_when("after.n > 1")
+    with pytest.warns(LoopWarning):
+        run(name="../a b")
+    assert written() == ["_a_b-rank3-step8123.rfrun"]
+    rf.init_forward_step_run_ctx()
+
+
+def test_a_process_writes_five_files_at_most():
+    rf.pause_when("after.n > 1")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(8):
+            run()
+    assert len(written()) == len(told) == 5
+    assert "no more are written after 5 files" in str(told[-1].message)
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_the_loop_goes_on(tmp_path):
+    rf.options.pause_folder = tmp_path / "file" / "folder"
+    (tmp_path / "file").write_text("")
+    rf.pause_when("after.n > 1")
+    with pytest.warns(LoopWarning, match="could not be written"):
+        assert run().steps == 3

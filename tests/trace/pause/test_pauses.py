@@ -1,0 +1,82 @@
+"""Conditions under which loops pause."""
+
+from __future__ import annotations
+
+import pytest
+
+import rfnb as rf
+from rfnb.errors import ExpressionError, LoopWarning, ParameterError
+
+
+def run(steps: int = 3, name: str = "counting", **options) -> rf.Run:
+    loop = rf.Loop(max_seq_len=steps, name=name, debug=True, **options)
+    loop.state.n = rf.convert_to_tensor(1)
+    with loop:
+        loop.state.n = loop.state.n * 2
+    return loop.run
+
+
+@pytest.mark.parametrize("where", [3, None, ["n > 1"]])
+def test_pause_when_rejects_what_is_not_a_condition(where):
+    with pytest.raises(ParameterError, match="must be an expression, a function"):
+        rf.pause_when(where)
+    assert len(rf.pauses) == 0
+
+
+def test_pause_when_rejects_an_expression_that_cannot_be_read():
+    with pytest.raises(ExpressionError):
+        rf.pause_when("n >")
+    assert len(rf.pauses) == 0
+
+
+def test_a_cell_that_runs_again_replaces_its_conditions():
+    for limit in (1, 2):
+        code = f'for name in "mn":\n    rf.pause_when(rf.when.over({limit}, name))'
+        exec(compile(code, "cell", "exec"), {"rf": rf})
+    assert [repr(pause) for pause in rf.pauses] == ["pause when |m| is over 2", "pause when |n| is over 2"]
+    for _ in range(2):
+        rf.pause_when("n > 1")
+    assert len(rf.pauses) == 3
+
+
+def test_conditions_are_for_one_loop_or_for_all():
+    one, every = rf.pause_when("n > 1", loop="counting"), rf.pause_when("n > 2")
+    assert rf.pauses.of("counting") == [one, every]
+    assert rf.pauses.of("other") == [every]
+    one.remove()
+    assert list(rf.pauses) == [every]
+
+
+def test_a_condition_that_raises_is_shown_once_and_then_off():
+    def fails(at):
+        raise ZeroDivisionError("by design")
+
+    pause = rf.pause_when(fails)
+    with pytest.warns(LoopWarning, match=r"the condition 'fails' failed in step 0 .*by design") as told:
+        assert run().steps == 3
+    assert len(told) == 1
+    assert isinstance(pause.error, ZeroDivisionError)
+    assert rf.pauses.of("counting") == []
+
+
+def test_a_result_that_is_not_a_bool_turns_a_condition_off():
+    pause = rf.pause_when(lambda at: at.after.n)
+    with pytest.warns(LoopWarning, match="not a bool"):
+        run()
+    assert pause.error is not None
+
+
+def test_what_was_never_true_is_told_when_the_cell_ends():
+    rf.pause_when("after.n > 99", loop="counting")
+    run()
+    assert rf.pauses.cell_ended() == ["pause when after.n > 99 in 'counting' was evaluated at 3 steps, and never true"]
+    assert rf.pauses.cell_ended() == []
+
+
+def test_nothing_is_recorded_for_a_loop_without_a_condition():
+    rf.pause_when("after.n > 99", loop="other")
+    loop = rf.Loop(max_seq_len=2, name="counting")
+    loop.state.n = rf.convert_to_tensor(1)
+    with rf.recording(False), loop:
+        loop.state.n = loop.state.n * 2
+    assert loop.run is None

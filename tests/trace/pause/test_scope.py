@@ -1,0 +1,97 @@
+"""Pauses in plain PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import LoopError, LoopWarning
+from rfnb.trace.pause.hold import Resume
+from tests.trace.pause.holding import user
+
+
+def train(bad: int | None, steps: int = 6, pause_at: int | None = None):
+    torch.manual_seed(1)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batches = [(torch.randn(4, 3) * (float("nan") if i == bad else 1), torch.randn(4, 1)) for i in range(steps)]
+    losses = []
+    for i, (x, y) in enumerate(rf.progress(batches, plot=False)):
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if i == pause_at:
+            rf.pause()
+    return losses
+
+
+def test_a_condition_sees_the_variables_of_the_code_that_runs_the_loop():
+    found = []
+
+    def look(paused):
+        at = paused.run[paused.step]
+        names = {value.name for value in at.values()}
+        found.append((paused.step, paused.run.name, at.i.item(), at.x.raw_tensor.isnan().all().item(), names))
+        line = next(value.line for value in at.values() if value.name == "loss")
+        assert "mean()" in paused.run.source.lines[line - paused.run.source.first_line]
+        return Resume(mute=True)
+
+    rf.pause_when(rf.when.not_finite("loss"))
+    with user(look) as seen:
+        train(bad=3)
+    assert seen == [(3, "loss is not finite")]
+    assert found == [(3, "training", 3, True, {"i", "x", "y", "loss"})]
+
+
+def test_the_last_steps_are_kept_and_the_loop_goes_on_step_by_step():
+    kept = []
+
+    def look(paused):
+        kept.append([step for step in range(paused.step + 1) if paused.run[step].values()])
+        return Resume(until=paused.step + 1)
+
+    rf.pause_when("loss >= 0", loop="training")
+    with user(look) as seen:
+        train(bad=None)
+    assert [step for step, _ in seen] == list(range(6))
+    assert kept[-1] == [2, 3, 4, 5]
+    assert kept[0] == [0]
+
+
+def test_training_is_the_same_with_and_without_pauses():
+    undisturbed = train(bad=None)
+    rf.pause_when("loss > 0.5")
+    with user():
+        assert train(bad=None, pause_at=2) == undisturbed
+
+
+def test_pause_alone_shows_the_variables_at_its_line():
+    shown = []
+    with user(lambda paused: (shown.append([v.name for v in paused.run[paused.step].values()]), Resume())[1]) as seen:
+        train(bad=None, pause_at=1)
+    [(_, why)] = seen
+    assert why.startswith("rf.pause() in test_scope.py:")
+    assert {"i", "x", "y", "loss"} <= set(shown[0])
+
+
+def test_what_needs_a_loop_of_rfnb_says_so():
+    def look(paused):
+        for ask in (lambda: paused.run.fork(0), lambda: paused.run.rerun(), lambda: paused.run.gradients("loss")):
+            with pytest.raises(LoopError, match="plain Python code"):
+                ask()
+        return Resume()
+
+    with user(look) as seen:
+        train(bad=None, pause_at=0)
+    assert len(seen) == 1
+
+
+def test_without_a_panel_the_variables_are_written():
+    rf.pause_when(rf.when.not_finite("loss"))
+    with pytest.warns(LoopWarning, match="training was not paused after step 2"):
+        train(bad=2)
+    [path] = rf.options.pause_folder.glob("*.rfrun")
+    assert rf.load_run(path)[2].loss.raw_tensor.isnan()
