@@ -56,7 +56,7 @@ def test_a_trained_model(names, monkeypatch, tmp_path):
 
 
 def values_of(net):
-    of = net.variable_names()
+    of = {id(x): name for name, x in net.variables().items()}
     return {of[id(x)]: x.numpy() for x in net.parameters()}
 
 

@@ -56,7 +56,7 @@ class Linear(Layer, layer_class=("linear", "hidden", "forward")):
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         y = set_feature_dim(y, self.out_dim)
-        if self.loss is not None:
+        if self.loss is not None or self.darc1:
             self.logits = y if self.activation == "softmax" else None
         return activation_of(self.activation)(y)
 

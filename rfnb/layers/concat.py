@@ -53,7 +53,7 @@ class Concat(Layer, layer_class="concat"):
     def compute(self, *sources: Tensor) -> Tensor:
         """{…, a}, {…, b} → {…, a+b}"""
         pairs = list(zip(sources, self.over, strict=True))
-        if any(dim.dimension is None for dim in self.over):
+        if any(dim.dimension is None for dim in self.over) and not self.batch_independent:
             y, dim = self._with_padding(pairs)
         else:
             y, dim = concat(*pairs, allow_broadcast=self.allow_broadcast, out_dim=self.out_dim)

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import Axes
+from rfnb.network.common.changed import renamed, renaming
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.conv import conv, transposed_conv
-from rfnb.ops.dims import dim_match_priority_when_needed
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import ones_like, range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, split_dims, squeeze
+from rfnb.ops.shape import expand_dim, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -64,16 +73,41 @@ class Sliding(Layer):
         """The strides if none are given."""
         return 1
 
-    def zeros_around(self, x: Tensor) -> Any:
-        """The padding of each axis; "same" counts from the longest sequence of the batch."""
+    def placed(self, x: Tensor) -> tuple[Tensor, list[Dim], Any, list[Tensor]]:
+        """The source, the axes to slide over, the padding of each, and masks where zeros are part of the source.
+
+        "same" counts the zeros from the longest sequence of the batch. With `batch_independent`, each sequence has its
+        own, so they become part of the source; a mask says what is a frame.
+        """
         if not self.same:
-            return self.padding.lower() if isinstance(self.padding, str) else self.padding
-        found = []
-        for dim, size, step, dilation in zip(self.spatial, self.sizes, self.steps, self.dilations, strict=True):
-            n = x.size_of(dim).max
-            more = max((-(-n // step) - 1) * step + (size - 1) * dilation + 1 - n, 0)
-            found.append((more // 2, more - more // 2))
-        return found
+            return x, self.spatial, self.padding.lower() if isinstance(self.padding, str) else self.padding, []
+        spatial, around, masks = list(self.spatial), [], []
+        for i, dim in enumerate(self.spatial):
+            size = x.size_of(dim)
+            if self.batch_independent and size.dims and size.max:
+                x, spatial[i], mask = self._with_own_zeros(x, i, size)
+                around.append((0, 0))
+                masks.append(mask)
+            else:
+                more = int(self._span(i, size.max)) - size.max
+                around.append((more // 2, more - more // 2))
+        return x, spatial, around, masks
+
+    def _span(self, i: int, n: Any) -> Any:
+        """How many entries the windows along the i-th axis cover, for `n` frames: these, and the zeros around."""
+        positions = (n + self.steps[i] - 1) // self.steps[i]
+        return np.maximum((positions - 1) * self.steps[i] + (self.sizes[i] - 1) * self.dilations[i] + 1, n) * (n > 0)
+
+    def _with_own_zeros(self, x: Tensor, i: int, size: Size) -> tuple[Tensor, Dim, Tensor]:
+        dim, spans = self.spatial[i], self._span(i, size.values)
+        padded = Dim(None, name=dim.name, kind="spatial")
+        padded.bind(Size(size.dims, spans))
+        before = convert_to_tensor((spans - size.values) // 2, dims=size.dims, device=x.device)
+        places = range_over_dim(padded, dtype="int64", device=x.device) - before
+        length = cast(get_size_tensor(dim, device=x.device), "int64")
+        mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
+        found = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
+        return where(mask, found, 0.0), padded, mask
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:conv:sI."""
@@ -159,15 +193,16 @@ class Conv(Sliding, layer_class="conv"):
         params = self.params
         weight = params["W"] if filter is None else renamed(filter, self.of_filter)
         shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
+        x, spatial, around, _ = self.placed(x)
         y, _ = conv(
             x,
             in_dim=self.in_dim,
             out_dim=self.out_dim,
-            in_spatial_dims=self.spatial,
+            in_spatial_dims=spatial,
             out_spatial_dims=self.new_dims,
             filter=weight,
             filter_size=self.widths,
-            padding=self.zeros_around(x),
+            padding=around,
             strides=self.steps,
             dilation_rate=self.dilations,
             groups=self.groups,
@@ -194,42 +229,28 @@ class Pool(Sliding, layer_class="pool"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…} → {…, spatial'…}"""
-        return pool(
-            x,
-            mode=self.mode,
-            pool_size=self.sizes,
-            padding=self.zeros_around(x),
-            dilation_rate=self.dilations,
-            strides=self.steps,
-            in_spatial_dims=self.spatial,
-            out_spatial_dims=self.new_dims,
-            use_mask=False,
-        )[0]
+        x, spatial, around, masks = self.placed(x)
 
+        def pooled(x: Tensor) -> Tensor:
+            return pool(
+                x,
+                mode=self.mode,
+                pool_size=self.sizes,
+                padding=around,
+                dilation_rate=self.dilations,
+                strides=self.steps,
+                in_spatial_dims=spatial,
+                out_spatial_dims=self.new_dims,
+                use_mask=False,
+            )[0]
 
-Renaming = list[tuple[Dim, Dim]]
-
-
-def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
-    """Which dims of a layer's output, in their declared order, become those of a parameter: first others, then these.
-
-    Raises NetworkError if the sizes differ.
-    """
-    if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
-        expected = ", ".join(dim.describe() for dim in dims)
-        raise NetworkError(
-            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
-        )
-    between = [Dim(dim.dimension, name=dim.name) for dim in dims]
-    last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
-    return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
-
-
-def renamed(x: Tensor, pairs: Renaming | None) -> Tensor:
-    """The tensor with these dims."""
-    for old, new in pairs or ():
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
-    return x
+        if not masks:
+            return pooled(x)
+        frames = reduce(logical_and, masks)
+        if self.mode == "max":
+            return pooled(where(frames, x, float("-inf"))).copy_masked(0.0)
+        share = pooled(where(frames, ones_like(x), 0.0))
+        return pooled(x) / maximum(share, 1e-9)
 
 
 def per_axis(given: Any, nd: int) -> list[int]:

@@ -13,6 +13,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.network.axes import order_now
+from rfnb.network.config.arrays import Padding
 from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
@@ -38,7 +39,8 @@ class Evaluated(Layer):
 
     def begin(self, *sources: Tensor) -> None:
         """Reads the expression; keeps the declared order of the sources."""
-        self.computation = Computation(self.eval, self.config, self.eval_locals, self.pool)
+        padding = Padding(counts=not self.batch_independent)
+        self.computation = Computation(self.eval, self.config, self.eval_locals, self.pool, padding)
         self.orders = [list(x.dims) for x in sources]
         self.order: list[Dim] | None = None
 

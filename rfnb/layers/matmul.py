@@ -69,7 +69,7 @@ class Dot(Layer, layer_class="dot"):
         """{…, reduced}, {…, reduced} → {… of both}"""
         for old, new in self.renames:
             b = replace_dim(b, in_dim=old, out_dim=new)[0]
-        y = matmul(a, b, reduce=self.reduced, use_mask=self.use_mask)
+        y = matmul(a, b, reduce=self.reduced, use_mask=self.use_mask or self.batch_independent)
         return y if self.dummy is None else expand_dim(y, self.dummy)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

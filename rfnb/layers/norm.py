@@ -8,7 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
-from rfnb.network.batch_norm import OPTIONS, BatchNorm
+from rfnb.network.common.batch_norm import OPTIONS, BatchNorm
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, value
 from rfnb.ops.activation import gating
@@ -55,7 +55,7 @@ class Norm(Layer, layer_class="norm"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → the same"""
-        mean, variance = moments(x, self.axes, use_mask=False)
+        mean, variance = moments(x, self.axes, use_mask=self.batch_independent)
         y = (x - mean) * rsqrt(variance + self.epsilon)
         params = self.params
         y = y * params["scale"] if self.with_scale else y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.network.axes import Axes
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, value
 from rfnb.ops import reduce as reductions
@@ -17,7 +19,8 @@ from rfnb.ops.create import zeros
 from rfnb.ops.math import abs as abs_, cast, pow as pow_
 from rfnb.ops.reduce import reduce_out, reduce_sum
 from rfnb.ops.sequence import cumsum
-from rfnb.ops.shape import expand_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim
+from rfnb.ops.window import window
 
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
 
@@ -49,7 +52,7 @@ class Reduce(Layer, layer_class="reduce"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
-        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask}
+        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.batch_independent}
         function = getattr(reductions, f"reduce_{MODES[self.mode]}")
         y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
         if self.mode.startswith("arg"):
@@ -107,7 +110,7 @@ class CumSum(Layer, layer_class="cumsum"):
         """{…, axis} → the same"""
         if not self.reverse:
             return cumsum(x, spatial_dim=self.axis)
-        total = reduce_sum(x, axis=self.axis, use_mask=False)  # the frames behind the end of a sequence count
+        total = reduce_sum(x, axis=self.axis, use_mask=self.batch_independent)  # by default with the padding
         return total - cumsum(x, spatial_dim=self.axis) + x
 
     def first_state(self, x: Tensor) -> State:
@@ -121,7 +124,10 @@ class CumSum(Layer, layer_class="cumsum"):
 
 
 class WeightedSum(Layer, layer_class="weighted_sum"):
-    """The sum over axes, with a trained weight for each entry. {…, axes…} → {…}"""
+    """The sum over axes, or over windows of the `size` along each, with a trained weight for each entry.
+
+    {…, axes…} → {…}, or with `size` {…, axes'…}
+    """
 
     axes: tuple[Dim, ...] = axes()
     padding: str = value("valid", str)
@@ -129,17 +135,44 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
     keep_dims: bool = value(False, bool)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
-        """W {axes…}: a mean, at first."""
-        count = 1
-        for dim in self.axes:
-            if dim.dimension is None or self.size is not None or self.keep_dims:
-                raise NetworkError("weighted_sum over an axis without a fixed size is not supported here yet")
-            count *= dim.dimension
-        self.parameter("W", self.axes, 1.0 / count)
+        """W {axes…}, or {size…}: a mean, at first."""
+        sizes = [self.size] * len(self.axes) if isinstance(self.size, int) else self.size
+        if self.keep_dims and sizes is None:
+            sizes = [dim.dimension for dim in self.axes]
+        if sizes is None and any(dim.dimension is None for dim in self.axes):
+            what = "weighted_sum over an axis without a fixed size needs the size of a window"
+            raise NetworkError(what, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
+        if sizes is not None and (len(sizes) != len(self.axes) or None in sizes):
+            raise NetworkError("weighted_sum: size is not one number for each axis", got=repr(self.size))
+        local = Axes()
+        self.windows: list[Dim] = []
+        for size in sizes or ():
+            self.windows.append(local.static(size, self.windows))
+        self.old_feature = x.feature_dim
+        dims = self.windows or self.axes
+        self.parameter("W", dims, 1.0 / math.prod(dim.get_dim_value() for dim in dims))
 
     def compute(self, x: Tensor) -> Tensor:
-        """{…, axes…} → {…}"""
-        return reduce_sum(x * self.params["W"], axis=self.axes)
+        """{…, axes…} → {…}, or {…, axes'…}"""
+        weight, self.made = self.params["W"], {}
+        if not self.windows:
+            return reduce_sum(x * weight, axis=self.axes)
+        mode = self.padding.lower()
+        for axis_, width in zip(self.axes, self.windows, strict=True):
+            made = axis_
+            if mode == "valid" and axis_.dimension is not None:
+                pool = self.pool.feature if axis_ is self.old_feature else self.pool.static
+                made = pool(axis_.dimension - width.get_dim_value() + 1, [dim for dim in x.dims if dim is not axis_])
+            x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.batch_independent)
+            if dim is not made and made is not axis_:
+                x, dim = replace_dim(x, in_dim=dim, out_dim=made)
+            self.made[axis_] = dim
+        return reduce_sum(x * weight, axis=self.windows)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or what became of it."""
+        feature = self.made.get(self.old_feature, self.old_feature)  # type: ignore[arg-type]
+        return feature if feature in out.sig.index else None
 
 
 class ElemwiseProd(Layer, layer_class="elemwise_prod"):

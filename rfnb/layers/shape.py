@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.layers.batches import merged_with_padding
+from rfnb.layers.batches import merged_with_padding, with_padding
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds
@@ -25,6 +25,7 @@ from rfnb.ops.shape import (
     split_dims,
     squeeze,
 )
+from rfnb.ops.slice import slice as slice_
 
 
 class SplitDims(Layer, layer_class="split_dims"):
@@ -163,8 +164,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
     def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:  # type: ignore[override]
         """The dims that are replaced."""
         self.replaced: list[tuple[Dim, Dim]] = []
-        if self.switch_axes is not None:
-            raise NetworkError("switch_axes is not supported here yet")
+        self._switch(x)
         if size_base is not None:
             own, other = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
             self.replaced = [(a, b) for a, b in zip(own, other, strict=False) if a is not b]
@@ -181,12 +181,48 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
             sparse = self.pool.feature(sparse.dimension + self.increase_sparse_dim)
         self.label_dim = sparse
         self.feature_axis = x.feature_dim
+        if x.feature_dim in self.switched:
+            self.feature_axis = next(dim for dim in self.switched if dim is not x.feature_dim)
         for key, described in (self.set_axes or {}).items():
             if key.lower() in ("f", "feature"):
                 self.feature_axis = None if described is None else self.pool.one(described, x)
 
+    def _switch(self, x: Tensor) -> None:
+        """Finds the two axes that change their meanings."""
+        self.switched: tuple[Dim, ...] = ()
+        if self.switch_axes is None:
+            return
+        given = self.switch_axes if isinstance(self.switch_axes, list | tuple) else list(self.switch_axes)
+        self.switched = tuple(self.pool.one(each, x) for each in given)
+        if len(set(self.switched)) != 2 or (x.feature_dim in self.switched and None in sizes_of(self.switched)):
+            what = "switch_axes: these axes cannot take the place of each other"
+            expected = "two axes; features have a fixed size"
+            raise NetworkError(what, got=f"{self.switch_axes!r} of {x.describe_dims()}", expected=expected)
+        self.as_batch, self.as_frames = (
+            Dim(None, name=f"{self.name}_{kind}", kind=kind) for kind in ("batch", "spatial")
+        )
+
+    def _with_batch_switched(self, x: Tensor) -> Tensor:
+        """The batch as an axis of frames, and the other axis as the batch, in which padding counts as frames."""
+        batch, other = sorted(self.switched, key=lambda dim: not dim.is_batch_dim())
+        whole = other
+        if other.dimension is None:
+            x, whole = with_padding(x, other)
+        for old, new in ((batch, self.as_frames), (whole, self.as_batch)):
+            x = replace_dim(x, in_dim=old, out_dim=new)[0]
+        return x
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """That of the source, whose axes are others."""
+        a, b = self.switched or (None, None)
+        if a is None or any(dim.is_batch_dim() for dim in self.switched):
+            return order
+        return [{a: b, b: a}.get(dim, dim) or dim for dim in order]
+
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
+        if any(dim.is_batch_dim() for dim in self.switched):
+            x = self._with_batch_switched(x)
         for old, new in self.replaced:
             x = replace_dim(x, in_dim=old, out_dim=new)[0]
         return set_sparse_dim(x, self.label_dim)
@@ -250,7 +286,10 @@ class Transpose(Layer, layer_class="transpose"):
 
 
 class Tile(Layer, layer_class="tile"):
-    """The source several times, one behind the other, along axes of fixed size. {…, axis} → {…, axis · number}"""
+    """The source several times, one behind the other, along axes. {…, axis} → {…, axis · number}
+
+    In time, each of them begins behind the longest sequence of the one before.
+    """
 
     multiples: dict[Any, int] = value(None, dict)
     out_dims: Any = value(None)
@@ -260,16 +299,20 @@ class Tile(Layer, layer_class="tile"):
         self.times: list[tuple[Dim, int, Dim]] = []
         for described, number in (self.multiples or {}).items():
             dim = self.pool.one(described, x)
-            if dim.dimension is None:
-                raise NetworkError("tile along an axis without a fixed size is not supported here", got=dim.describe())
             make = self.pool.feature if dim is x.feature_dim else self.pool.static
-            self.times.append((dim, number, make(dim.dimension * number, [d for d in x.dims if d is not dim])))
+            others = [d for d in x.dims if d is not dim]
+            longer = dim * number if dim.dimension is None else make(dim.dimension * number, others)
+            self.times.append((dim, number, longer))
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis · number}"""
         feature = x.feature_dim
         for old, number, new in self.times:
-            x = concat(*[(x, old)] * number, out_dim=new)[0]
+            if old.dimension is None and not self.batch_independent:
+                x, whole = concat(*[(x, old)] * number, handle_dynamic_dims=False)
+                x = slice_(x, axis=whole, end=get_size_tensor(old, device=x.device) * number, out_dim=new)[0]
+            else:
+                x = concat(*[(x, old)] * number, out_dim=new)[0]
             feature = new if feature is old else feature
         return set_feature_dim(x, feature)
 
@@ -306,3 +349,8 @@ class SwapAxes(Layer, layer_class="swap_axes"):
         """One in the place of the other."""
         swapped = {self.axis1: self.axis2, self.axis2: self.axis1}
         return [swapped.get(dim, dim) for dim in order]
+
+
+def sizes_of(dims: Sequence[Dim]) -> list[int | None]:
+    """The fixed sizes of dims; None where the size comes with the data."""
+    return [dim.dimension for dim in dims]

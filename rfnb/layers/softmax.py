@@ -48,7 +48,7 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
             keep = keep & inside if keep is not None else inside
         if keep is not None:
             x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
-        masked = self.use_time_mask is not False
+        masked = self.use_time_mask is not False or self.batch_independent
         return (log_softmax if self.log_space else softmax)(x, axis=self.over, use_mask=masked)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

@@ -15,9 +15,10 @@ from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full, zeros
+from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.repeat import repeat
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.slice import pad, shift_left
+from rfnb.ops.slice import pad, shift_left, slice as slice_
 from rfnb.ops.window import window
 
 
@@ -66,7 +67,7 @@ class Window(Layer, layer_class="window"):
             window_right=self.window_right,
             padding=self.padding.lower(),
             stride=self.stride,
-            use_mask=False,
+            use_mask=self.batch_independent,
         )
         return y
 
@@ -115,7 +116,10 @@ class Postfix(Prefix, layer_class="postfix_in_time"):
 
 
 class Pad(Layer, layer_class="pad"):
-    """More entries at both ends of axes. {…, axes…} → {…, axes'…}"""
+    """More entries at both ends of axes. {…, axes…} → {…, axes'…}
+
+    Before version 21, those behind the end stand behind the longest sequence, so that a shorter one has its padding.
+    """
 
     axes: tuple[Dim, ...] = axes()
     padding: Any = value(0, int, list, tuple)
@@ -140,6 +144,9 @@ class Pad(Layer, layer_class="pad"):
                 make = self.pool.feature if dim is x.feature_dim else self.pool.static
                 self.new_dims.append(make((dim.dimension or 0) + before + after, [d for d in x.dims if d is not dim]))
         self.old_feature = x.feature_dim
+        given = self.handle_dynamic_dims
+        self.at_own_end = holds("pad respects lengths", self.version) if given is None else bool(given)
+        self.at_own_end |= self.batch_independent
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, axes'…}"""
@@ -150,7 +157,13 @@ class Pad(Layer, layer_class="pad"):
             out_dims=self.new_dims,
             mode=self.mode,
             value=cast_number(self.value, x),
+            handle_dynamic_dims=self.at_own_end,
         )
+        made = list(made)
+        for i, (old, (before, after)) in enumerate(zip(self.axes, self.pairs, strict=True)):
+            if not self.at_own_end and old.dimension is None:
+                lengths = get_size_tensor(old, device=x.device) + (before + after)
+                y, made[i] = slice_(y, axis=made[i], end=lengths, out_dim=before + old + after)
         self.made = dict(zip(self.axes, made, strict=True))
         return y
 

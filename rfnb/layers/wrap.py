@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.network.inner import InnerBuilder, InnerNet
 from rfnb.network.layer import Layer
-from rfnb.network.options import REQUIRED, Embedded, embedded, layer, value
-from rfnb.nn.module.container import ModuleList
+from rfnb.network.options import REQUIRED, layer, value
+from rfnb.nn.module.module import Module
 from rfnb.ops.control import cond
+
+SIDES = ("true_layer", "false_layer")
 
 
 class Subnetwork(Layer, layer_class="subnetwork"):
@@ -26,32 +31,64 @@ class Subnetwork(Layer, layer_class="subnetwork"):
         return output
 
 
+class Branches(Module):
+    """The nets of a `cond`, those of its sides that are described by a dict."""
+
+    def __init__(self, nets: Mapping[str, InnerNet]):
+        for name, net in nets.items():
+            setattr(self, name, net)
+
+    @property
+    def nets(self) -> dict[str, InnerNet]:
+        """By the options that hold them."""
+        return {name: net for name, net in vars(self).items() if isinstance(net, InnerNet)}
+
+
 class Cond(Layer, layer_class="cond"):
-    """One of two layers; the other one is not computed. The parameters of both are those of this layer. {…} → {…}"""
+    """One of two layers; the other one is not computed. The parameters of both are those of this layer. {…} → {…}
+
+    Each of them is described by a dict, also one of the class subnetwork, or is the name of another layer.
+    """
 
     sourceless = True
     joins = False
     condition: Any = layer(REQUIRED)
-    true_layer: Any = embedded()
-    false_layer: Any = embedded()
+    true_layer: Any = layer(REQUIRED)
+    false_layer: Any = layer(REQUIRED)
+    inner: Branches
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
-        """The layers inside are parts of this one."""
-        self.inner = ModuleList(
-            given.layer for given in (self.true_layer, self.false_layer) if isinstance(given, Embedded)
-        )
+    @classmethod
+    def net_inside(
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+    ) -> tuple[Branches, dict[str, str]]:
+        """The sides that are described by a dict. Raises NetworkError if one carries a state from step to step."""
+        nets, inputs = {}, {}
+        for side in SIDES:
+            if isinstance(described.get(side), Mapping):
+                unit = {**described, "from": "data", "unit": described[side]}
+                inner = nets[side] = InnerBuilder(builder, scope, path, unit, lambda x: x).net_of_one_call()
+                inputs.update({f"{side} {key}": outside for key, outside in inner.inputs.items()})
+                if inner.carrying:
+                    what = f"{side} carries a state from step to step, which cond cannot"
+                    hint = "masked_computation, or the layer outside of the cond"
+                    raise NetworkError(what, got=", ".join(inner.carrying), hint=hint)
+        return Branches(nets), inputs
 
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters of the layers inside."""
-        return {name: each for inner in self.inner for name, each in inner.params.items()}  # type: ignore[attr-defined]
+        return {name: each for inner in self.inner.nets.values() for name, each in inner.params.items()}
 
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
         if condition.device == "meta":
-            return self._branch("true_layer", inputs)
-        return cond(condition, lambda: self._branch("true_layer", inputs), lambda: self._branch("false_layer", inputs))
+            sides = [self._side(side, inputs) for side in SIDES]
+            return sides[0]
+        return cond(condition, lambda: self._side("true_layer", inputs), lambda: self._side("false_layer", inputs))
 
-    def _branch(self, name: str, inputs: dict[str, Tensor]) -> Tensor:
-        given = getattr(self, name)
-        return given.output(inputs) if isinstance(given, Embedded) else inputs[name]
+    def _side(self, side: str, inputs: dict[str, Tensor]) -> Tensor:
+        inner = self.inner.nets.get(side)
+        if inner is None:
+            return inputs[side]
+        given = {name.removeprefix(f"{side} "): x for name, x in inputs.items() if name.startswith(f"{side} ")}
+        return inner.run(given)[0][inner.output.path]

@@ -7,22 +7,22 @@ from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
-from rfnb.network.batch_norm import BatchNorm
-from rfnb.network.build.deep import deep_calls
+from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
+from rfnb.network.common.batch_norm import BatchNorm
+from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
-from rfnb.network.params import Variables, check_shape, layer_of_parameter
+from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
 from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources
@@ -37,6 +37,7 @@ class Builder:
     def __init__(self, root: Module, extern: ExternData, version: int, device: str | None, *, search: bool = False):
         self.root, self.extern, self.version = root, extern, version
         self.config: Mapping[str, Any] = getattr(root, "config", {})
+        self.batch_independent: bool = getattr(root, "batch_independent", False)
         self.axes = extern.axes
         self.nodes: dict[str, Node] = {}
         self.modules: dict[str, Layer] = {}
@@ -56,7 +57,7 @@ class Builder:
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
-        with deep_calls():
+        with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 
     def _construct(self, names: Iterable[str]) -> None:
@@ -231,8 +232,8 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope | None) -> Node:
-        """Constructs a layer, and attaches it to its owner; without one, it is embedded in another layer."""
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> Node:
+        """Constructs a layer, and attaches it to its owner."""
         cls, original = class_of(described), described
         described = cls.rewritten(described)
         given = known_options(cls, described)
@@ -249,22 +250,19 @@ class Builder:
             sources = self.sources(cls, described, scope, path)
         inputs: dict[str, str] = {}
         for name, option in cls.options.items() if rec is None else ():
-            if option.kind in ("layer", "embedded") and isinstance(given.get(name), str):
+            if option.kind == "layer" and isinstance(given.get(name), str):
                 inputs[name] = self.find(scope, given.pop(name), path)
             elif option.kind == "layers" and given.get(name) is not None:
                 found: dict[str, str] = {}
                 given[name] = _options.without_layers(given[name], option.types, name, found)
                 inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
-            elif option.kind == "embedded" and isinstance(given.get(name), Mapping):
-                own = {"name_scope": given.get("name_scope", path[len(scope.path) :]), **given[name]}
-                embedded = self._build(scope, f"{path}/{name}", own, None)
-                assert embedded.layer is not None
-                given[name] = _options.Embedded(name, embedded.layer, len(embedded.sources), tuple(embedded.inputs))
-                inputs.update(zip(given[name].keys(), (*embedded.sources, *embedded.inputs.values()), strict=True))
+        for name, reference in outputs_as_parameters(given.get("reuse_params")).items():
+            inputs[f"parameter {name}"] = self.find(scope, reference, path)
         inner, more = cls.net_inside(self, scope, path, original)
         inputs.update(more)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
+        layer.batch_independent = self.batch_independent
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
@@ -284,12 +282,13 @@ class Builder:
                 for i, target in enumerate(targets):
                     path_of_target = node.target if not i else self._target(scope, target, path)
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
-            self._give_parameters(layer, scope, path, given)
             layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
-            layer.setup(*prepared, **by_name)
+            self._give_parameters(layer, scope, path, given, by_name)
+            layer.setup(*prepared, **{name: x for name, x in by_name.items() if not name.startswith("parameter ")})
             with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
-                out = self._output(node, prepared, by_name)
+                with changed_parameters(layer, by_name) as rest:
+                    out = self._output(node, prepared, rest)
                 layer.feature_dim = layer.feature_of(out, prepared)
                 out = set_feature_dim(out, layer.feature_dim)
                 order = layer.order_of(declared_order(out, prepared), prepared)
@@ -305,10 +304,9 @@ class Builder:
         layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
-        if owner is not None:
-            if path not in self.modules:
-                self._attach(owner, path[len(owner.path) :], layer)
-            self.nodes[path] = node
+        if path not in self.modules:
+            self._attach(owner, path[len(owner.path) :], layer)
+        self.nodes[path] = node
         return node
 
     def _output(self, node: Node, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
@@ -365,12 +363,19 @@ class Builder:
 
     # -- parameters
 
-    def _give_parameters(self, layer: Layer, scope: Scope, path: str, given: Mapping[str, Any]) -> None:
+    def _give_parameters(
+        self, layer: Layer, scope: Scope, path: str, given: Mapping[str, Any], inputs: Mapping[str, Tensor]
+    ) -> None:
         prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
         trainable = layer.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
-        def new(name: str, dims: Any, initial: Any) -> Parameter:
+        def new(name: str, dims: Any, initial: Any) -> Tensor:
+            if (key := f"parameter {name}") in inputs:
+                pairs = renaming(inputs[key], dims)
+                layer.changes.given[name] = key, pairs
+                with on_meta():
+                    return renamed(inputs[key], pairs)
             if shared := layer_of_parameter(reused, name):
                 other = self.nodes[self.find(scope, shared, path)].layer
                 found = {} if other is None else other.params

@@ -11,6 +11,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound
 from rfnb.network.axes import time_of
+from rfnb.network.common.penalties import darc1, spatial_smoothing
 from rfnb.network.layer import Layer
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.math import cast, square
@@ -142,9 +143,17 @@ def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
 
 
 def constraints_of(layers: Iterable[Layer]) -> Any:
-    """The sum of L2 · Σ p² over the trained parameters of the layers; 0 if there are none. → {}"""
+    """The sum of L2 · Σ p² over the trained parameters of the layers, and of penalties of outputs; 0 if there are none.
+
+    → {}
+    """
     total: Any = 0
     for layer in layers:
+        if layer.for_penalties is not None and layer.feature_dim is not None:
+            before, out = layer.for_penalties
+            total = total + darc1(before, layer.feature_dim) * layer.darc1 if layer.darc1 else total
+            if layer.spatial_smoothing:
+                total = total + spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
         for parameter in layer.params.values() if layer.L2 else ():
             if parameter.trainable:
                 total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total

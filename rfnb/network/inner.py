@@ -190,6 +190,7 @@ class InnerBuilder(Builder):
     def __init__(self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take):
         super().__init__(Module(), outer.extern, outer.version, outer.variables.device)
         self.axes, self.variables, self.stack = outer.axes, outer.variables, outer.stack
+        self.config, self.batch_independent = outer.config, outer.batch_independent
         self.loops.nets = dict(outer.loops.nets)
         self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
         self.around = scope
@@ -201,12 +202,20 @@ class InnerBuilder(Builder):
         unit = {"name_scope": "", **unit}
         self.scope = InnerScope({UNIT: unit}, f"{path}/", scope, name, described=described)
 
-    def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
-        """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
+    def net_of_one_call(self) -> InnerNet:
+        """Constructs the unit, with all that it needs, where nothing goes from one call to the next."""
+        self._construct_unit()
+        return InnerNet(self)
+
+    def _construct_unit(self) -> None:
         self.layer(self.scope, UNIT)
         known = self.outer.loops.nets
         self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
         self.loops.order()
+
+    def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
+        """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
+        self._construct_unit()
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
             node.first = self.first(node.of)
         first = self.first(f"{self.scope.path}{UNIT}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,8 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes
-from rfnb.network.batch_norm import BatchNorm
+from rfnb.network.common.batch_norm import BatchNorm
+from rfnb.network.common.changed import Changes, changed_parameters, held_parameters
 from rfnb.network.options import REQUIRED, Option, value
 from rfnb.network.resolve import MODULES
 from rfnb.nn.module.module import Module
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""
 
-NewParameter = Callable[[str, Sequence[Dim], Any], Parameter]
+NewParameter = Callable[[str, Sequence[Dim], Any], Any]
 
 IGNORED = frozenset(
     "collocate_with param_device control_dependencies_on_output debug_print_layer_output updater_opts "
-    "custom_param_importer encapsulate out_shape state in_dim extra_deps".split()
+    "custom_param_importer encapsulate out_shape state in_dim extra_deps mask copy_output_loss_from_source_idx".split()
 )
 """Options without effect here."""
 
@@ -60,6 +61,8 @@ class Layer(Module):
         in_search: whether a step of a search calls `choose` instead of `compute`.
         state_has_output: whether the state contains the output, so that the one before the first step is known.
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
+        batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
+            reference lets frames behind the end of a sequence into it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -96,6 +99,11 @@ class Layer(Module):
     name_scope: str | None = value(None, str)
     trainable: bool = value(True, bool)
     L2: float | None = value(None, float)
+    darc1: float | None = value(None, float)
+    spatial_smoothing: float | None = value(None, float)
+    param_dropout: float | None = value(None, float)
+    param_dropout_min_ndim: int | None = value(None, int)
+    param_variational_noise: float | None = value(None, float)
     dropout: float = value(0.0, float)
     dropout_axis: Any = value(None)
     dropout_noise_shape: Any = value(None)
@@ -117,6 +125,7 @@ class Layer(Module):
         self.name, self.version = name, version
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
+        self.batch_independent = False
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
@@ -128,6 +137,8 @@ class Layer(Module):
         self.parts: dict[str, Tensor] = {}
         self.gives_parts = True
         self.normalized: BatchNorm | None = None
+        self.changes = Changes()
+        self.for_penalties: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,17 +154,25 @@ class Layer(Module):
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
-        return self._finished(self.compute(*self.prepared(*sources), **inputs))
+        if not self.changes:
+            return self._finished(self.compute(*self.prepared(*sources), **inputs))
+        with changed_parameters(self, inputs) as rest:
+            return self._finished(self.compute(*self.prepared(*sources), **rest))
 
     def one_step(self, state: State, *sources: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """The output of a step of a loop, and the state after it."""
-        out, state = self.step(state, *self.prepared(*sources), **inputs)
-        return self._finished(out), state
+        with changed_parameters(self, inputs) if self.changes else nullcontext(inputs) as rest:
+            out, state = self.step(state, *self.prepared(*sources), **rest)
+            return self._finished(out), state
 
     def _finished(self, out: Tensor) -> Tensor:
         if out.feature_dim is not self.feature_dim and (self.feature_dim is None or self.feature_dim in out.sig.index):
             out = set_feature_dim(out, self.feature_dim)
-        return out if self.normalized is None else set_feature_dim(self.normalized(out), self.feature_dim)
+        if self.normalized is not None:
+            out = set_feature_dim(self.normalized(out), self.feature_dim)
+        if (self.darc1 or self.spatial_smoothing) and self.loop is None:
+            self.for_penalties = out if self.logits is None else self.logits, out
+        return out
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""
@@ -257,8 +276,9 @@ class Layer(Module):
 
     @property
     def params(self) -> dict[str, Parameter]:
-        """The parameters by their names, "W" and "b" for example."""
-        return {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
+        """The parameters by their names, "W" and "b" for example; inside of a call, those of this call."""
+        found = {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
+        return {**found, **self.changes.now} if self.changes else found  # type: ignore[dict-item]
 
     pool: Axes
     config: Mapping[str, Any] = MappingProxyType({})
@@ -294,13 +314,15 @@ Layer.options = {name: option for name, option in vars(Layer).items() if isinsta
 def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
     """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
     begun = [layer for layer in layers if layer is not None]
-    try:
+    with ExitStack() as stack:
         for layer in begun:
+            stack.callback(layer.end_steps)
+            if layer.changes.given:  # values of a step, perhaps
+                continue
+            if layer.changes:
+                stack.enter_context(held_parameters(layer))
             layer.begin_steps()
         yield
-    finally:
-        for layer in begun:
-            layer.end_steps()
 
 
 def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim]]) -> Tensor:

@@ -5,21 +5,39 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import time_of
 from rfnb.ops.activation import relu
+from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.ctc import ctc_greedy_decode, ctc_loss
-from rfnb.ops.grad import stop_gradient
+from rfnb.ops.grad import stop_gradient, stop_gradient_scope
 from rfnb.ops.index import gather
 from rfnb.ops.loss import edit_distance
-from rfnb.ops.math import abs as abs_, cast, exp, is_finite, log, log1p, maximum, not_equal, square, where
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import (
+    abs as abs_,
+    cast,
+    exp,
+    is_finite,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    not_equal,
+    square,
+    where,
+)
 from rfnb.ops.reduce import reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
+from rfnb.ops.slice import slice as slice_
 from rfnb.ops.softmax import log_softmax
+from rfnb.search.blank.ctc import ctc_beam
 
 LOSSES: dict[str, type[LayerLoss]] = {}
 """The losses, by the names that net dicts use."""
@@ -193,7 +211,7 @@ class Ctc(LayerLoss, loss="ctc"):
         "target_collapse_repeated": False,
         "auto_clip_target_len": False,
         "output_in_log_space": False,
-        "beam_width": 100,
+        "beam_width": None,
         "ctc_opts": None,
         "use_native": False,
         "use_viterbi": False,
@@ -202,6 +220,9 @@ class Ctc(LayerLoss, loss="ctc"):
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         logits, frames, labels = self._parts(output, logits, target)
+        if self.opts["auto_clip_target_len"]:
+            most = minimum(get_size_tensor(labels), get_size_tensor(frames))
+            target, labels = slice_(target, axis=labels, end=most)
         found = ctc_loss(
             logits=logits,
             targets=set_sparse_dim(target, feature(output)),
@@ -219,9 +240,31 @@ class Ctc(LayerLoss, loss="ctc"):
         logits, frames, labels = self._parts(output, logits, target)
         axis = feature(output)
         blank = axis.get_dim_value() - 1
-        found, dim = ctc_greedy_decode(logits, in_spatial_dim=frames, blank_index=blank)[:2]
+        if self.opts["beam_width"] and not train and logits.device != "meta":
+            found, dim = self._searched(log_softmax(logits, axis=axis), frames, axis)
+        else:
+            found, dim = ctc_greedy_decode(logits, in_spatial_dim=frames, blank_index=blank)[:2]
         a, b = _plain(found), _plain(target)
         return cast(edit_distance(a, dim, b, labels), "float32")
+
+    def _searched(self, log_probs: Tensor, frames: Dim, axis: Dim) -> tuple[Tensor, Dim]:
+        """The best label sequences of a beam search, and their dim. {…, frames, axis} → {…, labels}"""
+        with stop_gradient_scope():
+            found = ctc_beam(
+                log_probs, spatial_dim=frames, axis=axis, blank=axis.get_dim_value() - 1, beam=self.opts["beam_width"]
+            )
+        best = [sequences[0] if sequences else () for sequences in found.nbest(1, text=False)]
+        assert isinstance(found.scores, Tensor)
+        labels, batch = Dim(None, name="labels", kind="spatial"), found.scores.dims[:-1]
+        sizes = [log_probs.size_of(dim).max for dim in batch]
+        array = np.zeros((len(best), max([len(each) for each in best], default=0)), "int32")
+        for row, each in zip(array, best, strict=True):
+            row[: len(each)] = each
+        count = np.array([len(each) for each in best], "int32").reshape(sizes)
+        lengths = {labels: convert_to_tensor(count, dims=batch)} if batch else None
+        array = array.reshape([*sizes, array.shape[-1]])
+        x = convert_to_tensor(array, dims=[*batch, labels], lengths=lengths, device=log_probs.device)
+        return x, labels
 
     def _parts(self, output: Tensor, logits: Tensor | None, target: Tensor) -> tuple[Tensor, Dim, Dim]:
         frames, labels = time_of(output), time_of(target)

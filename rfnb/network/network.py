@@ -57,6 +57,8 @@ class Network(Module):
             which losses are marked too. eval_flag: whether there are losses; training has them anyway.
         search_flag: whether layers that are only for search are constructed.
         device: where the parameters are.
+        batch_independent: whether each sequence gets the values that the reference computes for it alone. Otherwise,
+            as in the reference, some layers let frames behind the end of a sequence into it.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Network(Module):
         search_flag: bool = False,
         name: str = "network",
         device: str | None = None,
+        batch_independent: bool = False,
     ):
         self.config = dict(config or {})
         if extern_data is None:
             extern_data = ExternData(self.config.get("extern_data") or {})
         self.extern_data = extern_data
         self.train_flag, self.search_flag = train_flag, search_flag
+        self.batch_independent = batch_independent
         self.eval_flag = bool(eval_flag or train_flag is not False)
         self.name = name
         version = self.config.get("behavior_version")
@@ -98,6 +102,7 @@ class Network(Module):
         search_flag: bool = False,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         strict: bool = True,
+        batch_independent: bool = False,
     ) -> Network:
         """The network of a config file, which is read by `rf.read_config` and not run.
 
@@ -106,6 +111,7 @@ class Network(Module):
             functions: stand for functions of the config with these names; they get Tensors and give one.
             strict: whether a layer that cannot be constructed is an error. Otherwise such layers are left out:
                 `net.report()` lists them, `rf.show(net)` draws them in red, and a call of the network raises.
+            batch_independent: whether values do not depend on the other sequences of the batch.
 
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -123,6 +129,7 @@ class Network(Module):
             search_flag=search_flag,
             name=Path(path).stem,
             device=device,
+            batch_independent=batch_independent,
         )
         return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
 
@@ -145,8 +152,7 @@ class Network(Module):
             self._builder.construct(net_dict, ends)
         else:
             self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
-        nodes = {path: node for path, node in self._nodes.items() if node.loop is None or not self.failures}
-        self._order = order_of(nodes, None)
+        self._order = order_of(self._nodes, None)
         return self
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
@@ -187,9 +193,9 @@ class Network(Module):
         """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
         return {path: node.template for path, node in self._nodes.items()}
 
-    def variable_names(self) -> dict[int, str]:
-        """The names of the parameters in the reference's checkpoints, such as "output/rec/s/W", by `id`."""
-        return {id(parameter): name for name, parameter in self._builder.variables.found.items()}
+    def variables(self) -> dict[str, Parameter]:
+        """The parameters by the names that they have in checkpoints of the reference: "output/rec/s/W"."""
+        return dict(self._builder.variables.found)
 
     def get_output_layers(self) -> list[Layer]:
         """The layers that are outputs or have a loss, sorted by name."""
@@ -239,9 +245,7 @@ class Network(Module):
         """Computes a layer, or a recurrent net with all its steps."""
         if isinstance(node, Node) and node.layer is None:
             return
-        needed = outside_needs(node)
-        missing = [name for name in needed if name not in values]
-        if missing:
+        if missing := [name for name in outside_needs(node) if name not in values]:
             key = missing[0].removeprefix("data:")
             raise DataNotFound(
                 f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
@@ -326,8 +330,7 @@ class Network(Module):
         if not with_total:
             return self._holders, None, None
         total: Any = 0
-        for holder in self._holders.values():
-            value = holder.get_loss_value_for_objective()
+        for value in map(LossHolder.get_loss_value_for_objective, self._holders.values()):
             total = total if value is None else value + total
         return self._holders, total, self._constraints()
 
@@ -338,10 +341,9 @@ class Network(Module):
         return node.loop is None or self.train_flag is not False
 
     def _constraints(self) -> Any:
-        builder = self._builder
-        if builder.every_layer is None:
-            builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
-        return constraints_of(builder.every_layer)
+        if self._builder.every_layer is None:
+            self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+        return constraints_of(self._builder.every_layer)
 
     def _mark_losses(self) -> None:
         for holder in self.get_losses_initialized()[0].values():

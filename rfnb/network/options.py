@@ -17,7 +17,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option. kind: value, axis, axes, layer, layers or embedded. types: of a value; empty: any."""
+    """A declared option. kind: value, axis, axes, layer or layers. types: of a value; empty: any."""
 
     kind: str
     default: Any
@@ -50,35 +50,6 @@ def layers(default: Any = None, words: tuple[Any, ...] = ()) -> Any:
     The field has a `FromLayer` for each, and `compute` gets their outputs under the keys of these.
     """
     return Option("layers", default, words)
-
-
-def embedded(default: Any = REQUIRED) -> Any:
-    """An option that is a layer: described by a dict inside of the layer, or the name of another one.
-
-    In the first case the field is an `Embedded`, otherwise `compute` gets the output under the name of the option.
-    """
-    return Option("embedded", default)
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """A layer inside of a layer, which takes its sources and inputs from those of the outer one."""
-
-    option: str
-    layer: Any
-    sources: int
-    inputs: tuple[str, ...]
-
-    def keys(self) -> list[str]:
-        """Under which names the outer layer gets what this one takes."""
-        return [f"{self.option}_{key}" for key in (*range(self.sources), *self.inputs)]
-
-    def output(self, given: Mapping[str, Tensor]) -> Tensor:
-        """The output for what the outer layer gets."""
-        values = [given[key] for key in self.keys()]
-        sources, inputs = values[: self.sources], dict(zip(self.inputs, values[self.sources :], strict=True))
-        out: Tensor = self.layer(*sources, **inputs)
-        return out
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.errors import NetworkError, ParameterError
+from rfnb.errors import ParameterError
 from rfnb.network.layer import Layer
 from rfnb.ops.dims import dim_match_priority_when_needed
 
@@ -33,6 +33,27 @@ class Variables:
         return self.found[name]
 
 
+def outputs_as_parameters(reused: Any) -> dict[str, str]:
+    """By the names of parameters, the layers whose outputs stand for them, as `reuse_params` says.
+
+    >>> from rfnb.network.params import outputs_as_parameters
+    >>> outputs_as_parameters({"map": {"W": {"layer_output": "embedding"}, "b": None}})
+    {'W': 'embedding'}
+    """
+    given = reused.get("map") if isinstance(reused, Mapping) else None
+    found = {name: each.get("layer_output") for name, each in (given or {}).items() if isinstance(each, Mapping)}
+    return {name: reference for name, reference in found.items() if reference is not None}
+
+
+def reused_layers(reused: Any) -> list[str]:
+    """All layers that `reuse_params` names."""
+    if not isinstance(reused, Mapping):
+        return [reused] if isinstance(reused, str) else []
+    each = [reused, *(given for given in reused.get("map", {}).values() if isinstance(given, Mapping))]
+    named = [given.get(key) for given in each for key in ("reuse_layer", "layer_output")]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+
 def layer_of_parameter(reused: Any, name: str) -> str | None:
     """The layer whose parameter of this name a layer uses, as its `reuse_params` says; None: it has its own.
 
@@ -41,12 +62,7 @@ def layer_of_parameter(reused: Any, name: str) -> str | None:
     if not isinstance(reused, Mapping):
         return reused
     given = reused.get("map", {}).get(name) if "map" in reused else reused
-    if isinstance(given, Mapping):
-        if "layer_output" in given:
-            what = f"reuse_params: the output of a layer as the parameter {name!r} is not supported here"
-            raise NetworkError(what, got=given["layer_output"], expected='{"reuse_layer": "layer"}')
-        given = given.get("reuse_layer")
-    return given
+    return given.get("reuse_layer") if isinstance(given, Mapping) else given
 
 
 def check_shape(name: str, parameter: Parameter, dims: Sequence[Dim]) -> None:

@@ -14,6 +14,7 @@ SINCE = {
     "batch_norm is of version 2": 12,
     "zoneoutlstm gives the zoned output": 17,
     "window puts its axis first": 18,
+    "pad respects lengths": 21,
 }
 """The first version in which each rule holds."""
 

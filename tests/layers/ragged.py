@@ -23,7 +23,11 @@ def outputs(net_dict: dict[str, Any], x: np.ndarray, lengths: list[int], name: s
     """The valid frames of each sequence of a layer's output: its batch dim first, then the frames."""
     net = rf.Network(extern_data=rf.ExternData({"data": {"dim": x.shape[-1]}}))
     net.construct_from_dict(net_dict)
-    out = net.forward({"data": (x, lengths)})[name]
+    return parts_of(net, net.forward({"data": (x, lengths)})[name], name)
+
+
+def parts_of(net: rf.Network, out: rf.Tensor, name: str = "output") -> list[np.ndarray]:
+    """The valid frames of each sequence of an output: its batch dim first, then the frames."""
     dims = net.template(name).dims
     array = out.copy_transpose(dims).raw_tensor.detach().numpy()
     size = out.size_of(dims[1])

@@ -242,13 +242,14 @@ def test_hdf_dump_writes_the_sequences(tmp_path):
     "layer",
     [
         {"class": "unflatten_batch", "from": "data"},
-        {"class": "tile", "multiples": {"T": 2}, "from": "data"},
         {"class": "transpose", "perm": ["T", "F"], "from": "data"},
         {"class": "stft", "frame_shift": 4, "frame_size": 8, "from": "mean"},
         {"class": "loss", "loss_": "edit_distance", "target_": "classes", "from": "data:classes"},
         {"class": "get_last_hidden_state", "from": "data"},
         {"class": "concat", "from": ["data", "data"]},
-        {"class": "resize", "factor": 2, "axis": "T", "kind": "cubic", "from": "data"},
+        {"class": "resize", "factor": 2, "axis": "T", "kind": "fill", "fill_dropout": 0.5, "from": "data"},
+        {"class": "weighted_sum", "axes": "T", "from": "data"},
+        {"class": "reinterpret_data", "switch_axes": "TF", "from": "data"},
     ],
     ids=lambda layer: layer["class"],
 )

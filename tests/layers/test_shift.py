@@ -61,3 +61,25 @@ def test_resize(lengths, factor, kind):
 def test_along_an_axis_of_fixed_size(layer, expected):
     x = drawn([4, 4])
     np.testing.assert_array_equal(outputs({"output": {**layer, "from": "data"}}, x, [4, 4]), expected(x))
+
+
+@FEW
+@given(LENGTHS, st.integers(1, 4))
+def test_a_cubic_curve_goes_through_the_frames(lengths, factor):
+    """Each value weights four frames, the first and the last one of the batch repeated (Keys 1981, a = −3/4)."""
+
+    def weight(d, a=-0.75):
+        d = abs(d)
+        near, far = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+        return near if d <= 1 else far if d < 2 else 0.0
+
+    x, longest = drawn(lengths), max(lengths)
+    net_dict = {"output": {"class": "resize", "axis": "T", "factor": factor, "kind": "cubic", "from": "data"}}
+    for found, row, length in zip(outputs(net_dict, x, lengths), x, lengths, strict=True):
+        expected = [
+            sum(weight(part / factor - by) * row[min(max(t + by, 0), longest - 1)] for by in (-1, 0, 1, 2))
+            for t in range(length)
+            for part in range(factor)
+        ]
+        np.testing.assert_allclose(found, np.reshape(expected, (length * factor, 3)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[::factor], row[:length], rtol=1e-4, atol=1e-5)

@@ -14,7 +14,6 @@ import numpy as np
 import rfnb as rf
 from rfnb.core.advice.alike import is_beam
 from rfnb.network.axes import time_of
-from rfnb.network.weights.access import variables_of
 
 FOLDER = Path(__file__).parents[1] / "golden" / "network"
 
@@ -120,7 +119,7 @@ class Case:
             report = rf.load(values, net, ignore_missing=True)
             assert set(report.loaded) == set(values) and not report.unexpected
             assert not any(origin.conversion for origin in report.origins)
-            for name, parameter in variables_of(net).items():
+            for name, parameter in net.variables().items():
                 np.testing.assert_array_equal(parameter.numpy(), values.get(name, parameter.numpy()), err_msg=name)
 
     def check_saved(self, net: Any, file: Path) -> None:

@@ -1,7 +1,10 @@
 """Losses, where no recorded case has them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError
@@ -65,3 +68,62 @@ def test_a_loss_may_be_left_out_in_search(search, count):
     layer = {"class": "softmax", "from": "data", "loss": "ce", "loss_only_on_non_search": True}
     batch = {"data": np.zeros((1, 3, 4)), "classes": np.zeros((1, 3), "int32")}
     assert len(run({"output": layer}, batch, search_flag=search).get_losses_initialized()[0]) == count
+
+
+def collapsed(path, blank):
+    kept = [label for i, label in enumerate(path) if i == 0 or label != path[i - 1]]
+    return tuple(label for label in kept if label != blank)
+
+
+def most_probable(log_p):
+    """The label sequence with the largest sum over its alignments, by all alignments."""
+    frames, blank = len(log_p), log_p.shape[1] - 1
+    found = {}
+    for path in product(range(blank + 1), repeat=frames):
+        score = np.exp(sum(log_p[t, label] for t, label in enumerate(path)))
+        found[collapsed(path, blank)] = found.get(collapsed(path, blank), 0.0) + score
+    return max(found, key=found.get)
+
+
+CTC = {"class": "copy", "from": "data", "loss": "ctc", "target": "labels"}
+
+
+def ctc_batch(seed, lengths, sizes, scale=1.0):
+    draw = np.random.default_rng(seed)
+    x = np.log(np.maximum(draw.dirichlet(np.full(4, scale), size=(len(lengths), max(lengths))), 1e-9))
+    labels = draw.integers(0, 3, (len(sizes), max(sizes)))
+    return x.astype("float32"), labels, {"data": (x.astype("float32"), lengths), "labels": (labels, sizes)}
+
+
+def ctc_net(batch, **loss_opts):
+    extern = {"data": {"dim": 4}, "labels": {"dim": 3, "sparse": True}}
+    options = {"eval_flag": True, "train_flag": loss_opts.pop("train", False)}
+    net = rf.Network(extern_data=rf.ExternData(extern), **options)
+    net.construct_from_dict({"output": {**CTC, "loss_opts": {"output_in_log_space": True, **loss_opts}}})
+    net.forward(batch)
+    return net.get_losses_initialized()[0]["output"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 999))
+def test_the_error_of_ctc_by_beam_search(seed):
+    """With a wide beam, in evaluation, it is that of the most probable labels; in training, that of greedy decoding."""
+    lengths, sizes = [5, 1, 3], [3, 2, 1]
+    x, labels, batch = ctc_batch(seed, lengths, sizes)
+    truths = [tuple(row[:size]) for row, size in zip(labels, sizes, strict=True)]
+    best = [most_probable(row[:length]) for row, length in zip(x, lengths, strict=True)]
+    expected = [distance(a, b) for a, b in zip(best, truths, strict=True)]
+    assert ctc_net(batch, beam_width=300).get_error_value_per_pos().raw_tensor.tolist() == expected
+    greedy = [collapsed(row[:length].argmax(-1), 3) for row, length in zip(x, lengths, strict=True)]
+    expected = [distance(a, b) for a, b in zip(greedy, truths, strict=True)]
+    for options in ({}, {"beam_width": 300, "train": True}):
+        assert ctc_net(batch, **options).get_error_value_per_pos().raw_tensor.tolist() == expected
+
+
+def test_targets_that_are_too_long_are_clipped():
+    _, labels, batch = ctc_batch(1, [2, 5], [4, 2])
+    labels[0] = [0, 1, 0, 2]
+    clipped = {"data": batch["data"], "labels": (labels, [2, 2])}
+    found = ctc_net({**batch, "labels": (labels, [4, 2])}, auto_clip_target_len=True).get_loss_value_per_pos()
+    np.testing.assert_allclose(found.raw_tensor, ctc_net(clipped).get_loss_value_per_pos().raw_tensor, rtol=1e-5)
+    assert np.isfinite(found.raw_tensor.detach().numpy()).all()

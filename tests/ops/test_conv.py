@@ -459,3 +459,17 @@ def test_a_plan_serves_batches_of_any_length():
             pooled, _ = rf.pool1d(x, mode="avg", pool_size=3, strides=1, padding="same", in_spatial_dim=time)
             alone, _ = rf.pool1d(fresh[0], mode="avg", pool_size=3, strides=1, padding="same", in_spatial_dim=fresh[1])
             assert torch.equal(pooled.raw_tensor, alone.raw_tensor)
+
+
+def test_one_axis_takes_a_pair_of_zeros_as_it_is():
+    width, time = rf.Dim(3, name="width"), rf.Dim(None, name="time")
+    w = weight([OUT, IN, width])
+    x = rf.convert_to_tensor(
+        np.random.default_rng(0).normal(size=(2, 5, 4)), dims=[batch_dim, time, IN], lengths=[5, 3]
+    )
+    for pair in ((2, 0), [0, 1], (0, 0)):
+        found, _ = conv(x, [time], w, [width], padding=pair)
+        expected, _ = conv(x, [time], w, [width], padding=[tuple(pair)])
+        assert torch.equal(found.raw_tensor, expected.raw_tensor)
+        pooled, _ = rf.pool1d(x, mode="max", pool_size=3, strides=1, padding=pair, in_spatial_dim=time)
+        assert pooled.dims[1].size.values.tolist() == [max(n + sum(pair) - 2, 0) for n in (5, 3)]

@@ -66,3 +66,26 @@ def test_a_saved_search_and_rerank_keep_the_offset(tmp_path):
 def test_a_negative_offset_is_refused():
     with pytest.raises(ParameterError, match="length_normalization_offset"):
         search(Net(3, 1), 1, 2, 2, length_normalization_offset=-1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    limits=st.lists(st.integers(1, 6), min_size=1, max_size=3), beam=st.integers(1, 4), seed=st.integers(0, 1000),
+    end=st.sampled_from([0, 1]), include_eos=st.booleans(),
+)  # fmt: skip
+def test_a_limit_of_each_sequence_gives_what_each_gives_alone(limits, beam, seed, end, include_eos):
+    """Hypotheses that the limit cuts off have not ended, even where other sequences go on, and whatever label 0 is."""
+    net = Net(3, len(limits), seed)
+    given_limits = rf.convert_to_tensor(np.array(limits), dims=[rf.batch_dim])
+    together = search(net, len(limits), beam, given_limits, end=end, include_eos=include_eos)[0].found
+    for sequence, limit in enumerate(limits):
+        one = Net(3, 1, seed)
+        one.tensors[-1] = rf.convert_to_tensor(net.x[sequence : sequence + 1], dims=one.tensors[-1].dims)
+        for i, x in enumerate((net.a, net.e, net.u)):
+            one.tensors[i] = rf.convert_to_tensor(x, dims=one.tensors[i].dims)
+        alone = search(one, 1, beam, limit, end=end, include_eos=include_eos)[0].found.tree[0]
+        found = together.tree[sequence]
+        assert [each.labels for each in found.hypotheses] == [each.labels for each in alone.hypotheses]
+        scores = [[each.score for each in tree.hypotheses] for tree in (found, alone)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+        assert [each.complete for each in found.hypotheses] == [each.complete for each in alone.hypotheses]

@@ -164,6 +164,8 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
     rows = [d for d in rest_a if d not in rest_b]
     cols = [d for d in rest_b if d not in rest_a]
     feature = next((f for f, rest in ((b.feature_dim, rest_b), (a.feature_dim, rest_a)) if f in rest), None)
+    if feature is None:
+        feature = _of_weight(a, b, over_a, cols) or _of_weight(b, a, over_b, rows)
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = tuple(tuple(dim for dim in over if dim.dimension is None) for over in (over_a, over_b))
     ragged = bool(a.sig.frames or b.sig.frames)
@@ -180,6 +182,12 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
         summed = {dim: len(number) + i for i, dim in enumerate(over)}
         axes.append([summed[d] if d in summed else number[d] for d in x.dims])
     return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)  # type: ignore[arg-type]
+
+
+def _of_weight(x: Tensor, weight: Tensor, over: Sequence[Dim], new: Sequence[Dim]) -> Dim | None:
+    """The dim that a weight puts in the place of the features of `x`; None if `weight` is data or has several dims."""
+    replaces = x.feature_dim in over and len(new) == 1 and weight.feature_dim is None
+    return new[0] if replaces and all(dim.dimension is not None for dim in weight.dims) else None
 
 
 def _move(x: Tensor, order: Sequence[Dim | None]) -> align.Move:

@@ -94,6 +94,8 @@ def windows(
 ) -> tuple[Window, ...]:
     """A Window for each of `count` axes."""
     found = []
+    if count == 1 and isinstance(padding, tuple | list) and len(padding) == 2:
+        padding = [padding]  # type: ignore[list-item]
     paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
     steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
     for size, stride, dilation, how in zip(sizes, *steps, paddings, strict=True):

@@ -26,13 +26,14 @@ def cards_of(
     layers: Mapping[str, Layer],
     templates: Mapping[str, Tensor],
     status: Mapping[str, Status],
-    names: Mapping[int, str],
+    variables: Mapping[str, Parameter],
 ) -> list[LayerCard]:
     """The cards; layers that differ in names, lines and sources only share one.
 
-    names: the names of parameters in checkpoints, by `id`.
+    variables: the parameters by their names in checkpoints.
     """
     made: dict[Any, LayerCard] = {}
+    names = {id(parameter): name for name, parameter in variables.items()}
     for path, entry in entries.items():
         card = _card(entry, layers.get(path), templates.get(path), status[path], names)
         params = tuple((each["name"].removeprefix(path), each["count"]) for each in card["params"])

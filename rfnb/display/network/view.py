@@ -69,7 +69,7 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(shown, layers, templates, status, net.variable_names()),
+        "cards": cards_of(shown, layers, templates, status, net.variables()),
         "chosen": layer,
         "note": None,
     }

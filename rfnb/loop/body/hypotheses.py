@@ -139,6 +139,8 @@ class Hypotheses:
         had, count, scores = map(self.at_the_end, (*before, self.scores))
         over, count, scores, ends = map(self._placed, (had, count, scores, condition))
         ends = self._backend.activation_raw(scores, "is_neg_infinite") | ends
+        if active is not None:  # behind the limit of a sequence, nothing ends any more
+            ends = ends & self._placed(active)
         now = over | ends
         over = over if include_eos else now
         live = ~over if active is None else self._backend.compare_raw(self._placed(active), "greater", over)

@@ -54,6 +54,11 @@ class Node:
     prepared: tuple[Tensor, ...] | None = None
 
     @property
+    def changes_params(self) -> bool:
+        """Whether the layer has other parameters in each call: with noise, for example."""
+        return self.layer is not None and bool(self.layer.changes)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """The paths of all values that its own is computed from, in the same step."""
         owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()

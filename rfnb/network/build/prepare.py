@@ -22,7 +22,7 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
     """The options that a net dict gives. Raises NetworkError for one that is unknown or missing."""
     given = {name: value for name, value in described.items() if name not in ("class", "from")}
     for name in list(given):
-        if str(name).startswith("#") or name in IGNORED:
+        if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
             del given[name]
         elif name not in cls.options:
             expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
@@ -56,12 +56,22 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
     axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
     for name, option in layer.options.items():
         value = given.get(name, option.default)
-        if option.kind in ("layer", "embedded") and name not in given:
+        if option.kind == "layer" and name not in given:
             value = None if option.default is _options.REQUIRED else option.default
         if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
         setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
     layer.pool, layer.config = axes, builder.config
+    changes = layer.changes
+    for field, name in (
+        ("dropout", "param_dropout"),
+        ("min_ndim", "param_dropout_min_ndim"),
+        ("noise", "param_variational_noise"),
+    ):
+        own = getattr(layer, name)
+        value = builder.config.get(name) if own is None else own
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            setattr(changes, field, value)
     if layer.dropout and source is not None:
         shape = layer.dropout_noise_shape
         if layer.dropout_axis is not None:

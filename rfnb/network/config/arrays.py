@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -17,6 +18,27 @@ from rfnb.ops.slice import slice as slice_
 
 POOL: ContextVar[Axes] = ContextVar("rfnb_dims_of_expressions")
 """The dims of the network whose expression is computed now. While a config is read, there are none."""
+
+
+@dataclass
+class Padding:
+    """Whether reductions of an expression count frames behind the end of a sequence; counted: whether one had some."""
+
+    counts: bool = True
+    counted: bool = False
+
+
+PADDING: ContextVar[Padding] = ContextVar("rfnb_padding_in_expressions")
+
+
+def without_padding(x: Tensor, dims: Sequence[Dim]) -> bool:
+    """Whether a reduction over these dims leaves out the frames behind the ends."""
+    padding = PADDING.get(None)
+    if padding is None:
+        return False
+    padding.counted |= padding.counts and any(x.size_of(dim).dims for dim in dims if not dim.is_batch_dim())
+    return not padding.counts
+
 
 Number = bool | int | float
 

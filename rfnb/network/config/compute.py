@@ -12,7 +12,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ConfigError, NetworkError, RfError
 from rfnb.network.axes import Axes
-from rfnb.network.config.arrays import Array
+from rfnb.network.config.arrays import PADDING, Array, Padding
 from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.modules import Module, Options
 from rfnb.network.config.tf_names import POOL, network_of
@@ -81,10 +81,19 @@ class Computation:
     Args:
         given: the text of an expression, or a function of `source`. config: the values that it may ask for.
         more: further names of the expression. pool: the dims of the network, whose expressions share an interpreter.
+        padding: whether reductions count it, which is the default.
     """
 
-    def __init__(self, given: Any, config: Mapping[str, Any], more: Mapping[str, Any] | None, pool: Axes):
+    def __init__(
+        self,
+        given: Any,
+        config: Mapping[str, Any],
+        more: Mapping[str, Any] | None,
+        pool: Axes,
+        padding: Padding | None = None,
+    ):
         self.given, self.more = given, dict(more or {})
+        self.padding = padding or Padding()
         self.config = dict(config)
         self.tree: ast.expr | None = None
         if isinstance(given, str):
@@ -121,11 +130,12 @@ class Computation:
                 axes = [dim if dim in own else None for dim in common]
             return Array(tensors[i], axes, self.pool)
 
-        token = POOL.set(self.pool)
+        token, padding = POOL.set(self.pool), PADDING.set(self.padding)
         try:
             found = self._computed(source)
         finally:
             POOL.reset(token)
+            PADDING.reset(padding)
         if isinstance(found, Tensor):
             order = [dim for dim in common if dim in found.sig.index]
             found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], self.pool)

@@ -9,7 +9,17 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.config.arrays import POOL, Array, Length, Number, Shape, binary, elementwise, plain
+from rfnb.network.config.arrays import (
+    POOL,
+    Array,
+    Length,
+    Number,
+    Shape,
+    binary,
+    elementwise,
+    plain,
+    without_padding,
+)
 from rfnb.network.config.modules import Module
 from rfnb.network.config.values import Known
 from rfnb.ops import activation, audio, math, reduce as reductions
@@ -50,7 +60,8 @@ def _reduction(mode: str) -> Callable[..., Any]:
         places = range(len(x.axes)) if given is None else [given] if isinstance(given, int) else given
         at = {x.at(place) for place in places}
         dims = [x.axes[place] for place in sorted(at) if x.axes[place] is not None]
-        y = x.x if not dims else reduce(plain(x.x), axis=dims if len(dims) > 1 else dims[0], use_mask=False)
+        mask = without_padding(x.x, dims)
+        y = x.x if not dims else reduce(plain(x.x), axis=dims if len(dims) > 1 else dims[0], use_mask=mask)
         if mode.startswith("arg"):
             y = math.cast(plain(y), output_type or "int64")
         keep = keepdims or keep_dims
@@ -62,7 +73,8 @@ def _reduction(mode: str) -> Callable[..., Any]:
 
 def _over_axis(op: Callable[..., Tensor]) -> Callable[..., Any]:
     def call(x: Array, axis: int = -1, name: Any = None, dim: int | None = None) -> Array:
-        return x.like(op(x.x, axis=x.axes[x.at(axis if dim is None else dim)], use_mask=False))
+        over = x.axes[x.at(axis if dim is None else dim)]
+        return x.like(op(x.x, axis=over, use_mask=without_padding(x.x, [over] if over is not None else [])))
 
     return call
 

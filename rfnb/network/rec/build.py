@@ -202,12 +202,20 @@ class Loops:
             )
         return path
 
-    def _guessed(self, scope: Scope, name: str, before: tuple[str, ...] = ()) -> Tensor:
-        """A template by what is known of the layer: its initial output, its sources, the number of its outputs."""
-        builder, described, path = self.builder, scope.layers[name], scope.path + name
+    def _guessed(self, scope: Scope, name: str, guesses: dict[str, Tensor | None] | None = None) -> Tensor:
+        """A template by what is known of the layer: its initial output, its sources, the number of its outputs.
+
+        guesses: those of the layers on the way, each of which is looked at once; None for those that have begun.
+        """
+        guesses, path = {} if guesses is None else guesses, scope.path + name
+        guesses[path] = x = self._guessed_now(scope, name, path, guesses)
+        return x
+
+    def _guessed_now(self, scope: Scope, name: str, path: str, guesses: dict[str, Tensor | None]) -> Tensor:
+        builder, described, guesses[path] = self.builder, scope.layers[name], None
         inner = described.get("subnetwork")
         if isinstance(inner, Mapping) and "output" in inner:
-            return self._guessed(scope.sub(name), "output", (*before, path))
+            return self._guessed(scope.sub(name), "output", guesses)
         initial = described.get("initial_output")
         if isinstance(initial, str) and initial not in (*NUMBERS, "var", "apply(0)"):
             return builder.seen(builder.find(scope, initial, path), scope)
@@ -216,7 +224,7 @@ class Loops:
             beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
             with on_meta():
                 return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
-        found = [self._known(scope, source, (*before, path)) for source in _sources(described)]
+        found = [self._known(scope, source, guesses) for source in _sources(described)]
         known = [x for x in found if x is not None]
         batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
         if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
@@ -242,7 +250,7 @@ class Loops:
         data = self.builder.extern.get_data(target)
         return data.sparse_dim or data.feature_dim
 
-    def _known(self, scope: Scope, source: str, before: tuple[str, ...]) -> Tensor | None:
+    def _known(self, scope: Scope, source: str, guesses: dict[str, Tensor | None]) -> Tensor | None:
         """The template of a source as far as it is known; None for one that is itself only guessed from this layer."""
         where, name = scope.find(source)
         path = where.path + name
@@ -250,18 +258,18 @@ class Loops:
         if node is not None:
             return self.builder.seen(path, scope)
         if name.startswith("prev:"):
-            return self._known(scope, source.replace("prev:", "", 1), before)
-        if path in before:
-            return None
+            return self._known(scope, source.replace("prev:", "", 1), guesses)
+        if path in guesses:
+            return guesses[path]
         if name in where.layers:
-            return self._guessed(where, name, before)
+            return self._guessed(where, name, guesses)
         if where.recurrent and name == STEP:
             return self.builder.nodes[self.value(where, STEP)].template
         if where.recurrent:
             return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
         if where.parent is None:
             return None
-        outer = [self._known(where.parent, each, before) for each in names_of_sources(where.options_of_subnet(), None)]
+        outer = [self._known(where.parent, each, guesses) for each in names_of_sources(where.options_of_subnet(), None)]
         return next((x for x in outer if x is not None), None)
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:

@@ -21,7 +21,8 @@ def searching(net: Network, beam_size: int | None) -> Network:
     """A network of the same net dict and the same parameters that searches. beam_size: of the last choices."""
     if isinstance(beam_size, bool) or not (beam_size is None or (isinstance(beam_size, int) and beam_size > 0)):
         raise NetworkError("search: beam_size is a number of hypotheses", got=repr(beam_size), expected="1 or more")
-    more = type(net)(net.config, net.extern_data, train_flag=False, search_flag=True, name=net.name)
+    more = type(net)(net.config, net.extern_data, train_flag=False, search_flag=True, name=net.name,
+                     batch_independent=net.batch_independent)  # fmt: skip
     more._builder.variables = net._builder.variables
     more._stands_for = weakref.ref(net)
     layers = net._builder.scope.layers

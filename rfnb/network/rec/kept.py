@@ -30,7 +30,7 @@ CHANGING = {"parts", "logits", "cell"}
 def key_of(rec: RecNet) -> list[Any] | None:
     """What the step of a net depends on besides tensors; None if that is not known."""
     layers = [node.layer for node in rec.inside if isinstance(node, Node) and node.layer is not None]
-    if not all(isinstance(item, Node) for item in rec.inside):
+    if not all(isinstance(item, Node) for item in rec.inside) or any(layer.changes for layer in layers):
         return None
     if rec.has_functions is None:
         described = [rec.scope.layers, rec.layer.config]

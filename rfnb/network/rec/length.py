@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.build.template import BATCH, FRAMES, made_up, without_numbers
 from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, maximum, minimum
 
 if TYPE_CHECKING:
     from rfnb.network.builder import Builder
@@ -98,8 +101,8 @@ def _time_of_target(builder: Builder, rec: RecNet, key: str) -> Dim | None:
     return time_of(builder.nodes[path].template)
 
 
-def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | None:
-    """The limit of steps, the same for all sequences; None if the lengths are known.
+def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
+    """The limit of steps, the same for all sequences unless `batch_independent`; None if the lengths are known.
 
     max_seq_len: a number, or an expression with `max_len_from("base:layer")`, the length of the longest sequence.
     """
@@ -111,14 +114,17 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | None:
     if not isinstance(layer.max_seq_len, str):
         return max(0, int(layer.max_seq_len))
 
-    def max_len_from(reference: str) -> int:
+    def max_len_from(reference: str) -> int | Tensor:
         x = values[rec.inputs[f"max_len_from {reference}"]]
         frames = time_of(x)
         if frames is None:
             raise NetworkError(f"max_len_from: {reference!r} has no frames", got=x.describe_dims())
+        if layer.batch_independent and x.size_of(frames).dims:
+            return get_size_tensor(frames)
         return int(x.size_of(frames).max)
 
-    return max(0, int(_value(layer.max_seq_len, max_len_from)))
+    found = _value(layer.max_seq_len, max_len_from)
+    return cast(maximum(found, 0), "int32") if isinstance(found, Tensor) else max(0, int(found))
 
 
 def lengths_asked(text: Any) -> list[str]:
@@ -134,7 +140,16 @@ def lengths_asked(text: Any) -> list[str]:
     return found
 
 
-def _value(text: str, max_len_from: Callable[[str], int]) -> Any:
-    functions: dict[str, Callable[..., Any]] = {"max_len_from": max_len_from, "min": min, "max": max, "int": int}
+def _value(text: str, max_len_from: Callable[[str], Any]) -> Any:
+    functions: dict[str, Callable[..., Any]] = {
+        "max_len_from": max_len_from,
+        "min": lambda *given: reduce(_of_two(min, minimum), given),
+        "max": lambda *given: reduce(_of_two(max, maximum), given),
+        "int": lambda given: cast(given, "int32") if isinstance(given, Tensor) else int(given),
+    }
     written = re.sub(r"(?<![\w.])(max_len_from|min|max|int)(?=\()", r"rf.\1", text)
     return Expression(written).value(Names({}, functions))
+
+
+def _of_two(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: (of_tensors if isinstance(a, Tensor) or isinstance(b, Tensor) else of_numbers)(a, b)

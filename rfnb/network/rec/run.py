@@ -65,7 +65,8 @@ class RecRun:
         self.source = layer.prepared(*given)[0] if given else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        self.axis = rec.axis if rec.beam is None or not rec.known else one_more(rec.axis)
+        alone = rec.beam is None or not rec.known or layer.batch_independent
+        self.axis = rec.axis if alone else one_more(rec.axis)
         if rec.own_axis is not None:
             rec.own_axis.bind(self.axis.size)
             self.axis = rec.own_axis
@@ -107,7 +108,8 @@ class RecRun:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
-        with steps_of([node.layer for node in own if node.state is not None and not node.left]):
+        layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
+        with steps_of(layers):
             self._all_steps(own)
 
     def _all_steps(self, own: list[Node]) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.math import cast, maximum, minimum, where
+from rfnb.ops.reduce import reduce_max
 from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
@@ -66,17 +68,20 @@ class StepsOfSearch:
 
 
 def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
-    """The result of a search, whose scores are those of the reference: normalized by one length for all hypotheses."""
+    """The result of a search, whose scores are those of the reference: normalized by one length for all hypotheses,
+    or with `batch_independent` for those of a sequence.
+    """
     if rec.beam is None or loop.found is None:
         return None
     scores, lengths = loop.found.scores, loop.found.lengths
     chosen: Any = rec.last_choice
-    if chosen.length_normalization:
-        longest = int(lengths.raw_tensor.max()) if lengths.num_elements() else 0
+    if chosen.length_normalization and lengths.num_elements():
+        over = [rec.beam] if rec.layer.batch_independent else list(lengths.dims)
+        longest = reduce_max(lengths, axis=over, use_mask=False)
         with_end = bool(rec.layer.include_eos)  # type: ignore[attr-defined]
-        limit = loop.max_seq_len if isinstance(loop.max_seq_len, int) else None
-        steps = longest if with_end or limit is None else min(longest + 1, limit)
-        if longest:
-            factor = steps**chosen.length_normalization_exponent / (longest + (not with_end))
-            scores = scores * factor
+        limit = loop.max_seq_len
+        steps = longest if with_end or limit is None else minimum(longest + 1, limit)
+        counted = cast(maximum(longest + (not with_end), 1), scores.dtype)
+        factor = cast(steps, scores.dtype) ** chosen.length_normalization_exponent / counted
+        scores = scores * where(longest > 0, factor, 1.0)
     return SearchChoices(rec.beam, scores, lengths, loop.found)

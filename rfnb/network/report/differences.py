@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.network.build.node import Node
-from rfnb.network.layer import IGNORED, Layer
+from rfnb.network.layer import IGNORED, LAYERS, Layer
 
 NO_EFFECT = {
     "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
@@ -14,7 +15,7 @@ NO_EFFECT = {
 """By class, options that a layer takes but that change nothing here."""
 NO_EFFECT_OF_LOSS = {
     "ce": "safe_log_opts debug_dump use_fused fake_upper_bound",
-    "ctc": "beam_width ctc_opts use_native",
+    "ctc": "use_native target_collapse_repeated",
 }
 """By loss, options that change nothing here."""
 
@@ -24,38 +25,50 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
     cls = described.get("class")
     inner = isinstance(described.get("unit"), Mapping)
     none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
-    used = ("custom_param_importer",)  # by rf.load
+    own = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
+    used = ("custom_param_importer", *own)  # the former by rf.load
     yield from (name for name in described if (name in IGNORED and name not in used) or name in none)
     opts = described.get("loss_opts")
     loss = described.get("loss")
     for name in opts if isinstance(opts, Mapping) else ():
         if isinstance(loss, str) and name in NO_EFFECT_OF_LOSS.get(loss, "").split():
             yield f"loss_opts[{name!r}]"
+    more = opts.get("ctc_opts") if isinstance(opts, Mapping) and loss == "ctc" else None
+    for name in more if isinstance(more, Mapping) else ():
+        if name != "ignore_longer_outputs_than_inputs":
+            yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
 def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple[str, str]]:
     """What differs, and what to do, for a constructed layer. template: of its first source. evaluates: losses too."""
     layer = node.layer
     assert layer is not None
-    if template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims):
+    frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
+    if frames and not layer.batch_independent:
         for what in _of_the_batch(layer):
-            yield f"{what}: values near the end of a shorter sequence depend on the batch", "rf.check.batch_invariance"
+            way = "rf.Network(…, batch_independent=True)"
+            yield f"{what}: values near the end of a shorter sequence depend on the batch", way
+    if layer.loop is not None and (layer.darc1 or layer.spatial_smoothing):
+        yield "darc1 and spatial_smoothing have no effect on a layer in a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
             what = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
             yield what, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
-    if layer.loss == "ctc" and evaluates:
-        yield (
-            "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation",
-            "",
-        )
+    if layer.loss == "ctc" and evaluates and not (layer.loss_opts or {}).get("beam_width"):
+        what = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
+        yield what, '"loss_opts": {"beam_width": 100}, which is slower'
     momentum = layer.batch_norm.get("momentum") if isinstance(layer.batch_norm, Mapping) else None
     if momentum is None and (layer.layer_class == "batch_norm" or layer.batch_norm) and layer.version < 12:
         yield (
             "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)",
             ('"momentum": 0.1'),
         )
+
+
+def _ragged(dims: Iterable[Dim]) -> bool:
+    """Whether sequences may differ in the length of one of the dims."""
+    return any(dim.is_dynamic() and not dim.is_batch_dim() for dim in dims)
 
 
 def _of_the_batch(layer: Layer) -> Iterator[str]:
@@ -72,14 +85,35 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
             yield 'padding "same" reads frames after the end'
     elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
         yield "the window reads frames after the end"
-    elif cls == "cumsum" and options.get("reverse"):
+    elif cls == "weighted_sum" and options["windows"] and str(options["padding"]).lower() == "same":
+        if _ragged(options["axes"]):
+            yield "the window reads frames after the end"
+    elif cls == "cumsum" and options.get("reverse") and options.get("axis") is not None:
         yield "the sum from the end begins with frames after it"
-    elif cls == "resize" and options.get("kind") == "linear":
-        yield "linear interpolation reads a frame after the end"
-    elif cls == "shift_axis":
+    elif cls == "resize" and options.get("kind") in ("linear", "cubic"):
+        yield f"{options['kind']} interpolation reads frames after the end"
+    elif (
+        cls == "shift_axis"
+        and _ragged([options["axis"]])
+        and not (options["pad"] and (options["amount"] > 0) != options["adjust_size_info"])
+    ):
         yield "the shift takes frames from after the end"
-    elif cls == "norm":
-        yield "the mean counts frames after the end, if it goes over time"
+    elif cls == "norm" and _ragged(options["axes"]):
+        yield "the mean over time counts frames after the end"
+    elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
+        yield "frames are added behind the longest sequence (behavior version < 21)"
+    elif cls == "tile" and _ragged(old for old, *_ in options["times"]):
+        yield "each copy begins behind the longest sequence of the one before"
+    elif cls == "concat" and _ragged(options["over"]):
+        yield "each part begins behind the longest sequence of the one before"
+    elif (cls == "reduce" and options["use_time_mask"] is False and _ragged(options["over"])) or (
+        cls == "softmax_over_spatial" and options["use_time_mask"] is False and _ragged([options["over"]])
+    ):
+        yield "use_time_mask False counts frames after the end"
+    elif cls == "dot" and not options["use_mask"] and _ragged(options["reduced"]):
+        yield "use_mask False counts frames after the end"
+    elif "computation" in options and options["computation"].padding.counted:
+        yield "the expression counts frames after the end"
     masked = options.get("masked_time") if cls == "batch_norm" else None
     if isinstance(layer.batch_norm, Mapping):
         masked = layer.batch_norm.get("masked_time")

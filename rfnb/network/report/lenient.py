@@ -35,12 +35,28 @@ def construct_what_can(
         except Exception as error:
             missing.add(path)
             failures.setdefault(getattr(error, "at_layer", path), error)
-    if not missing:
-        try:
-            builder.construct({}, [path for path, entry in entries.items() if entry.used and not entry.scope.path])
-        except Exception as error:
-            failures[getattr(error, "at_layer", "")] = error
+    whole = [path for path, entry in entries.items() if entry.used and not entry.scope.path]
+    _leave_out(builder, [path for path in builder.loops.nets if path not in builder.nodes])
+    try:
+        builder.construct({}, [] if missing else whole)
+    except Exception as error:
+        failures.setdefault(getattr(error, "at_layer", ""), error)
+        _leave_out(builder, list(builder.loops.nets))
     return failures
+
+
+def _leave_out(builder: Builder, loops: list[str]) -> None:
+    """Removes loops that are not complete, and all that needs a value of theirs."""
+    nodes, nets = builder.nodes, builder.loops.nets
+    gone = {net for path in loops if path in nets for net in nets.values() if nets[path] in net.chain}
+    for path in [path for path, node in nodes.items() if node.loop in gone]:
+        del nodes[path]
+    for net in gone:
+        nets.pop(net.path, None)
+        nodes.pop(net.path, None)
+    while more := [path for path, node in nodes.items() if any(need not in nodes for need in node.needs)]:
+        for path in more:
+            del nodes[path]
 
 
 def _scope(root: Scope, wanted: Scope) -> Scope | None:

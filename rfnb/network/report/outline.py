@@ -11,6 +11,7 @@ from rfnb.network import options as _options
 from rfnb.network.builder import class_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.params import reused_layers
 from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources
 from rfnb.network.versions import holds
 
@@ -167,6 +168,8 @@ class _Outliner:
             yield self._reference(scope, "from", name)
         for option, name in _named(known, described, lambda name: self._resolved(scope, name)[0] in self.entries):
             yield self._reference(scope, option, name)
+        for name in reused_layers(described.get("reuse_params")):
+            yield self._reference(scope, "reuse_params", name)
         target = described.get("target")
         target = target[0] if isinstance(target, list | tuple) and target else target
         if target is None and described.get("loss") not in (None, "as_is"):
@@ -229,7 +232,7 @@ def _named(known: Any, described: Mapping[str, Any], is_layer: Callable[[str], b
         return
     for option, declared in known.options.items():
         value = described.get(option)
-        if declared.kind in ("layer", "embedded") and isinstance(value, str):
+        if declared.kind == "layer" and isinstance(value, str):
             yield option, value
         elif declared.kind == "layers" and value is not None:
             found: dict[str, str] = {}

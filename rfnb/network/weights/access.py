@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.core.tensor.parameter import Parameter
 from rfnb.network.layer import Layer
 from rfnb.network.network import Network
-
-
-def variables_of(net: Network) -> dict[str, Parameter]:
-    """All parameters by the names of their variables: "encoder/W", "lstm/rec/W_re"."""
-    return dict(net._builder.variables.found)
 
 
 def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:

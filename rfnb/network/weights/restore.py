@@ -14,7 +14,7 @@ from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import CheckpointError
 from rfnb.network.network import Network
-from rfnb.network.weights.access import options_of, scope_of, variables_of
+from rfnb.network.weights.access import options_of, scope_of
 
 
 @RESTORE.register(Network)
@@ -49,7 +49,7 @@ def restore(
 
 def model_of(net: Network) -> Model:
     """The variables of a network, and what its net dict says about loading them."""
-    variables = variables_of(net)
+    variables = net.variables()
     names = {id(parameter): name for name, parameter in variables.items()}
     owners: dict[str, str] = {}
     imports = []

@@ -106,14 +106,14 @@ def test_what_is_ignored_and_what_differs():
         "narrow": {"class": "conv", "n_out": 3, "filter_size": (1,), "padding": "same", "from": "data"},
         "lstm": {"class": "rec", "unit": "nativelstm2", "n_out": 3, "from": ["conv", "narrow"], "max_seq_len": 7,
                  "unit_opts": {"forget_bias": 1.0}},
-        "output": softmax("lstm", loss="ctc", loss_opts={"beam_width": 3}, param_device="GPU"),
+        "output": softmax("lstm", loss="ctc", loss_opts={"use_native": True}, param_device="GPU"),
     }  # fmt: skip
     report = network(net).report()
     assert report
     assert [(x.what, x.layers) for x in report.of("ignored")] == [
         ("rec: max_seq_len has no effect", ("lstm",)),
         ("softmax: param_device has no effect", ("output",)),
-        ("softmax: loss_opts['beam_width'] has no effect", ("output",)),
+        ("softmax: loss_opts['use_native'] has no effect", ("output",)),
     ]
     assert [x.layers for x in report.of("differs")] == [("conv",), ("lstm",), ("output",)]
     assert [x.level for x in report.findings] == ["ignored"] * 3 + ["differs"] * 3

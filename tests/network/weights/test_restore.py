@@ -12,7 +12,6 @@ import rfnb as rf
 from rfnb.checkpoint.variables.conversion import made_from
 from rfnb.checkpoint.variables.transforms import TRANSFORMS
 from rfnb.errors import CheckpointError
-from rfnb.network.weights.access import variables_of
 from tests.checkpoint.bundle.writer import write
 
 FEATURES, UNITS = 3, 4
@@ -30,11 +29,11 @@ def lstm(unit, **options):
 
 
 def values_of(net):
-    return {name: parameter.raw_tensor.detach().numpy().copy() for name, parameter in variables_of(net).items()}
+    return {name: parameter.raw_tensor.detach().numpy().copy() for name, parameter in net.variables().items()}
 
 
 def randomized(net):
-    for parameter in variables_of(net).values():
+    for parameter in net.variables().values():
         parameter.assign(RANDOM.standard_normal(parameter.raw_tensor.shape).astype("float32"))
     return net
 
@@ -70,7 +69,7 @@ NET = {
 
 
 def test_names_of_variables():
-    assert sorted(variables_of(network(NET))) == [
+    assert sorted(network(NET).variables()) == [
         *("a/W", "a/b", "lstm/rec/W", "lstm/rec/W_re", "lstm/rec/b"),
         *("output/W", "output/b", "sub/output/W", "sub/output/b"),
     ]
@@ -86,7 +85,7 @@ def test_all_are_there_by_name(name, tmp_path):
     before = values_of(net)["a/W"]
     report = rf.load(tmp_path / name, net, verify=True)
     same(trained, net)
-    assert set(report.loaded) == set(variables_of(net)) and report.unexpected == ("old/W",)
+    assert set(report.loaded) == set(net.variables()) and report.unexpected == ("old/W",)
     assert set(report.apart) == {"output/W/Adam", "global_step"} and not report.missing and not report.notes
     origin = next(origin for origin in report.origins if origin.name == "a/W")
     assert origin.sources == ("a/W",) and not origin.conversion
@@ -255,7 +254,7 @@ def normalized(version, name="output"):
 @pytest.mark.parametrize("old, new", [(0, 1), (0, 2), (1, 2), (2, 1)])
 def test_versions_of_batch_norm(old, new, tmp_path):
     trained, net = randomized(normalized(old)), normalized(new)
-    for name, parameter in variables_of(trained).items():
+    for name, parameter in trained.variables().items():
         if "variance" in name:
             parameter.assign(np.abs(parameter.numpy()) + 0.5)
     report = rf.load(saved(trained, tmp_path), net)

@@ -83,7 +83,7 @@ class BatchNorm:
         mean, variance = given["mean"], given["variance"]
         if get_run_ctx().is_train_flag_enabled() or self.opts["force_sample"]:
             over = [dim for dim in x.dims if dim is not self.in_dim]
-            mean, variance = moments(x, over, use_mask=self.opts["masked_time"])
+            mean, variance = moments(x, over, use_mask=self.opts["masked_time"] or self.layer.batch_independent)
             if get_run_ctx().is_train_flag_enabled():
                 for part, new in (("mean", mean), ("variance", variance)):
                     change = (stop_gradient(new) - given[part]) * self.opts["momentum"]

@@ -1,0 +1,1 @@
+"""What options of all layers do: `batch_norm`, `changed` (parameters of one call), `penalties` (constraints)."""

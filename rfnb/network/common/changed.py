@@ -1,0 +1,111 @@
+"""Parameters that are others for one call of a layer: with noise, with dropout, or the outputs of other layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.ops.dims import dim_match_priority_when_needed
+from rfnb.ops.random import dropout, random_normal
+from rfnb.ops.shape import replace_dim
+
+if TYPE_CHECKING:
+    from rfnb.network.layer import Layer
+
+Renaming = list[tuple[Dim, Dim]]
+
+
+@dataclass(eq=False)
+class Changes:
+    """What a layer does to its parameters in each call.
+
+    Attributes:
+        dropout: the share of entries that are 0 in training, of parameters with `min_ndim` axes or more. noise: the
+            standard deviation of what is added in training (Graves 2011).
+        given: by the names of parameters, the inputs of the layer that stand for them, and the dims that they get.
+        now: the parameters of the current call, by name. held: whether they stay for all steps of a loop.
+    """
+
+    dropout: float = 0.0
+    min_ndim: int = 0
+    noise: float = 0.0
+    given: dict[str, tuple[str, Renaming]] = field(default_factory=dict)
+    now: dict[str, Tensor] = field(default_factory=dict)
+    held: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.dropout or self.noise or self.given)
+
+    def of(self, name: str, parameter: Tensor) -> Tensor:
+        """A parameter with dropout and noise, if this is training."""
+        if not get_run_ctx().is_train_flag_enabled() or not getattr(parameter, "trainable", True):
+            return parameter
+        x = parameter
+        if self.dropout and len(x.dims) >= self.min_ndim:
+            x = dropout(x, self.dropout, axis=list(x.dims))
+        if self.noise:
+            x = x + random_normal(x.dims, stddev=self.noise, dtype=x.dtype, device=x.device)
+        return x
+
+
+@contextmanager
+def changed_parameters(layer: Layer, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Inside, the layer has the parameters of one call. Gives the inputs that are no parameters."""
+    changes = layer.changes
+    rest = {name: x for name, x in inputs.items() if all(name != key for key, _ in changes.given.values())}
+    if changes.held:
+        yield rest
+        return
+    own = {name: part for name, part in vars(layer).items() if isinstance(part, Parameter)}
+    kept = {**own, **{name: vars(layer)[name] for name in changes.given}}
+    found = {name: changes.of(name, part) for name, part in own.items()}
+    for name, (key, pairs) in changes.given.items():
+        if key in inputs:
+            found[name] = changes.of(name, renamed(inputs[key], pairs))
+    changes.now = {name: x for name, x in found.items() if x is not own.get(name)}
+    vars(layer).update(changes.now)
+    try:
+        yield rest
+    finally:
+        vars(layer).update(kept)
+        changes.now = {}
+
+
+@contextmanager
+def held_parameters(layer: Layer) -> Iterator[None]:
+    """Inside, all calls of the layer have the same noise and dropout: those of the steps of a loop."""
+    with changed_parameters(layer, {}):
+        layer.changes.held = True
+        try:
+            yield
+        finally:
+            layer.changes.held = False
+
+
+def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
+    """Which dims of a layer's output, in their declared order, become those of a parameter: first others, then these.
+
+    Raises NetworkError if the sizes differ.
+    """
+    if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
+        expected = ", ".join(dim.describe() for dim in dims)
+        raise NetworkError(
+            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
+        )
+    between = [Dim(dim.dimension, name=dim.name) for dim in dims]
+    last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
+    return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
+
+
+def renamed(x: Tensor, pairs: Any) -> Tensor:
+    """The tensor with other dims, by pairs of an old and a new one."""
+    for old, new in pairs or ():
+        x = replace_dim(x, in_dim=old, out_dim=new)[0]
+    return x
