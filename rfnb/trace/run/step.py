@@ -206,6 +206,8 @@ class RunStep(Shown):
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
+            if not names and not self.run.states:
+                raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
