@@ -33,7 +33,7 @@ def found():
     """The names that the cells define, the results of the cells by id, and the warnings."""
     names: dict[str, object] = {"__name__": "__main__"}
     results: dict[str, object] = {}
-    before, written = (os.getcwd(), rf.options.pause_folder), files._written[:]
+    before, written = (Path.cwd(), rf.options.pause_folder), files._written[:]
     files._written.clear()
     os.chdir(FOLDER)
     with rf.recording("last"), warnings.catch_warnings(record=True) as told:
