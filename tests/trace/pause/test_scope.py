@@ -112,3 +112,16 @@ def test_searches_look_at_the_steps_that_are_kept():
     with user(look):
         train(bad=5)
     assert found == [([5], 3, [2, 3, 4, 5])]
+
+
+def test_the_progress_of_a_paused_training_is_shown(capsys):
+    shown = []
+
+    def look(paused):
+        shown.append(capsys.readouterr().err)
+        return Resume(mute=True)
+
+    rf.pause_when(rf.when.not_finite("loss"))
+    with user(look):
+        train(bad=3)
+    assert "4/6" in shown[0] and "6/6" not in shown[0]
