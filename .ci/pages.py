@@ -19,9 +19,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
+from step import ROOT, Timer
 
 from rfnb.display.kit.assets import MIME, STATIC
-from step import ROOT, Timer
 
 OUT = ROOT / "dist" / "pages"
 WIDGET = "application/vnd.jupyter.widget-view+json"
