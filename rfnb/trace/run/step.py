@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 AGREES = "replay agrees"
 """`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
-AS_IT_WAS = "as it was"
-"""`RunStep.check` of values that were kept, and not computed again."""
+
+KEPT = "as it was"
+"""`RunStep.check` of a step that is kept as it was, and not replayed."""
 
 
 class StepValue(NamedTuple):
@@ -208,7 +209,7 @@ class RunStep(Shown):
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
-            if not (names or self.run.states) and self.check != AS_IT_WAS:
+            if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
