@@ -20,15 +20,14 @@ def test_its_cells_pause_where_the_bugs_are(open_notebook):
             notebook.run_cell(index)
             continue
         notebook.start_cell(index)
-        expect(panel.root.locator(".rfnb-Paused-why")).to_have_text(why)
+        expect(panel.root.locator(".rfnb-Paused-why")).to_have_text(why, timeout=60_000)
         if why.startswith("prev"):
             panel.at(3)
             panel.sequence("hummingbird")
             assert panel.state("prev", "before") == panel.state("prev", "after") == "M"
-        notebook.screenshot(f"paused-{index}")
         panel.root.locator("[data-resume=last]").click()
         notebook.wait_for_idle()
-    assert notebook.text(notebook.index_of("repeats-over")) == "[1, 2, 3]"
+    assert notebook.text(notebook.index_of("repeats-over")).startswith("[1, 2, 3")
     assert notebook.text(notebook.index_of("nan-why")) == "tensor([0.])"
     assert "never true" in notebook.text(notebook.index_of("nan-fix"))
     assert notebook.value("list(Path(rf.options.pause_folder).iterdir())") == []
