@@ -62,15 +62,15 @@ class Progress(Shown, Generic[B]):
         self.running = self.stopped = True
         self._remember_marked()
         bar = self._bar()
-        pauses = ScopePauses(self.name or "training", (ast.For,))
+        pauses = ScopePauses(self.name or "training", (ast.For,), ready=lambda: self._draw_now(bar))
         try:
             for batch in self.batches:
                 self.step, self._reported = self.step + 1, set()
                 yield batch
-                if pauses.looks():
-                    pauses.after_step(self.step, sys._getframe(1))  # of the code that runs the loop
                 self._take_marked()
                 bar.update()
+                if pauses.looks():
+                    pauses.after_step(self.step, sys._getframe(1))  # of the code that runs the loop
                 if time.monotonic() >= self._next:
                     self._draw(bar)
             self.stopped = False
@@ -165,6 +165,11 @@ class Progress(Shown, Generic[B]):
         except Exception as error:
             self.note = f"not drawn: {reason(error)}"
         self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
+
+    def _draw_now(self, bar: Any) -> None:
+        """Shows the state of now, as nothing is drawn during a pause."""
+        self._draw(bar)
+        bar.refresh()
 
     def _last(self) -> str:
         last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}

@@ -209,6 +209,8 @@ class RunStep(Shown):
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
+            if not (names or self.run.states) and self.check != KEPT:
+                raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
