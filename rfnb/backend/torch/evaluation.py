@@ -56,9 +56,9 @@ class _Kept:
         module.training = False
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                self._back.append(functools.partial(_give_back, module, name, buffer, buffer._version, buffer.clone()))
+                self._back.append(functools.partial(_give_back, module, name, buffer, buffer.clone()))
         for parameter in module._parameters.values():
-            if parameter is not None and parameter.grad is not None and id(parameter) not in self._seen:
+            if parameter is not None and id(parameter) not in self._seen:
                 self._seen.add(id(parameter))
                 self._back.append(functools.partial(setattr, parameter, "grad", parameter.grad))
                 parameter.grad = None
@@ -75,9 +75,9 @@ class _Kept:
                 give_back()
 
 
-def _give_back(module: nn.Module, name: str, buffer: torch.Tensor, version: int, values: torch.Tensor) -> None:
-    if buffer._version != version:
-        buffer.copy_(values)
+def _give_back(module: nn.Module, name: str, buffer: torch.Tensor, values: torch.Tensor) -> None:
+    if not buffer.equal(values):  # kernels of batch norm do not count versions
+        buffer.data.copy_(values)
     module._buffers[name] = buffer
 
 
