@@ -118,13 +118,14 @@ def to_html(view: ProgressView) -> Html:
     return el(
         "div",
         el("div", name, quiet(_place(view)), style=style.HEAD),
-        el("div", [_picture(curve, number) for number, curve in enumerate(view["curves"])]),
+        el("div", [picture(curve, number) for number, curve in enumerate(view["curves"])]),
         note_html(view["note"]),
         style=style.BOX,
     )
 
 
-def _picture(curve: LossCurve, number: int) -> Html:
+def picture(curve: LossCurve, number: int) -> Html:
+    """The plot of a measure, with its last value above. number: of its colour."""
     from rfnb.display.training.plot import SIZE, colour, plot
 
     look = f"color:{colour(number)};font-weight:bold"

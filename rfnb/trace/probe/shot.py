@@ -39,7 +39,7 @@ class Shot:
     """What a probe has of one training step. Runs and attention are read when they are asked for.
 
     step: how many training steps were done. measures: what the training had reported, by name. result: what the
-    function returned. note: what is left out, and why; None if it is complete.
+    function returned. loops: the names of those that it ran. note: what is left out, and why; None if it is complete.
     """
 
     def __init__(self, folder: Path):
@@ -56,11 +56,11 @@ class Shot:
         self.result = read_result(data["result"], dims, raws)
         self.attention = Captured([_seen(entry, dims, raws) for entry in get(data, "attention", list)])
         self.attention.left_out = list_of(data, "left_out", str)
-        self._runs = list_of(data, "runs", str)
-        self._files = [f"{number}.rfrun" for number in range(len(self._runs))]
+        self.loops = list_of(data, "runs", str)
+        self._files = [f"{number}.rfrun" for number in range(len(self.loops))]
 
     def __repr__(self) -> str:
-        return f"Shot(step {self.step}: {len(self._runs)} runs, {len(self.attention)} attention)"
+        return f"Shot(step {self.step}: {len(self.loops)} runs, {len(self.attention)} attention)"
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -72,14 +72,14 @@ class Shot:
 
     def run(self, loop: str | None = None) -> Run:
         """The first run, or that of the loop with this name. Raises LoopError if there is none."""
-        if loop is None and self._runs:
+        if loop is None and self.loops:
             return self.runs[0]
-        if loop in self._runs:
-            return self.runs[self._runs.index(str(loop))]
+        if loop in self.loops:
+            return self.runs[self.loops.index(str(loop))]
         raise LoopError(
             f"probe: step {self.step} has no run" + ("" if loop is None else f" of a loop {loop!r}"),
-            expected=", ".join(dict.fromkeys(self._runs)) or None,
-            hint=self.note or (None if self._runs else "the function runs no rf.Loop"),
+            expected=", ".join(dict.fromkeys(self.loops)) or None,
+            hint=self.note or (None if self.loops else "the function runs no rf.Loop"),
         )
 
     @property
