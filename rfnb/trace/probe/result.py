@@ -62,8 +62,15 @@ def _number(data: Any, *_: Any) -> float:
     return float(word)
 
 
+def _text(value: Any) -> str:
+    """A text as it is; views escape it."""
+    if not isinstance(value, str):
+        raise RunFileError("a text in the file is none", got=type(value).__name__)
+    return value
+
+
 def _dict(data: Any, dims: DimReader, raws: RawReader) -> dict[str, Any]:
-    return {of_type(key, str, "key"): read_result(part, dims, raws) for key, part in get(data, "dict", list)}
+    return {_text(key): read_result(part, dims, raws) for key, part in get(data, "dict", list)}
 
 
 READERS: dict[str, Callable[[Any, DimReader, RawReader], Any]] = {
@@ -71,7 +78,7 @@ READERS: dict[str, Callable[[Any, DimReader, RawReader], Any]] = {
         data["value"] is not False and of_type(data["value"], (int, float, type(None)), "value")
     ),
     "number": _number,
-    "text": lambda data, dims, raws: get(data, "text", str),
+    "text": lambda data, dims, raws: _text(data["text"]),
     "tensor": lambda data, dims, raws: Series.read(data["tensor"], dims, raws, 1).tensor(0),
     "array": lambda data, dims, raws: raws.array(data["array"]),
     "raw": lambda data, dims, raws: raws.parts(data["raw"], get(data, "dtype", str))[0],
