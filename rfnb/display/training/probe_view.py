@@ -54,8 +54,8 @@ def describe(
     shots, notes = list(probe), Notes()
     for words in probe.unreadable:
         notes.add(f"not readable: {words}")
-    if shots and shots[-1].attention.left_out:
-        notes.add(f"attention left out: {', '.join(dict.fromkeys(shots[-1].attention.left_out))}")
+    left_out = shots[-1].attention.left_out if shots else []
+    notes.add(f"attention left out: {', '.join(dict.fromkeys(left_out))}" if left_out else None)
     shown = _shown([shot.step for shot in shots], steps, notes)
     counts = Counter(name for shot in shots for name in dict.fromkeys(shot.attention.names()))
     name = _chosen(counts, attention)
@@ -134,7 +134,7 @@ def _shot(shot: Shot, seen: AttentionView | None, top: float) -> ShotView:
     return {
         "step": shot.step,
         "picture": drawn,
-        "shape": [] if seen is None else seen["shape"],
+        "shape": [] if seen is None else [n + more for n, more in zip(seen["shape"], seen["padding"], strict=True)],
         "words": _words(shot.result),
         "measures": {name: plain(value) for name, value in shot.measures.items()},
         "runs": list(shot.loops),
@@ -179,8 +179,8 @@ def _head(view: ProbeView) -> str:
 
 def _cut(words: str) -> str:
     lines = words.splitlines()
-    short = "\n".join(lines[:LINES])
-    return short if len(short) <= LETTERS and len(lines) <= LINES else f"{short[:LETTERS].rstrip()} …"
+    first = "\n".join(lines[:LINES])
+    return first if len(first) <= LETTERS and len(lines) <= LINES else f"{first[:LETTERS].rstrip()} …"
 
 
 def _measures(shot: ShotView) -> str:

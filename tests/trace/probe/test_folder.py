@@ -21,7 +21,7 @@ from rfnb.trace.probe.shot import FILE, KEY
 
 
 @pytest.fixture
-def folder(tmp_path):
+def written(tmp_path):
     """A shot with a run, attention and a result."""
     time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
 
@@ -39,22 +39,22 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_nothing_half_written_is_seen(folder, monkeypatch):
+def test_nothing_half_written_is_seen(written, monkeypatch):
     seen = []
     write = shot_file.Material._write_file
 
     def looking(self, *args):
-        seen.append((rf.load_probe(folder).steps, [each.result for each in rf.load_probe(folder)]))
+        seen.append((rf.load_probe(written).steps, [each.result for each in rf.load_probe(written)]))
         write(self, *args)
-        seen.append((rf.load_probe(folder).steps, [each.result for each in rf.load_probe(folder)]))
+        seen.append((rf.load_probe(written).steps, [each.result for each in rf.load_probe(written)]))
         raise OSError("disk full")
 
     monkeypatch.setattr(shot_file.Material, "_write_file", looking)
-    probe = rf.probe(lambda: 1, every=2, path=folder, start=1)
+    probe = rf.probe(lambda: 1, every=2, path=written, start=1)
     with pytest.warns(rf.errors.LoopWarning, match="disk full"):
         probe.step()
     assert [steps for steps, _ in seen] == [[1], [1]] and len(seen[0][1]) == 1
-    assert sorted(each.name for each in folder.iterdir()) == ["step-000000001"]
+    assert sorted(each.name for each in written.iterdir()) == ["step-000000001"]
     probe.stop()
 
 
@@ -77,21 +77,21 @@ def test_a_reader_beside_a_writer_sees_only_complete_shots(tmp_path):
     assert not wrong and loaded.steps == probe.steps and loaded[-1].step == 60
 
 
-def test_what_a_killed_process_left_is_not_read_and_removed(folder):
-    shutil.copytree(folder / "step-000000001", folder / ".step-000000002.0123abcd.unfinished")
-    assert rf.load_probe(folder).steps == [1]
-    probe = rf.probe(lambda: 1, every=1, path=folder, start=2)
+def test_what_a_killed_process_left_is_not_read_and_removed(written):
+    shutil.copytree(written / "step-000000001", written / ".step-000000002.0123abcd.unfinished")
+    assert rf.load_probe(written).steps == [1]
+    probe = rf.probe(lambda: 1, every=1, path=written, start=2)
     probe.step()
     probe.stop()
-    assert sorted(each.name for each in folder.iterdir()) == ["step-000000001", "step-000000003"]
+    assert sorted(each.name for each in written.iterdir()) == ["step-000000001", "step-000000003"]
 
 
-def test_damaged_files_are_named_and_the_rest_is_read(folder):
+def test_damaged_files_are_named_and_the_rest_is_read(written):
     for step in (2, 3):
-        shutil.copytree(folder / "step-000000001", folder / f"step-{step:09d}")
-    (folder / "step-000000002" / FILE).write_bytes(b"\x10")
-    (folder / "notes.txt").write_text("x")
-    loaded = rf.load_probe(folder)
+        shutil.copytree(written / "step-000000001", written / f"step-{step:09d}")
+    (written / "step-000000002" / FILE).write_bytes(b"\x10")
+    (written / "notes.txt").write_text("x")
+    loaded = rf.load_probe(written)
     assert [shot.step for shot in loaded] == [1]
     assert len(loaded.unreadable) == 2 and "step 2" in loaded.unreadable[0] and "1" in loaded.unreadable[1]
     assert "not readable: step 2" in rf.show(loaded).text
@@ -117,8 +117,8 @@ def paths(data, way=()):
             yield from paths(value, (*way, key))
 
 
-def test_any_other_json_is_refused_or_read_but_nothing_else(folder):
-    file = folder / "step-000000001" / FILE
+def test_any_other_json_is_refused_or_read_but_nothing_else(written):
+    file = written / "step-000000001" / FILE
     with safe_open(file, "pt") as opened:
         tensors, text = {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata()[KEY]  # noqa: SIM118
     chosen = random.Random(1).sample(list(paths(json.loads(text))), 60)
@@ -128,19 +128,19 @@ def test_any_other_json_is_refused_or_read_but_nothing_else(folder):
         for _ in damaged(data, path):
             save_file(tensors, file, {KEY: json.dumps(data)})
             try:
-                ShotFolder(folder).shot(1)
+                ShotFolder(written).shot(1)
             except RunFileError:
                 refused += 1
     assert refused > 200
 
 
-def test_names_of_files_come_from_numbers_not_from_the_file(folder):
-    file = folder / "step-000000001" / FILE
+def test_names_of_files_come_from_numbers_not_from_the_file(written):
+    file = written / "step-000000001" / FILE
     with safe_open(file, "pt") as opened:
         tensors, data = {key: opened.get_tensor(key) for key in opened.keys()}, json.loads(opened.metadata()[KEY])  # noqa: SIM118
     data["runs"] = ["../../secret"]
     save_file(tensors, file, {KEY: json.dumps(data)})
-    assert rf.load_probe(folder)[0].runs[0].name.startswith("loop")
+    assert rf.load_probe(written)[0].runs[0].name.startswith("loop")
 
 
 def test_closest_neighbours_go_first(tmp_path):
