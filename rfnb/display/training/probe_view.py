@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.attention import drawing
-from rfnb.display.attention import view as attention_view
+from rfnb.display.attention import drawing, view as attention_view
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.view import view_of
 from rfnb.display.markup import style

@@ -42,6 +42,7 @@ def describe(progress: Progress) -> ProgressView:
 
 def describe_curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
     """A curve as JSON. smooth: how many values its running mean is over."""
+
     def numbers(values: list[float]) -> list[Number]:
         return [plain(float(f"{value:.5g}")) for value in values]
 

@@ -41,7 +41,9 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
     if isinstance(value, tuple(BACKENDS)) and not isinstance(value, np.ndarray):
         return {"raw": raws.add([value]), "dtype": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, dict) and depth < DEEPEST:
-        return {"dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]}
+        return {
+            "dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]
+        }
     if isinstance(value, list | tuple) and depth < DEEPEST:
         return {"list": [write_result(part, dims, raws, depth + 1) for part in value]}
     return {"text": visible(repr(value))[:LONGEST]}
@@ -74,8 +76,9 @@ def _dict(data: Any, dims: DimReader, raws: RawReader) -> dict[str, Any]:
 
 
 READERS: dict[str, Callable[[Any, DimReader, RawReader], Any]] = {
-    "value": lambda data, dims, raws: data["value"] is True or (
-        data["value"] is not False and of_type(data["value"], (int, float, type(None)), "value")
+    "value": lambda data, dims, raws: (
+        data["value"] is True
+        or (data["value"] is not False and of_type(data["value"], (int, float, type(None)), "value"))
     ),
     "number": _number,
     "text": lambda data, dims, raws: _text(data["text"]),

@@ -196,7 +196,9 @@ def read_shot(folder: Path) -> Shot:
     except RfError as error:
         raise RunFileError(f"load_probe: {folder} cannot be read", got=error.what) from error
     except Exception as error:  # a damaged file can cause any error
-        raise RunFileError(f"load_probe: {folder} cannot be read", got=f"{type(error).__name__}: {error}"[:200]) from error
+        raise RunFileError(
+            f"load_probe: {folder} cannot be read", got=f"{type(error).__name__}: {error}"[:200]
+        ) from error
 
 
 STEP = re.compile(r"step-(\d{9,18})")

@@ -41,7 +41,7 @@ def test_modules_are_found_wherever_a_function_has_them():
 
     functions = [
         lambda: net, lambda: inner(), lambda n=net: n, functools.partial(max, net), functools.partial(max, key=net),
-        Trainer(net).decode, Trainer(net), lambda x={"a": [net]}: x, lambda: (lambda: net)(),  # noqa: B006
+        Trainer(net).decode, Trainer(net), lambda x={"a": [net]}: x, lambda: (lambda: net)(),
     ]  # fmt: skip
     for fn in functions:
         assert modules_of(fn) == [net], fn

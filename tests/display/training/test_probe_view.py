@@ -71,7 +71,9 @@ def test_many_shots_are_shown_by_a_few_cards_spread_over_the_training():
     view = rf.show(probe).data
     assert len(view["shown"]) == 12 and view["shown"][0] == 0 and view["shown"][-1] == 39 and "12 of 40" in view["note"]
     assert len(view["curves"][0]["steps"]) == 40
-    assert [rf.show(probe, steps=[7, 40]).data["shots"][i]["step"] for i in rf.show(probe, steps=[7, 40]).data["shown"]] == [7, 40]
+    assert [
+        rf.show(probe, steps=[7, 40]).data["shots"][i]["step"] for i in rf.show(probe, steps=[7, 40]).data["shown"]
+    ] == [7, 40]
 
 
 def test_what_is_not_there_is_refused():

@@ -89,7 +89,9 @@ def test_an_error_is_warned_of_once_and_the_training_goes_on():
 
     probe = rf.probe(fail, every=2)
     before = torch.get_rng_state(), random.getstate()
-    with pytest.warns(LoopWarning, match="the probe 'fail' is off after training step 2: ValueError: no such word") as all_:
+    with pytest.warns(
+        LoopWarning, match="the probe 'fail' is off after training step 2: ValueError: no such word"
+    ) as all_:
         for _ in rf.progress(range(8)):
             assert net.training and net[1].training and torch.is_grad_enabled()
     assert len(all_) == 1 and calls == [False] and probe.steps == []
@@ -191,7 +193,9 @@ def test_a_distributed_model_runs_in_all_and_only_the_result_is_kept(monkeypatch
     decode = attending([1.0])
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        probe = rf.probe(lambda rank=rank: (ranks.append(rank), decode(), net(torch.ones(2)))[0], every=1, path=tmp_path)
+        probe = rf.probe(
+            lambda rank=rank: (ranks.append(rank), decode(), net(torch.ones(2)))[0], every=1, path=tmp_path
+        )
         probe.step()
     assert ranks == ["0", "1"] and probe.steps == [1]
     assert probe[0].loops == [] and "distributed over processes" in probe[0].note
