@@ -26,6 +26,7 @@ EXTRAS = {"lab": "lab", "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "whe
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
+PACKAGES = "lib/python3*/site-packages"
 NOT_SOURCES = {"node_modules", "lib", ".yarn", "test"}
 HERE = Stamps(CACHE / "setup")
 
@@ -182,6 +183,7 @@ def step(topic: str, name: str, key: str, there: bool, *command: str) -> None:
 
 def link_extension(env: Environment) -> None:
     """JupyterLab of the environment reads the extension from this checkout."""
+    link_server_extension(env)
     link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
     if env.stamps.fresh("link", str(link)) and link.resolve() == BUILT[0].parent:
         return say("link", "up to date")
@@ -193,6 +195,15 @@ def link_extension(env: Environment) -> None:
         give_up(f"link: {error}", log=True)
     timer.done()
     return env.stamps.mark("link", str(link))
+
+
+def link_server_extension(env: Environment) -> None:
+    """The server of the environment's JupyterLab finds its extension in this checkout."""
+    settings = env.prefix / "etc" / "jupyter" / "jupyter_server_config.d"
+    settings.mkdir(parents=True, exist_ok=True)
+    for folder, name in [(settings, "rfnb_lab.json"), *((p, "rfnb_lab.py") for p in env.prefix.glob(PACKAGES))]:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(EXTENSION / "server" / name)
 
 
 def debian_packages(goal: str) -> None:

@@ -2,7 +2,7 @@
 
 open     `Loop.__enter__` makes a `Body` (body.py) for the states and frames of step 0; entered.py knows those open.
 trace    The user's lines run once; ops go to the `Recorder` of trace/record, branches to branch.py.
-close    `close` (end_of_step.py) freezes ended sequences and returns a `TracedStep`, which all later phases take.
+close    `close` (end_of_step.py) freezes ended sequences and returns a `TracedStep`, for all later phases; see kept/.
 judge    `judge` (warnings.py) warns of states and random numbers that were probably not meant.
 hoist    `Hoist` (hoist.py) does what it can before or after the steps; deferred_grads.py does it for gradients.
 run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as the code that program.py writes.

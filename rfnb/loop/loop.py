@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from rfnb.ops.shape import expand_dims
 from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedStep
     from rfnb.trace.record.listing import Listing
     from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
@@ -86,6 +88,7 @@ class Loop:
         self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
+        self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
         self._explanation_data: ExplanationData | None = None
@@ -139,10 +142,19 @@ class Loop:
         body, self._body = self._open_body("the end"), None
         entered.set(entered.get()[:-1])
         if error is None:
-            body.backend.uncompiled(lambda: BodyRun(self, close(body)).run())
+            body.backend.uncompiled(lambda: self._run(close(body)))
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
+
+    def _run(self, step: TracedStep) -> None:
+        if self.keep is not None:
+            self.keep(step)
+        BodyRun(self, step).run()
+
+    def run_traced(self, step: TracedStep) -> None:
+        """Runs all steps of a body that was traced before; see `loop.kept`."""
+        step.backend.uncompiled(lambda: BodyRun(self, step).run())
 
     def _open_body(self, what: str) -> Body:
         if self._body is None:

@@ -63,6 +63,8 @@ class InnerNet(Module):
             whose outputs others take, by their names outside: each path, and what is given for the first frame.
     """
 
+    has_layers = True
+
     def __init__(self, builder: InnerBuilder):
         self.path: str = builder.scope.path
         self.inputs = {key: path for path, key in builder.inputs.items()}

@@ -344,10 +344,17 @@ def _rows(body: Body, parents: Tensor, beam: Dim) -> Traced:
     sizes = [parents.plain.size_of(dim).max for dim in parents.dims[:-1]]
     if not sizes:
         return parents
-    starts = np.arange(math.prod(sizes)).reshape([*sizes, 1]) * beam.get_dim_value()
+    count = beam.get_dim_value()
     with body.untraced():
-        raw = body.backend.from_numpy_raw(starts, parents.device)
+        raw = body.backend.from_numpy_raw(_starts(sizes, count), parents.device)
+    body.recorder.of_sizes[id(raw)] = _starts, parents.dims[:-1], count, parents.device
     return body.recorder._wrap(parents.plain.like(parents.plain._raw + raw))
+
+
+def _starts(sizes: Sequence[int], beam: int) -> np.ndarray:
+    """The positions of the first hypothesis of each sequence."""
+    starts: np.ndarray = np.arange(math.prod(sizes)).reshape([*sizes, 1]) * beam
+    return starts
 
 
 def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -> Dim:

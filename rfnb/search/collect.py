@@ -57,6 +57,10 @@ class SearchPlan:
     stops: bool = False
     vocabs: list[Vocab | None] = field(default_factory=list)
 
+    def of_batch(self, lengths: Lengths, initial: Any) -> SearchPlan:
+        """The plan of the same search of another batch."""
+        return replace(self, lengths=lengths, initial=initial, scales=dict(self.scales))
+
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "rfnb" / "labextension"
+SERVER = ROOT / "extension" / "server"
 QUIET = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 """No dialog asks for news: it would hide buttons."""
 
@@ -59,6 +60,7 @@ def command(server: LabServer, folder: Path) -> list[str]:
         "port": port,
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": server.notebooks,
+        "ServerApp.jpserver_extensions": {"rfnb_lab": True},
         "IdentityProvider.token": server.token,
         "LabApp.expose_app_in_browser": True,
         "LabApp.user_settings_dir": settings(folder),
@@ -88,7 +90,7 @@ def linked_extension(folder: Path) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     """The user's configuration stays out of it, and kernels import this checkout."""
     places = {name: str(folder / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(ROOT), str(SERVER), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | places | {"PYTHONPATH": path, "JUPYTER_PLATFORM_DIRS": "1"}
 
 

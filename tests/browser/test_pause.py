@@ -142,6 +142,56 @@ def test_marked_lines_and_the_next_step_pause_a_running_cell(open_notebook):
     assert "done [15.0, 30.0]" in notebook.text(1)
 
 
+TRAIN = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+batches = [(torch.ones(4, 3) * (float("nan") if i == 3 else 1), torch.ones(4, 1)) for i in range(6)]
+rf.pause_when(rf.when.not_finite("loss"))
+for x, y in rf.progress(batches, plot=False):
+    prediction = model(x)
+    loss = ((prediction - y) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("trained")"""
+
+
+def test_training_in_plain_torch_pauses_at_nan_and_the_cell_shows_its_values(open_notebook):
+    notebook = open_notebook(cells=[DATA, TRAIN])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.start_cell(1)
+    panel.at(3)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("loss is not finite")
+    assert panel.value("x").startswith("nan nan")
+    assert panel.value("loss") == "nan"
+    line = notebook.cell(1).locator(".cm-line", has_text="prediction = model(x)")
+    line.hover(position={"x": 60, "y": 8})
+    expect(notebook.page.locator(".rfnb-cm-hover")).to_have_text("nan nan nan nan\naxis0:4 axis1:1 float32")
+    panel.go("previous", 2)
+    assert panel.value("x").startswith("1 1")
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "trained" in notebook.text(1)
+
+
+def test_a_right_click_beside_a_line_asks_for_a_condition(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP])
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("running sum")
+    mark = notebook.cell(1).locator(".rfnb-cm-stop").nth(1)
+    mark.click(button="right")
+    expect(panel.root.locator('.rfnb-Stop[data-line="5"] select')).to_be_focused()
+    notebook.write(1, "# a line above\n" + LOOP)
+    notebook.run_cell(1)
+    panel.root.locator(".rfnb-Run-open").first.click()
+    expect(panel.root.locator('.rfnb-Stop[data-line="6"]')).to_be_visible()
+
+
 def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook):
     body = LOOP.replace("    sums =", "    rf.pause()\n    sums =")
     notebook = open_notebook(cells=[f"{DATA}\nimport time as clock\nclock.sleep(2)\n{body}"])

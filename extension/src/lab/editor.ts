@@ -4,7 +4,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Text } from '@codemirror/state';
 import type { EditorView } from '@codemirror/view';
 import type { IDisposable } from '@lumino/disposable';
-import { Signal } from '@lumino/signaling';
+import { ISignal, Signal } from '@lumino/signaling';
 
 import type { RunView } from '../schema';
 import type { StepperState } from '../stepper/stepper_state';
@@ -89,7 +89,8 @@ export class CellMarks implements IDisposable {
     const all = runs.map(run => {
       const here = state?.run === run && !state.gone ? state : null;
       const stops = this._loops.session?.notes.of(run.loop).stops;
-      return marksFor(run, here?.step ?? null, here?.line ?? null, text, stops);
+      const marks = marksFor(run, here?.step ?? null, here?.line ?? null, text, stops);
+      return marks && !this._lineValues ? { ...marks, texts: new Map() } : marks;
     });
     const valid = all.filter(marks => marks !== null);
     return valid.length > 0 ? together(valid) : null;
@@ -112,19 +113,40 @@ export class CellMarks implements IDisposable {
     return cells;
   }
 
+  /** Whether values are shown at the ends of lines. */
+  get lineValues(): boolean {
+    return this._lineValues;
+  }
+
+  set lineValues(on: boolean) {
+    this._lineValues = on;
+    this._schedule();
+  }
+
+  /** Emits the line whose condition the user wants to edit. */
+  get conditionAsked(): ISignal<this, number> {
+    return this._conditionAsked;
+  }
+
+  /** Handles a click of the right button beside a line of a cell. */
+  private _edit(cell: CodeCell, line: number): void {
+    this._toggle(cell, line, true);
+    this._conditionAsked.emit(line);
+  }
+
   /** Handles a click beside a line of a cell. */
-  private _toggle(cell: CodeCell, line: number): void {
+  private _toggle(cell: CodeCell, line: number, keep = false): void {
     const session = this._loops.session;
     const inside = ({ first_line, body }: RunView) => line > first_line && line < first_line + body.length;
     const runs = session?.bodies.filter(run => run.cell_id === cell.model.id && inside(run)) ?? [];
     const innermost = runs.sort((a, b) => a.body.length - b.body.length)[0];
     if (session && innermost) {
-      session.toggleStop(innermost, line);
+      session.toggleStop(innermost, line, keep);
     }
   }
 
   private _show(view: EditorView, marks: Marks): void {
-    const key = JSON.stringify([marks.line, marks.failed, [...marks.texts], [...marks.stops]]);
+    const key = JSON.stringify([marks.line, marks.failed, [...marks.texts], [...marks.stops], [...marks.values]]);
     const doc = view.state.doc; // a new object after each edit: an edit removes marks, even if it is undone at once
     const last = this._lastShown.get(view);
     if (last?.key !== key || last.doc !== doc) {
@@ -174,7 +196,12 @@ export class CellMarks implements IDisposable {
     const view = editor?.editor ?? null;
     if (editor && view && !this._extended.has(view)) {
       this._extended.add(view);
-      editor.injectExtension(marksExtension(line => this._toggle(cell, line)));
+      editor.injectExtension(
+        marksExtension(
+          line => this._toggle(cell, line),
+          line => this._edit(cell, line)
+        )
+      );
     }
     return view;
   }
@@ -187,4 +214,6 @@ export class CellMarks implements IDisposable {
   private _place: (number | null)[] | null = null;
   private _scheduled = false;
   private _isDisposed = false;
+  private _lineValues = true;
+  private _conditionAsked = new Signal<this, number>(this);
 }

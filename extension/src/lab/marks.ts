@@ -1,5 +1,14 @@
 import { Extension, Prec, RangeSet, StateEffect, StateField } from '@codemirror/state';
-import { Decoration, DecorationSet, EditorView, gutter, GutterMarker, WidgetType } from '@codemirror/view';
+import {
+  Decoration,
+  DecorationSet,
+  EditorView,
+  gutter,
+  GutterMarker,
+  hoverTooltip,
+  Tooltip,
+  WidgetType
+} from '@codemirror/view';
 
 import type { RunView, StepView } from '../schema';
 import { holds, Stop } from '../stepper/notes';
@@ -13,6 +22,8 @@ export interface Marks {
   texts: ReadonlyMap<number, string>;
   /** By line: whether it is marked. Only these lines can be marked. */
   stops: ReadonlyMap<number, boolean>;
+  /** What the pointer over a variable shows: its value at the step. */
+  values: ReadonlyMap<string, string>;
 }
 
 const LONGEST = 44;
@@ -30,16 +41,32 @@ export function marksFor(
     return null;
   }
   const parts = new Map<number, string[]>();
+  const changed = new Set((step?.states ?? []).filter(({ change }) => change !== 0).map(({ name }) => name));
   for (const { line: at, value } of step?.values ?? []) {
-    parts.set(at, [...(parts.get(at) ?? []), `${value.name} = ${elide(value.text)}`]);
+    const text = `${value.name} = ${elide(value.text)}`;
+    parts.set(at, changed.has(value.name) ? [text, ...(parts.get(at) ?? [])] : [...(parts.get(at) ?? []), text]);
   }
   const marked = new Set(stops.filter(stop => holds(stop, run)).map(stop => stop.line));
   return {
     line,
     failed: step !== null && run.failure?.step === step.step ? run.failure.line : null,
     texts: new Map([...parts].map(([at, texts]) => [at, few(texts)])),
-    stops: new Map(stopLines(run).map(at => [at, marked.has(at)]))
+    stops: new Map(stopLines(run).map(at => [at, marked.has(at)])),
+    values: new Map(step === null ? [] : valuesOf(step))
   };
+}
+
+/** The text for each variable: states before and after the step, and values. */
+function valuesOf(step: StepView): [string, string][] {
+  const states = step.states.map(({ name, before, after }): [string, string] => [
+    name,
+    `${before.text} → ${after.text}`
+  ]);
+  const values = step.values.map(({ value }): [string, string] => [
+    value.name,
+    [value.text, `${value.dims.map(({ name, size }) => `${name}:${size}`).join(' ')} ${value.dtype}`.trim()].join('\n')
+  ]);
+  return [...values, ...states];
 }
 
 /** All marks of the loops in one cell. */
@@ -48,7 +75,8 @@ export function together(all: readonly Marks[]): Marks {
     line: all.find(marks => marks.line !== null)?.line ?? null,
     failed: all.find(marks => marks.failed !== null)?.failed ?? null,
     texts: new Map(all.flatMap(marks => [...marks.texts])),
-    stops: new Map(all.flatMap(marks => [...marks.stops]))
+    stops: new Map(all.flatMap(marks => [...marks.stops])),
+    values: new Map(all.flatMap(marks => [...marks.values]))
   };
 }
 
@@ -95,7 +123,9 @@ class StopMarker extends GutterMarker {
     const node = document.createElement('div');
     node.className = 'rfnb-cm-stop';
     node.dataset.marked = String(this._marked);
-    node.title = this._marked ? 'Remove the mark' : 'Mark this line, so that the search of the panel stops there';
+    node.title = this._marked
+      ? 'Remove the mark; right click: its condition'
+      : 'Mark this line, so that the search of the panel stops there; right click: under a condition';
     node.textContent = '◆';
     return node;
   }
@@ -119,23 +149,65 @@ const stopsField = StateField.define<RangeSet<GutterMarker>>({
   }
 });
 
-/** Lets an editor show marks; calls `toggle` on clicks beside lines that can be marked. */
-export function marksExtension(toggle: (line: number) => void): Extension {
+const valuesField = StateField.define<Marks['values']>({
+  create: () => new Map(),
+  update(values, transaction) {
+    let result = transaction.docChanged ? new Map<string, string>() : values;
+    for (const effect of transaction.effects) {
+      if (effect.is(marksEffect)) {
+        result = new Map(effect.value?.values);
+      }
+    }
+    return result;
+  }
+});
+
+/** Shows the value of the variable under the pointer. */
+const hover = hoverTooltip((view, pos): Tooltip | null => {
+  const word = view.state.wordAt(pos);
+  const text = word && view.state.field(valuesField).get(view.state.sliceDoc(word.from, word.to));
+  if (!word || text === undefined) {
+    return null;
+  }
+  const create = () => {
+    const dom = document.createElement('div');
+    dom.className = 'rfnb-cm-hover';
+    dom.textContent = text;
+    return { dom };
+  };
+  return { pos: word.from, end: word.to, above: true, create };
+});
+
+/**
+ * Lets an editor show marks; calls `toggle` on clicks beside lines that can be marked, and `edit` on clicks of the right
+ * button, which are for the condition of the mark.
+ */
+export function marksExtension(toggle: (line: number) => void, edit: (line: number) => void): Extension {
   const strip = gutter({
     class: 'rfnb-cm-gutter',
     markers: view => view.state.field(stopsField),
     domEventHandlers: {
-      mousedown: (view, block) => {
-        let can = false;
-        view.state.field(stopsField).between(block.from, block.from, () => void (can = true));
-        if (can) {
-          toggle(view.state.doc.lineAt(block.from).number);
-        }
-        return can;
-      }
+      mousedown: (view, block, event) =>
+        (event as MouseEvent).button === 0 && atMark(view, block.from, line => toggle(line)),
+      contextmenu: (view, block, event) =>
+        atMark(view, block.from, line => {
+          event.preventDefault();
+          event.stopPropagation();
+          edit(line);
+        })
     }
   });
-  return [field, stopsField, Prec.lowest(strip)];
+  return [field, stopsField, valuesField, hover, Prec.lowest(strip)];
+}
+
+/** Calls `act` with the line number if the line can be marked; returns whether it can. */
+function atMark(view: EditorView, from: number, act: (line: number) => void): boolean {
+  let can = false;
+  view.state.field(stopsField).between(from, from, () => void (can = true));
+  if (can) {
+    act(view.state.doc.lineAt(from).number);
+  }
+  return can;
 }
 
 function markersFor(doc: Lines, stops: Marks['stops']): RangeSet<GutterMarker> {

@@ -28,7 +28,7 @@ const NOTHING: LoopNotes = { watches: [], where: null, stops: [], pauses: false 
 /** The notes of each loop. They stay while runs of the loop come and go. */
 export class Notes {
   of(loop: string): LoopNotes {
-    return this._notes.get(loop) ?? NOTHING;
+    return this._notes.get(keyOf(loop)) ?? NOTHING;
   }
 
   /** Emits the loop whose notes have changed. */
@@ -37,7 +37,7 @@ export class Notes {
   }
 
   change(loop: string, change: Partial<LoopNotes>): void {
-    this._notes.set(loop, { ...this.of(loop), ...change });
+    this._notes.set(keyOf(loop), { ...this.of(loop), ...change });
     this._changed.emit(loop);
   }
 
@@ -50,8 +50,30 @@ export class Notes {
     this.change(run.loop, { stops: [...others, ...made].sort((a, b) => a.line - b.line) });
   }
 
+  /** Move marks with their lines, whose numbers in this run are others than when they were marked. */
+  follow(run: RunView): void {
+    const { stops } = this.of(run.loop);
+    const moved = stops.map(stop => (holds(stop, run) ? stop : moveTo(stop, run)));
+    if (moved.some((stop, i) => stop !== stops[i])) {
+      const lines = new Set(moved.map(({ line }) => line));
+      this.change(run.loop, { stops: moved.filter(({ line }) => lines.delete(line)).sort((a, b) => a.line - b.line) });
+    }
+  }
+
   private _notes = new Map<string, LoopNotes>();
   private _changed = new Signal<this, string>(this);
+}
+
+/** A loop is the same one when lines are added above it: its line does not count. */
+function keyOf(loop: string): string {
+  return loop.replace(/:\d+:/, '::');
+}
+
+/** The mark at the nearest line with the same text; the mark itself if there is none. */
+function moveTo(stop: Stop, run: RunView): Stop {
+  const lines = run.body.flatMap((code, i) => (code === stop.code ? [run.first_line + i] : []));
+  const nearest = lines.sort((a, b) => Math.abs(a - stop.line) - Math.abs(b - stop.line))[0];
+  return nearest === undefined ? stop : { ...stop, line: nearest };
 }
 
 /** Whether the line still has the text that it had when it was marked. */

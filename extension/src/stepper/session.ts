@@ -48,9 +48,11 @@ export class Session implements IDisposable {
     return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
   }
 
-  /** Mark a line of a loop, or remove its mark, and show that loop. */
-  toggleStop(run: RunView, line: number): void {
-    this.notes.toggleStop(run, line);
+  /** Mark a line of a loop, or remove its mark, and show that loop. `keep`: a mark that is there stays. */
+  toggleStop(run: RunView, line: number, keep = false): void {
+    if (!keep || !this.notes.of(run.loop).stops.some(stop => stop.line === line)) {
+      this.notes.toggleStop(run, line);
+    }
     if (this._stepper?.state.run.loop !== run.loop) {
       void this.open(run.run);
     }
@@ -206,6 +208,7 @@ export class Session implements IDisposable {
     this._pauses = false;
     this._setPaused(paused);
     this._held = paused.run;
+    this._asked++; // a run that the panel was about to show is no longer wanted
     try {
       const run = await this.connection.requests.request('run', { run: paused.run });
       if (this._paused !== paused || this._isDisposed) {
@@ -287,7 +290,9 @@ export class Session implements IDisposable {
     const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
     for (const [loop, run] of unknown.slice(0, KNOWN_LOOPS)) {
       try {
-        this._bodies.set(loop, await this.connection.requests.request('run', { run }));
+        const view = await this.connection.requests.request('run', { run });
+        this._bodies.set(loop, view);
+        this.notes.follow(view);
       } catch {
         return; // the run was dropped meanwhile; the next list of runs is up to date
       }
@@ -379,6 +384,7 @@ export class Session implements IDisposable {
   private _setStepper(run: RunView, at: Place | null, first: StepView | null = null): void {
     this._stepper?.changed.disconnect(this._onStepper, this);
     this._stepper?.dispose();
+    this.notes.follow(run);
     const open = (other: number, place: Place) => void this.open(other, place);
     const stepper = new Stepper(this.connection.requests, run, first, {
       notes: this.notes,
@@ -388,6 +394,9 @@ export class Session implements IDisposable {
       resume: (how, where) => this.resume(how, where)
     });
     this._stepper = stepper;
+    if (this._paused?.run === run.run) {
+      stepper.grow(run, this._paused);
+    }
     const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);

@@ -10,7 +10,15 @@ const text = run.cell_text ?? '';
 
 function editor(doc: string): EditorView {
   return new EditorView({
-    state: EditorState.create({ doc, extensions: [marksExtension(() => undefined)] }),
+    state: EditorState.create({
+      doc,
+      extensions: [
+        marksExtension(
+          () => undefined,
+          () => undefined
+        )
+      ]
+    }),
     parent: document.body
   });
 }
@@ -61,7 +69,13 @@ describe('marksFor', () => {
 describe('marksExtension', () => {
   it('marks the line and writes values as text', () => {
     const view = editor(text);
-    setMarks(view, { line: 3, failed: null, texts: new Map([[3, `x = ${EVIL}`]]), stops: new Map() });
+    setMarks(view, {
+      line: 3,
+      failed: null,
+      texts: new Map([[3, `x = ${EVIL}`]]),
+      stops: new Map(),
+      values: new Map()
+    });
     expect(currentLines(view)).toEqual([`    x = embed(loop.state.y)x = ${EVIL}`]);
     expect(view.dom.querySelector('script')).toBeNull();
     setMarks(view, null);
@@ -70,16 +84,24 @@ describe('marksExtension', () => {
 
   it('loses the marks at the first keystroke', () => {
     const view = editor(text);
-    setMarks(view, { line: 3, failed: null, texts: new Map(), stops: new Map() });
+    setMarks(view, { line: 3, failed: null, texts: new Map(), stops: new Map(), values: new Map() });
     view.dispatch({ changes: { from: 0, insert: '#' } });
     expect(currentLines(view)).toEqual([]);
   });
 
   it('marks lines beside them, and tells of clicks there', () => {
     const clicked: number[] = [];
-    const doc = EditorState.create({ doc: text, extensions: [marksExtension(line => clicked.push(line))] });
+    const doc = EditorState.create({
+      doc: text,
+      extensions: [
+        marksExtension(
+          line => clicked.push(line),
+          () => undefined
+        )
+      ]
+    });
     const view = new EditorView({ state: doc, parent: document.body });
-    setMarks(view, { line: null, failed: null, texts: new Map(), stops: new Map([[3, true], [5, false]]) }); // prettier-ignore
+    setMarks(view, { line: null, failed: null, texts: new Map(), stops: new Map([[3, true], [5, false]]), values: new Map() }); // prettier-ignore
     const marks = [...view.dom.querySelectorAll<HTMLElement>('.rfnb-cm-stop')];
     expect(marks.map(mark => mark.dataset.marked)).toEqual(['true', 'false']);
     view.dispatch({ changes: { from: 0, insert: '#' } });
@@ -88,7 +110,13 @@ describe('marksExtension', () => {
 
   it('passes over lines that the cell does not have', () => {
     const view = editor('one line');
-    setMarks(view, { line: 40, failed: null, texts: new Map([[0, 'a']]), stops: new Map([[40, true]]) });
+    setMarks(view, {
+      line: 40,
+      failed: null,
+      texts: new Map([[0, 'a']]),
+      stops: new Map([[40, true]]),
+      values: new Map()
+    });
     expect(currentLines(view)).toEqual([]);
   });
 });

@@ -13,7 +13,7 @@ async function session(runs: RunItem[]): Promise<{ kernel: FakeKernel; session: 
     const found = runs.find(item => item.run === run);
     switch (command) {
       case 'run':
-        return { data: runView({ run, loop: found?.loop, name: found?.name, place: found?.place }) };
+        return { data: runView({ run, ...(found && { loop: found.loop, name: found.name, place: found.place }) }) };
       case 'step':
         return { data: stepView(args.step as number, { run, sequence: args.sequence as number | null }) };
       case 'paused':

@@ -88,6 +88,17 @@ describe('marks', () => {
     expect(conditions(notes.of(run.loop), edited)).toHaveLength(0);
   });
 
+  it('move with their lines when lines above change, and stay where their line is gone', () => {
+    const notes = new Notes();
+    notes.toggleStop(run, 3);
+    const [code] = notes.of(run.loop).stops.map(stop => stop.code);
+    const loop = run.loop.replace(/:\d+:/, ':9:');
+    notes.follow(runView({ loop, first_line: run.first_line + 2 }));
+    expect(notes.of(loop).stops).toMatchObject([{ line: 5, code }]);
+    notes.follow(runView({ loop, body: run.body.map(() => 'pass') }));
+    expect(notes.of(loop).stops).toMatchObject([{ line: 5, code }]);
+  });
+
   it('are looked for together with the search row, if that is complete', () => {
     const where = (change: Partial<Where>): Where => ({
       kind: 'over', name: null, line: null, limit: null, text: null, ...change

@@ -21,7 +21,7 @@ from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
-from rfnb.trace.run.step import AGREES
+from rfnb.trace.run.step import AGREES, KEPT
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -69,7 +69,7 @@ def describe_step(
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
-        "agrees": at.check == AGREES,
+        "agrees": at.check in (AGREES, KEPT),
         "watches": [describe_watch(at, text, chosen) for text in watch],
         "ops": None,
         "beam": None if tree is None else describe_beam(tree, step, hypothesis, seen or 0),

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -113,6 +114,11 @@ class Rec(Layer, layer_class="rec"):
     def begin_steps(self) -> None:
         """The weights, outside of the steps: their gradients are then those of all steps together."""
         self.cell.hold()
+
+    def begun_tensors(self) -> list[Tensor]:
+        """The weights that are parts of parameters."""
+        held = vars(self.cell.cell).values() if self.cell.held else ()
+        return [x for x in held if isinstance(x, Tensor) and not isinstance(x, Parameter)]
 
     def end_steps(self) -> None:
         """Each call takes the weights again."""

@@ -25,12 +25,21 @@ from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.freezing import EndedMasks
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
+from rfnb.loop.body.traced_step import (
+    Carried,
+    FrameInput,
+    Kind,
+    TracedLines,
+    step_numbers_as_frames,
+    unstacked_frames,
+)
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
-from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.steps.frames import first_frame
 from rfnb.loop.steps.kept_order import KeptOrder
+from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
+from rfnb.trace.pause.pauses import warn_of_inner
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
@@ -52,6 +61,7 @@ class Body:
         records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
         self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
+            warn_of_inner(loop.name)
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
             self.seed = self.plain(seed)._raw
@@ -60,6 +70,7 @@ class Body:
         self.recorder.recorded = records
         if (meter := current_meter()) is not None:
             self.recorder.measured = MeasuredLoop(meter.now(), self.recorder.traced)
+        self.recorder.without_gradients = makes_constants.get() and not records
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
@@ -206,9 +217,8 @@ class Body:
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        given, repeat = (self.backend, plain, axis), self.recorder.recorded
-        make = partial(all_frames, *given, repeat=repeat)
-        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, *given, repeat=repeat)))
+        given = self.backend, plain, axis, self.recorder.recorded
+        self.frames.append(unstacked_frames(self.var(frame), *given))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -245,8 +255,7 @@ class Body:
             with self.untraced():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
-            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # computed by the loop
-            self.frames.append(FrameInput(self.var(frame), *numbers))
+            self.frames.append(step_numbers_as_frames(self.var(frame), self.backend))
         return self._step_number
 
     def refuse_in_branch(self, what: str) -> None:

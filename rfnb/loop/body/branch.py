@@ -24,7 +24,8 @@ from rfnb.loop.steps.execute import is_replaying
 from rfnb.loop.steps.nested_runs import current_inspection
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.trace.record.record import OpCall, Recorder, current_recorder, unwrap
+from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body

@@ -17,7 +17,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
-from rfnb.loop.body.freezing import frozen, reordered, unfrozen_states
+from rfnb.loop.body.freezing import frozen, masks_of_active, reordered, unfrozen_states
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
@@ -278,12 +278,13 @@ def _active(body: Body, limit: Size) -> Traced | None:
     """A mask of the sequences that take this step; None if all have the same length."""
     if not limit.ragged:
         return None
-    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
+    device = _device(body)
     with body.tape.pause(), listening(None):
-        raw = body.backend.from_numpy_raw(mask, _device(body))
-        frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
+        masks = masks_of_active(body.backend, limit, device)
+        frame = tensor_of(body.backend.alias_raw(masks[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
-    body.frames.append(FrameInput(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
+    make = partial(masks_of_active, body.backend, limit, device)
+    body.frames.append(FrameInput(body.var(frame), make, None, ("active", device)))
     return traced
 
 

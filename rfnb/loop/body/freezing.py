@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -85,12 +87,25 @@ class EndedMasks:
         with body.untraced():
             frame = tensor_of(backend.from_numpy_raw(ended(size, how, 1)[0], device), align.sig(()), EMPTY)
         body.input("", frame)
-        body.frames.append(FrameInput(body.var(frame), partial(self._frames, backend, how, device), None))
+        frames = partial(self._frames, backend, how, device)
+        body.frames.append(FrameInput(body.var(frame), frames, None, ("ended", how, device)))
         return frame
 
     def _frames(self, backend: type[Backend], how: align.Move, device: Any) -> Any:
         assert self.limit is not None
-        return backend.frames_raw(backend.from_numpy_raw(ended(self.limit, how, self.limit.max), device), 0)
+        return masks_of_ended(backend, self.limit, how, device)
+
+
+def masks_of_ended(backend: type[Backend], limit: Size, how: align.Move, device: Any) -> Any:
+    """The raw masks of the sequences that have ended before each step."""
+    return backend.frames_raw(backend.from_numpy_raw(ended(limit, how, limit.max), device), 0)
+
+
+def masks_of_active(backend: type[Backend], limit: Size, device: Any) -> Sequence[Any]:
+    """The raw masks of the sequences that take each step."""
+    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
+    frames: Sequence[Any] = backend.frames_raw(backend.from_numpy_raw(mask, device), 0)
+    return frames
 
 
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:

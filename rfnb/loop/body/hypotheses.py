@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ from rfnb.core.advice.alike import mark_beam, mark_extended
 from rfnb.core.advice.broadcast_errors import check_one_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
@@ -27,6 +29,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
+    from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
 
 
@@ -171,6 +174,36 @@ class Hypotheses:
         dims = [*choice.parents.dims, *plain.dims[count:]]
         feature = choice.after if plain.feature_dim is choice.before else plain.feature_dim
         return self._recorder._wrap(tensor_of(raw, align.sig(dims, plain.sparse_dim, feature), plain.lengths))
+
+    # -- for other batches
+
+    def without_values(self) -> Hypotheses:
+        """The same without tensors; `for_batch` makes those of a batch of it."""
+        other, make, plan = copy(self), self.found, self.plan
+        if not isinstance(make, partial) or plan is None:
+            raise ValueError("the result is made of more than a plan")
+        none: Any = None
+        other.choices = [Choice(each.before, each.after, none, none) for each in self.choices]
+        other.found = partial(make.func, make.args[0].of_batch(EMPTY, None))
+        other.kept, other.asked, other.carried = dict.fromkeys(self.kept, none), {}, {}
+        other.scores = other.search = other.at_ends = none
+        other.plan = plan._replace(asked={}, found=other.found)
+        other._by_place, other.steps, other._parents, other._stacked = [], [], [], {}
+        return other
+
+    def for_batch(self, recorder: Recorder, lengths: Lengths, initial: Any, by_place: list[Tensor]) -> Hypotheses:
+        """The hypotheses of a batch that no body has traced. initial: the scores before the first step."""
+        other, make, plan = copy(self), self.found, self.plan
+        assert isinstance(make, partial) and plan is not None
+        other.found = partial(make.func, make.args[0].of_batch(lengths, initial))
+        other.plan = plan._replace(found=other.found)
+        other._recorder, other._by_place, other.steps, other._parents, other._stacked = recorder, by_place, [], [], {}
+        return other
+
+    @property
+    def lengths(self) -> Lengths:
+        """The lengths of the scores."""
+        return self.scores.lengths
 
     # -- after the loop
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rfnb.backend.base.tape import Tape, Var
@@ -12,6 +13,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.frames import StepNumbers, all_frames, stacked_frames, step_numbers
 from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
@@ -56,12 +58,26 @@ class FrameInput(NamedTuple):
     """A sequence that gives each step one frame.
 
     var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over a
-    given dim; None for frames that exist only one by one.
+    given dim; None for frames that exist only one by one. made: what they are made of, to make those of another batch;
+    None if that is not known.
     """
 
     var: Var
     frames: Callable[[], Sequence[Any]]
     stacked: Callable[[Dim], Tensor] | None
+    made: tuple[Any, ...] | None = None
+
+
+def unstacked_frames(var: Var, backend: type[Backend], source: Tensor, axis: Dim, repeat: bool) -> FrameInput:
+    """The frames of a tensor. repeat: as in `all_frames`."""
+    make = partial(all_frames, backend, source, axis, repeat=repeat)
+    stack = partial(stacked_frames, backend, source, axis, repeat=repeat)
+    return FrameInput(var, make, stack, ("frame", source, axis))
+
+
+def step_numbers_as_frames(var: Var, backend: type[Backend]) -> FrameInput:
+    """The numbers of the steps, which the loop computes."""
+    return FrameInput(var, partial(StepNumbers, backend), partial(step_numbers, backend), ("number",))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from rfnb.core.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.traced_step import Carried
-    from rfnb.trace.record.record import OpCall
+    from rfnb.trace.record.op_call import OpCall
 
 
 class Growth(IntEnum):

@@ -13,7 +13,8 @@ from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.record.record import OpCall, Recorder
+from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.record import Recorder
 
 RENAMING = ("cum_concat_step", "replace_dim", "replace_dim_v2")
 """Ops that give an axis another dim, `out_dim` or `out_spatial_dim`."""

@@ -28,7 +28,7 @@ from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
 from rfnb.loop.steps.metered import one_step
-from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
@@ -64,7 +64,7 @@ class Hoist:
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames = {var: stacked for var, _, stacked in step.frames}
+        self.frames = {each.var: each.stacked for each in step.frames}
         self.traced: dict[Var, Tensor] = {}  # values on the traced frame
         self.computed: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
         known = step.size is not None and step.condition is None and schedule.max_steps > 0

@@ -33,6 +33,8 @@ class Located(dict[Any, Any]):
 class Opaque:
     """A value that is only known by name, such as what a config imports. All that is done with it is opaque too."""
 
+    is_read = True  # by rfnb, which runs no code of it
+
     def __init__(self, name: str):
         self.name = name if len(name) < 80 else f"{name[:60]}…"
 
@@ -75,6 +77,8 @@ class Frame:
 
 class Function:
     """A function of a config. A call interprets its body."""
+
+    is_read = True  # by rfnb, which runs no code of it
 
     def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
                  run: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]):  # fmt: skip

@@ -255,6 +255,8 @@ class Loops:
             return None
         if name in where.layers:
             return self._guessed(where, name, before)
+        if where.recurrent and name == STEP:
+            return self.builder.nodes[self.value(where, STEP)].template
         if where.recurrent:
             return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
         if where.parent is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.loop.kept.kept_steps import KeptSteps
 from rfnb.network.resolve import Scope
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class RecNet:
         moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
+        kept_steps: its step, as earlier calls have traced it. has_functions: whether a layer has a function of the
+            user; None: this is not known yet.
         lines: the lines of the net dict that describe the layers, once the net has run.
     """
 
@@ -60,6 +63,8 @@ class RecNet:
     before: list[Node] = field(default_factory=list)
     inside: list[Node | RecNet] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
+    kept_steps: KeptSteps = field(default_factory=KeptSteps)
+    has_functions: bool | None = None
     lines: Lines | None = None
 
     @property

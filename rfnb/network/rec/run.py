@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from rfnb.core.advice.alike import is_beam
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, RfError
+from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.layer import steps_of
+from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
-from rfnb.ops.convert import convert_to_tensor
-from rfnb.ops.create import full, range_over_dim
+from rfnb.network.rec.values import Inside, featured, filled, like, mapped, one_more, with_axis, with_frames
+from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
-from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dim, set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
@@ -69,7 +65,7 @@ class RecRun:
         self.source = layer.prepared(*given)[0] if given else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        self.axis = rec.axis if rec.beam is None or not rec.known else _one_more(rec.axis)
+        self.axis = rec.axis if rec.beam is None or not rec.known else one_more(rec.axis)
         if rec.own_axis is not None:
             rec.own_axis.bind(self.axis.size)
             self.axis = rec.own_axis
@@ -109,19 +105,51 @@ class RecRun:
         for node in own:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
-        late = {node.path for node in rec.after}
-        left: dict[str, Tensor] = {}
-        logits: dict[Node, Tensor] = {}
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
+        with steps_of([node.layer for node in own if node.state is not None and not node.left]):
+            self._all_steps(own)
+
+    def _all_steps(self, own: list[Node]) -> None:
+        """Runs the steps as an earlier call traced them, or traces them."""
+        rec, loop = self.rec, self.loop
+        key, given = key_of(rec), self._given(own)
+        again = None if key is None else rec.kept_steps.find(loop, key, given)
+        if again is not None:
+            step, (paths, with_logits) = again
+            results = [result for _, result in step.outputs]
+            loop.run_traced(step)
+            self._finish(
+                dict(zip(paths, results, strict=False)), dict(zip(with_logits, results[len(paths) :], strict=True))
+            )
+            return
+        left: dict[str, Tensor] = {}
+        logits: dict[Node, Tensor] = {}
+        if key is not None:
+            loop.keep = rec.kept_steps.keeping(
+                loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(logits))
+            )
+        self._trace(own, left, logits)
+        self._finish(left, logits)
+
+    def _given(self, own: list[Node]) -> list[Tensor]:
+        """The tensors from outside that a step may read, besides parameters."""
+        paths = dict.fromkeys(path for node in own for path in needs_of(node, self.nodes) if path in self.outside)
+        layers = [node.layer for node in own if node.layer is not None]
+        return [*(self.outside[path] for path in paths), *self.cut.values(), *tensors_of(layers)]
+
+    def _trace(self, own: list[Node], left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
+        """Traces a step and runs all. left, logits: get what leaves the loop."""
+        rec, loop = self.rec, self.loop
+        late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
         inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
-        with steps_of([node.layer for node in own if node.state is not None and not node.left]), loop:
+        with loop:
             for item in inside:
                 self._compute(item)
             for node in self.carried:
                 with self.lines.naming(loop.recorder, node):
-                    loop.state[f"prev:{rec.name_of(node.of)}"] = _like(self._in_step(node.of), node.template)
+                    loop.state[f"prev:{rec.name_of(node.of)}"] = like(self._in_step(node.of), node.template)
             if rec.end is not None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
@@ -133,10 +161,14 @@ class RecRun:
             for node in own:
                 if node.loss is not None and node.layer.logits is not None:  # type: ignore
                     logits[node] = loop.stack(node.layer.logits, name=f"{rec.name_of(node.path)}: logits")  # type: ignore[union-attr]
+
+    def _finish(self, left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
+        """Gives to the outside what has left the loop."""
+        rec, loop = self.rec, self.loop
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
             if self.axis is not rec.axis and rec.axis not in x.dims:
-                x = _with_frames(x, self.axis, rec.axis)
+                x = with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         self.whole.update({path: self.outside[path] for path in left})
         for node, x in logits.items():
@@ -203,7 +235,7 @@ class RecRun:
         elif node.kind == "step":
             step[node.path] = cast(loop.iter_idx, "int32")
         elif self._is_carried(node):
-            step[node.path] = _featured(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
+            step[node.path] = featured(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
         elif node.kind == "previous":
             layer = self.nodes[node.of].layer
             assert layer is not None
@@ -232,7 +264,7 @@ class RecRun:
         inputs = {name: self.search.newest(x) for name, x in inputs.items()}
         if node.state is not None:
             name = self.rec.name_of(node.path)
-            state = _mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
+            state = mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
             step = called(layer, type(layer).one_step)
             values[node.path], self.loop.state[name] = step(state, *sources, **inputs)
         elif layer.in_search and self.rec.beam is not None:
@@ -248,38 +280,38 @@ class RecRun:
         if axis in x.dims or not node.of:
             return x
         frames = time_of(x)
-        return x if frames is None or frames in node.template.dims else _with_axis(x, frames, axis, node)
+        return x if frames is None or frames in node.template.dims else with_axis(x, frames, axis, node)
 
     def _to_cut(self, x: Tensor) -> Tensor:
         """A value of all frames with the axis that the loop steps along."""
         if self.axis is self.rec.axis or self.rec.axis not in x.dims:
             return x
-        return set_feature_dim(_with_frames(x, self.rec.axis, self.axis), x.feature_dim)
+        return set_feature_dim(with_frames(x, self.rec.axis, self.axis), x.feature_dim)
 
     def _frame(self, path: str) -> Tensor:
         """The frame of this step; the value itself if it has no frames."""
         x = self.cut[path]
         if self.axis not in x.dims:
             return x
-        return _featured(self.loop.unstack(x, axis=self.axis), x.feature_dim)
+        return featured(self.loop.unstack(x, axis=self.axis), x.feature_dim)
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
         given = self.rec.initial[of]
         if isinstance(given, Parameter):
-            return _like(given, template)
+            return like(given, template)
         if isinstance(given, str):
             if given != "apply(0)":
-                return _like(self.outside[given], template)
+                return like(self.outside[given], template)
             node = self.nodes[of]
             assert node.layer is not None
-            nothing = [_filled(self.nodes[path].template, 0) for path in node.sources]
-            inputs = {name: _filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
+            nothing = [filled(self.nodes[path].template, 0) for path in node.sources]
+            inputs = {name: filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
             logits = node.layer.logits
-            first = _like(node.layer(*nothing, **inputs), template)
+            first = like(node.layer(*nothing, **inputs), template)
             node.layer.logits, node.layer.parts = logits, {}
             return first
-        return _filled(template, given)
+        return filled(template, given)
 
     def _before(self, previous: Node) -> Tensor:
         """The value of a layer before the first step, which may be part of its state."""
@@ -296,100 +328,5 @@ class RecRun:
         if node.prepared is None:
             with get_run_ctx().train_flag_ctx(False), on_meta():
                 node.prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
-        made: State = _mapped(_like, node.layer.first_state(*node.prepared, **inputs), node.state)
+        made: State = mapped(like, node.layer.first_state(*node.prepared, **inputs), node.state)
         return made
-
-
-class Inside(MutableMapping[str, Tensor]):
-    """The values of a step, and those outside of the loop."""
-
-    def __init__(self, step: dict[str, Tensor], outside: Mapping[str, Tensor]):
-        self.step, self.outside = step, outside
-
-    def __getitem__(self, path: str) -> Tensor:
-        return self.step[path] if path in self.step else self.outside[path]
-
-    def __setitem__(self, path: str, x: Tensor) -> None:
-        self.step[path] = x
-
-    def __delitem__(self, path: str) -> None:
-        del self.step[path]
-
-    def __iter__(self) -> Any:
-        yield from {**self.outside, **self.step}
-
-    def __len__(self) -> int:
-        return len({**self.outside, **self.step})
-
-
-def _filled(template: Tensor, number: Any) -> Tensor:
-    """A tensor with the dims and dtype of a template."""
-    x = full(dims=template.dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
-    return set_feature_dim(x, template.feature_dim)
-
-
-def _like(x: Tensor, template: Tensor) -> Tensor:
-    """The value with all dims of a template, and its dtype."""
-    feature = template.feature_dim
-    if feature is not None and feature not in x.dims and x.feature_dim is not None:
-        x = replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]
-    hypotheses = any(is_beam(dim) for dim in x.dims)  # perhaps those after a choice
-    for dim in template.dims:
-        if dim not in x.dims and not (hypotheses and is_beam(dim)):
-            x = expand_dim(x, dim)
-    if x.dtype != template.dtype:
-        x = cast(x, template.dtype)
-    if x.sparse_dim is not template.sparse_dim:
-        x = set_sparse_dim(x, template.sparse_dim)
-    if x.dims != template.dims and set(x.dims) == set(template.dims):
-        x = x.copy_transpose(template.dims)
-    return set_feature_dim(x, feature)
-
-
-def _featured(x: Tensor, feature: Dim | None) -> Tensor:
-    """The value with this dim as its features."""
-    return x if x.feature_dim is feature else set_feature_dim(x, feature)
-
-
-def _one_more(axis: Dim) -> Dim:
-    """An axis with one more frame for each sequence but the longest: a search of the reference counts it."""
-    size = axis.size
-    lengths = np.minimum(size.values + 1, size.max)
-    more = Dim(None, name=axis.name, kind=axis.kind)
-    more.bind(Size(size.dims, lengths))
-    return more
-
-
-def _with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
-    """The same frames along another axis, where sequences have other lengths."""
-    dims = [new if dim is old else dim for dim in x.dims]
-    return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
-
-
-def _mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
-    """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
-    if isinstance(made, Tensor):
-        return function(made, template)
-    if not isinstance(made, dict):
-        return made
-    growing = {part for part in template.values() if isinstance(part, Dim)}
-    found = {}
-    for name, part in made.items():
-        of = template[name]
-        grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
-        found[name] = part if grows and function is _like else _mapped(function, part, of)
-    return type(made)(found)
-
-
-def _with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
-    """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
-    own, expected = x.size_of(frames).values, axis.size.values
-    if own.shape != expected.shape or (own != expected).any():
-        at = next((i for i, pair in enumerate(zip(own.flat, expected.flat, strict=False)) if pair[0] != pair[1]), 0)
-        raise DimError(
-            f"{node.of}: its lengths are not those of the loop; sequence {at} is the first that differs",
-            got=f"{own.flat[at] if at < own.size else '?'} frames",
-            expected=f"{expected.flat[at] if at < expected.size else '?'} frames, those of {axis.name!r}",
-            hint=f'"size_target": "{node.of.removeprefix("data:")}", if its length is that of the loop',
-        )
-    return replace_dim(x, in_dim=frames, out_dim=axis)[0]

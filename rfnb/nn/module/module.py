@@ -45,6 +45,7 @@ class Module(Shown):
     _forward_hooks: dict[int, ForwardHook] | None = None
     _stands_for: Any = None  # a weak reference to the module that this one is a variant of, for names
     _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
+    has_layers: ClassVar[bool] = False  # whether a call runs layers of a net dict
     _shared_by: ClassVar[Mapping[str, str]] = {}  # parameters that are shared with another, and the option for that
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -27,7 +27,7 @@ from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.run.find import truth
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import StepValue
+from rfnb.trace.run.step import KEPT, StepValue
 
 MOST = 64
 """Largest number of variables, and of parts of one variable, that a step shows."""
@@ -109,7 +109,7 @@ class VariableSteps:
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The variables after a step, and whether it is one of those that are kept."""
         if step in self.kept:
-            return self.kept[step], "as it was"
+            return self.kept[step], KEPT
         return [], f"only the last {len(self.kept)} steps are kept (rf.options.keep)"
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:

@@ -115,7 +115,8 @@ class Probe(Shown):
             with beside_training(modules, self.trained):
                 if sharded:  # a replay in one process would wait for the others
                     note = "only the result is kept of a model that is distributed over processes"
-                    return self._kept(self._material(measures, self.fn(), note=note)) if first else self._only_run()
+                    result = self.fn()
+                    return self._kept(self._material(measures, result, note=note)) if first else None
                 found: list[Run] = []
                 with redirecting_runs(found.append), capture() as seen:
                     result = self.fn()
@@ -126,10 +127,6 @@ class Probe(Shown):
             return None
         self._list_runs(shot)
         return shot
-
-    def _only_run(self) -> None:
-        assert self.fn is not None
-        self.fn()
 
     def _material(self, measures: Mapping[str, Any], result: Any, **found: Any) -> Material:
         numbers = {name: float(value) for name, value in measures.items()}

@@ -39,7 +39,8 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return {"array": raws.array(value)}
     if isinstance(value, tuple(BACKENDS)) and not isinstance(value, np.ndarray):
-        return {"raw": raws.add([value]), "dtype": str(value.dtype).removeprefix("torch.")}
+        raw: Any = value
+        return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
     if isinstance(value, dict) and depth < DEEPEST:
         return {
             "dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]

@@ -11,7 +11,7 @@ from rfnb.core.graph.facts import LoopFacts, LoopState
 from rfnb.core.graph.graph import BodyGraph, Node, all_nodes
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.record.loop_record import LoopRecord
-from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:

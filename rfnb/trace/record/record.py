@@ -24,18 +24,8 @@ from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.grad import as_constants, makes_constants
+from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
-
-
-class OpCall:
-    """A call of an op in the body, kept to repeat it when its raw calls depend on a growing size."""
-
-    __slots__ = ("args", "given", "kwargs", "node", "result", "row")
-
-    def __init__(
-        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node
-    ):
-        self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
 
 
 class Recorder(Listener):
@@ -52,7 +42,9 @@ class Recorder(Listener):
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
+        self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: constants made of the sizes of dims; see `OfSizes`
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
+        self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
         self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
@@ -192,6 +184,7 @@ class Recorder(Listener):
             side.forget()
         self._sides.clear()
         self.op_calls.clear()
+        self.of_sizes.clear()
         self._traced.clear()
         self._generator = self.choose = None
 
@@ -230,13 +223,13 @@ class Recorder(Listener):
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op on the traced frame and records it."""
-        row = as_constants(row) if makes_constants.get() else row
+        row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
         given: list[Tensor] = []
         inputs: list[int] = []
         plain = partial(self._plain, given, inputs)
         plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
         node = self._begin(row.name, inputs)
-        start = len(self.tape.values)
+        start, outside = len(self.tape.values), len(self.tape.externals)
         if not self.tape.ops:
             self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
@@ -255,11 +248,13 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
+        values = len(self.tape.values)
         result = map_leaves(partial(_apart, given, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
+        ranges = (outside, len(self.tape.externals)), (start, values)
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node, *ranges))
         return wrapped
 
     def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
@@ -316,6 +311,7 @@ class Recorder(Listener):
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
         side.recorded, side.check, side.line = self.recorded, self.check, self.line
+        side.without_gradients = self.without_gradients
         side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
         part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
         node.body.append(part)

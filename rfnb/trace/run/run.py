@@ -308,13 +308,10 @@ class Run(Shown):
     def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
         """Repeats the call that contained the loop, with the current code, and returns the new run of the loop.
 
-        Without `fn`, the function in which the loop ran is looked up by name, so that edited cells and
-        `importlib.reload` take effect, and is called with the same arguments. Parameters have their current values. The
-        loop draws the same random numbers; other ops of the function draw from the seed of the run, so that all reruns
-        agree. Side effects of the function (training, printing, writing) happen again.
-
-        Args:
-            fn: performs the call: `run.rerun(lambda: decode(x))`.
+        fn: performs the call: `run.rerun(lambda: decode(x))`. Without it, the loop's function is looked up by name, so
+        that edited cells and `importlib.reload` take effect, and is called with the same arguments. Parameters have
+        their current values. The loop draws the same random numbers; other ops of the function draw from the seed of
+        the run, so that all reruns agree. Side effects of the function (training, printing, writing) happen again.
 
         >>> def count(limit):
         ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")

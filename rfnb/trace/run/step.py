@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 AGREES = "replay agrees"
 """`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
 
+KEPT = "as it was"
+"""`RunStep.check` of a step that is kept as it was, and not replayed."""
+
 
 class StepValue(NamedTuple):
     """A value that the body computed, with its name in the user's code, its op and its line.
@@ -228,7 +231,8 @@ class RunStep(Shown):
         """Evaluates an expression at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
 
         The expression can use values of the body, states before the step, `before.h` and `after.h`, dims, `step`, and
-        the ops of `rf`. It is not executed as Python code, so it cannot do anything else. Raises ExpressionError.
+        the ops of `rf`. In a net dict, `values["att/weights"]` and `before["prev:s"]` are values of layers. It is not
+        executed as Python code, so it cannot do anything else. Raises ExpressionError.
         """
         return evaluate(expression, self)
 

@@ -1,4 +1,4 @@
-"""A process of `test_evaluation`: trains with DistributedDataParallel, with and without a probe in the first process."""
+"""A process of `test_evaluation`: trains by DistributedDataParallel, with and without a probe in the first one."""
 
 from __future__ import annotations
 

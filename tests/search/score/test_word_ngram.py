@@ -54,7 +54,7 @@ def expected_score(labels, parts, grams, backoffs, end, unknown_score):
     found, before = 0.0, "<s>"
     words = words_of(labels, parts, ended) + ["</s>"] * ended
     for word in words:
-        known = (word,) in grams
+        known = (word,) in grams and word != "<unk>"  # the label of unknown parts spells an unknown word
         name = word if known else "<unk>"
         if (name,) not in grams:
             return -math.inf

@@ -63,7 +63,8 @@ def test_a_shot_has_what_the_function_gave_then():
 
 def test_results_of_all_kinds_come_back(tmp_path):
     given = {
-        "torch": torch.arange(6).reshape(2, 3), "numpy": np.array([[0.5], [np.nan]]), "empty": [], "half": torch.ones(2).half(),
+        "torch": torch.arange(6).reshape(2, 3), "numpy": np.array([[0.5], [np.nan]]), "empty": [],
+        "half": torch.ones(2).half(),
         "scalar": np.float32(0.25), "label": np.int64(3), "nested": {"a": [{"b": "ü\u202e<b>"}]}, "other": object,
         "none": torch.zeros(0, 3), "words": np.array(["a"]), "no": False,
     }  # fmt: skip
@@ -217,7 +218,7 @@ def test_folders_that_are_none_are_refused(tmp_path):
         rf.load_probe(tmp_path / "other")
     probe = rf.probe(lambda: None, every=1)
     probe.step()
-    with pytest.raises(RunFileError, match="no folder of a probe"):
+    with pytest.raises(RunFileError, match="not a folder of a probe"):
         probe.save(tmp_path)
     assert (probe.path / "step-000000001" / FILE).exists()
 

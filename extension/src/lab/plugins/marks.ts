@@ -1,16 +1,41 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
+import { OPEN_PANEL } from '../commands';
 import { CellMarks } from '../editor';
 import { ILoops } from '../tokens';
 
+const ID = 'rfnb-lab:marks';
+
 /** Marks the current line of the loop in its notebook cell. */
 export const marksPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'rfnb-lab:marks',
+  id: ID,
   description: 'Marks the current line of the loop, with its values, in the notebook cell.',
   autoStart: true,
   requires: [ILoops, INotebookTracker],
-  activate: (_app: JupyterFrontEnd, loops: ILoops, notebooks: INotebookTracker): void => {
-    new CellMarks(loops, notebooks);
+  optional: [ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    loops: ILoops,
+    notebooks: INotebookTracker,
+    registry: ISettingRegistry | null
+  ): void => {
+    const marks = new CellMarks(loops, notebooks);
+    marks.conditionAsked.connect((_, line) => {
+      void app.commands.execute(OPEN_PANEL).then(() => focusCondition(line));
+    });
+    void registry?.load(ID).then(settings => {
+      const follow = () => (marks.lineValues = settings.get('lineValues').composite as boolean);
+      settings.changed.connect(follow);
+      follow();
+    });
   }
 };
+
+/** Give the focus to the condition of a mark, once the panel has drawn it. */
+function focusCondition(line: number): void {
+  requestAnimationFrame(() => {
+    document.querySelector<HTMLElement>(`.rfnb-Panel .rfnb-Stop[data-line="${line}"] select`)?.focus();
+  });
+}

@@ -31,6 +31,7 @@ export function States(props: { state: StepperState; step: StepView; actions: St
             key={row.name}
             row={row}
             at={at}
+            held={isHeld(state)}
             differs={other.has(row.name)}
             line={lineOf(row.name, step, run)}
             look={actions.look}
@@ -58,6 +59,8 @@ function isHeld({ held, run, step }: StepperState): boolean {
 function State(props: {
   row: StateRow;
   at: number;
+  /** Whether the loop is paused at this step, so that the state after it can be edited. */
+  held: boolean;
   /** Whether the state differs in the run that is compared. */
   differs: boolean;
   /** The line that computes it; null if it is not one of the body. */
@@ -66,7 +69,7 @@ function State(props: {
   children: React.ReactNode;
 }): JSX.Element {
   const words = useWords();
-  const { row, at, differs, line, look } = props;
+  const { row, at, held, differs, line, look } = props;
   return (
     <div className="rfnb-State" role="row" data-state={row.name} data-differs={differs}>
       <div className="rfnb-State-head">
@@ -95,13 +98,14 @@ function State(props: {
       <div className="rfnb-State-values">
         <span role="cell" className="rfnb-State-before" aria-label={words.__('before: %1', row.before.text)}>
           <Value value={row.before} />
-          {props.children}
+          {!held && props.children}
         </span>
         <span role="cell" className="rfnb-State-after" aria-label={words.__('after: %1', row.after.text)}>
           <span className="rfnb-State-arrow" aria-hidden="true">
             →
           </span>
           <Value value={row.after} />
+          {held && props.children}
         </span>
       </div>
       <div className="rfnb-State-facts">

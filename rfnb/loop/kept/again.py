@@ -1,0 +1,120 @@
+"""A kept step for the tensors of another batch: a `TracedStep`, as if the body had been traced with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import Var
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.loop.body.freezing import masks_of_active, masks_of_ended
+from rfnb.loop.body.traced_step import Carried, FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
+from rfnb.loop.kept.kept_step import KeptOutput, KeptStep, KeptTensor, NotKept
+from rfnb.loop.kept.new_frame import NewFrame
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.program import Program
+from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.record import Recorder
+from rfnb.trace.record.traced import Pending, Traced
+
+if TYPE_CHECKING:
+    from rfnb.loop.loop import Loop
+
+
+def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequence[Tensor]) -> TracedStep:
+    """The step for these tensors. Raises NotKept if it would be another one.
+
+    given: as when the step was kept. states: the initial values of the states.
+    """
+    if loop.axis is not kept.axis or (kept.gives_size and has_steps(kept.axis)):
+        raise NotKept("another axis")
+    limit = _limit(kept, given, loop.max_seq_len)
+    if limit.ragged != kept.ragged or limit.dims != kept.owners or not limit.max:
+        raise NotKept("other lengths of the steps")
+    frame = NewFrame(kept, given, states, limit)
+    frame.trace()
+    return _Again(kept, frame).step(loop.state._values)
+
+
+def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
+    """The number of steps of each sequence."""
+    size: Size | None = None
+    for place, axis in kept.unstacked:
+        own = given[place].size_of(axis)
+        if size is not None and not size.agrees(own):
+            raise NotKept("tensors of other lengths")
+        size = own
+    if size is None and has_steps(kept.axis):
+        size = kept.axis.size
+    if size is None and isinstance(longest, int):
+        return Size([], longest)
+    if size is None or longest is not None:
+        raise NotKept("another limit of the steps")
+    return size
+
+
+class _Again:
+    def __init__(self, kept: KeptStep, frame: NewFrame):
+        self.kept, self.frame, self.backend, self.limit = kept, frame, kept.backend, frame.limit
+        of = kept.recorder
+        self.recorder = Recorder(of.name, frame.tape, None, of.code)
+        self.recorder.file, self.recorder.graph, self.recorder.open = of.file, kept.graph, False
+        fill = partial(map_leaves, frame.filled)
+        self.recorder.op_calls = [
+            OpCall(op.row, fill(op.args), fill(op.kwargs), [frame.at(slot) for slot in op.given], fill(op.result), node)
+            for op, node in zip(kept.ops, kept.nodes, strict=True)
+        ]
+
+    def step(self, originals: dict[str, Any]) -> TracedStep:
+        """The step."""
+        kept, limit, recorder, initial = self.kept, self.limit, self.recorder, self.frame.initial
+        frames = tuple(self._frame_input(number) for number in kept.frames)
+        carried = tuple(
+            Carried(c.name, c.kind, self._traced(c.tensor, c.value), c.var, raw, c.starts_empty)
+            for c, raw in zip(kept.carried, initial, strict=True)
+        )
+        outputs = tuple(self._output(each) for each in kept.outputs)
+        first_end = int(limit.values.min(initial=limit.max)) if kept.condition is None else 0
+        schedule = Schedule(
+            states=tuple(each.var for each in carried), frames=tuple(each.var for each in frames), new=kept.new,
+            kept=kept.kept, outputs=kept.output_vars, ended=kept.ended, max_steps=limit.max,
+            free_steps=limit.max if kept.new == kept.kept else first_end,
+        )  # fmt: skip
+        hypotheses = None
+        if kept.hypotheses is not None and kept.lengths is not None:
+            scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
+            by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
+            hypotheses = kept.hypotheses.for_batch(recorder, self.frame.lengths(kept.lengths), scores, by_place)
+        program = Program(self.frame.tape, [*schedule.states, *schedule.frames], self.backend.needs_gradient_raw)
+        return TracedStep(
+            name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
+            size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs,
+            hypotheses=hypotheses, lasts=(), condition=kept.condition and self._traced(*kept.condition),
+            include_eos=kept.include_eos, originals=originals, assigned={}, own_ops=kept.own_ops,
+            program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
+            last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,
+            call=None, watchers=(), pauses=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),
+        )  # fmt: skip
+
+    def _frame_input(self, number: int) -> FrameInput:
+        spec, var = self.kept.inputs[number], Var(number)
+        detail: Any = spec.detail
+        if spec.kind == "frame":
+            return unstacked_frames(var, self.backend, self.frame.given[detail[0]], detail[1], False)
+        if spec.kind == "number":
+            return step_numbers_as_frames(var, self.backend)
+        if spec.kind == "active":
+            return FrameInput(var, partial(masks_of_active, self.backend, self.limit, *detail), None)
+        return FrameInput(var, partial(masks_of_ended, self.backend, self.limit, *detail), None)
+
+    def _traced(self, template: KeptTensor, value: Any) -> Traced:
+        return Traced(self.frame.tensor(template), self.recorder, value)
+
+    def _output(self, kept: KeptOutput) -> tuple[Traced, Pending]:
+        pending = Pending.__new__(Pending)
+        pending._name, pending.sig, pending.lengths = kept.name, kept.sig, EMPTY
+        return self._traced(kept.tensor, kept.value), pending

@@ -1,0 +1,328 @@
+"""Makes a kept step of a traced one. It refuses what it cannot give back exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from typing import Any
+
+from rfnb.backend.base.tape import Call, External, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.loop.body.hypotheses import Hypotheses
+from rfnb.loop.body.traced_step import Carried, TracedStep
+from rfnb.loop.kept.kept_step import (
+    FromSizes,
+    Given,
+    KeptInput,
+    KeptOp,
+    KeptOutput,
+    KeptState,
+    KeptStep,
+    KeptTensor,
+    NotKept,
+    OfParameter,
+    OfSizes,
+    Part,
+    Slot,
+    emptied,
+)
+from rfnb.loop.steps.program import Lines, Written
+from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.traced import Traced
+
+WITHOUT_SIZES = {
+    "__add__", "__and__", "__eq__", "__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__",
+    "__ne__", "__neg__", "__or__", "__radd__", "__rmul__", "__rsub__", "__sub__", "__truediv__", "abs", "add",
+    "as_tensor", "bitwise_not", "cat", "cos", "detach", "div", "embedding", "eq", "exp", "flatten", "gather", "ge",
+    "gelu", "gt", "index_select", "isneginf", "le", "linear", "log", "log_softmax", "logical_and", "logical_not",
+    "logical_or", "lt", "masked_fill", "matmul", "maximum", "minimum", "mul", "ne", "neg", "permute", "pow", "relu",
+    "rsqrt", "sigmoid", "silu", "sin", "softmax", "sqrt", "square", "squeeze", "sub", "t", "tanh", "to",
+    "unsqueeze", "where",
+}  # fmt: skip
+"""Names of functions of which no argument is a size; of indices, full slices and new axes have none either."""
+SIMPLE = (int, float, complex, str, bytes, type(None), Dim, Slot, OfParameter)
+PLAIN = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+
+
+def keep(step: TracedStep, given: Sequence[Tensor]) -> KeptStep:
+    """The step without its tensors. Call it when the step is closed, before it runs.
+
+    given: all tensors from outside that the body may read, besides parameters, and the initial states; in each call in
+    the same order. Raises NotKept.
+    """
+    _check(step)
+    return _Keeper(step, given).kept()
+
+
+def _check(step: TracedStep) -> None:
+    recorder, tape = step.recorder, step.tape
+    reasons = {
+        "a loop in a loop": step.outer is not None,
+        "it is recorded": recorder.recorded,
+        "values are watched": bool(step.watchers),
+        "it pauses": bool(step.pauses),
+        "values of the last step": bool(step.lasts),
+        "an axis grows": bool(recorder.grown),
+        "it has no steps": step.limit.max == 0,
+        "branches": bool(recorder._sides),
+        "it changes tensors from outside": bool(tape._before),
+        "effects": any(call.effect for call in tape.calls),
+        "the size of a batch is not a number": step.limit.traced,
+        "it draws numbers outside of its ops": bool(step.generators),
+    }
+    for why, true in reasons.items():
+        if true:
+            raise NotKept(why)
+
+
+class _Keeper:
+    def __init__(self, step: TracedStep, given: Sequence[Tensor]):
+        self.step, self.tape, self.given = step, step.tape, given
+        self.recorder = step.recorder
+        self.parameters: list[Parameter] = []
+        self.tensors: list[KeptTensor] = []
+        self.slots: dict[int, Slot] = {}  # by id
+        self.places = {id(x): i for i, x in reversed(list(enumerate(given)))}
+        self.raws = {id(x._raw): i for i, x in reversed(list(enumerate(given)))}
+        self.lengths: dict[int, FromSizes | Lengths] = {}  # by id
+        self.sizes: dict[int, tuple[int, int]] = {}  # by id of the Size
+        for i, x in reversed(list(enumerate(given))):
+            for serial, size in x.lengths.sizes.items():
+                if size.traced:
+                    raise NotKept("the size of a batch is not a number")
+                self.sizes[id(size)] = (i, serial)
+
+    def kept(self) -> KeptStep:
+        step, tape = self.step, self.tape
+        ops = [self._op(call) for call in self.recorder.op_calls]
+        outside = self._outside(ops)
+        for op in ops:
+            self._check_operands(op, outside)
+        ops = [op._replace(runs=self._runs(op, outside)) for op in ops]
+        within = {position for op in ops for position in range(*op.calls)}
+        for position, call in enumerate(tape.calls):
+            if position not in within and not _is_plain(call):
+                raise NotKept(f"a call of {getattr(call.fn, '__name__', 'a function')} outside of ops")
+        inputs = {each.var.number: KeptInput("state", (i,)) for i, each in enumerate(step.carried)}
+        inputs |= {each.var.number: self._input(each.made) for each in step.frames}
+        recorder, end = self.recorder, step.condition
+        hypotheses, lengths, by_place = self._hypotheses()
+        return KeptStep(
+            name=step.name, source=step.source, backend=step.backend, recorder=recorder, graph=recorder.graph,
+            calls=tuple(tape.calls), values=len(tape.values), outside=tuple(outside),
+            parameters=tuple(self.parameters), ops=tuple(ops), nodes=tuple(call.node for call in recorder.op_calls),
+            inputs=inputs, frames=tuple(each.var.number for each in step.frames),
+            unstacked=tuple((self._place(source), axis) for source, axis in _unstacked(step)),
+            carried=tuple(map(self._carried, step.carried)),
+            outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
+            new=step.schedule.new, kept=step.schedule.kept, output_vars=step.schedule.outputs, axis=step.axis,
+            ended=step.schedule.ended, condition=None if end is None else (self._tensor(end.plain), end.value),
+            include_eos=step.include_eos, hypotheses=hypotheses, lengths=lengths, by_place=by_place,
+            gives_size=step.gives_size, ragged=step.limit.ragged, owners=step.limit.dims, unfrozen=step.unfrozen,
+            draws=step.seed is not None, streams=len(tape.streams), states=step.states, own_ops=step.own_ops,
+            tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
+        )  # fmt: skip
+
+    def _hypotheses(self) -> tuple[Hypotheses | None, FromSizes | Lengths | None, tuple[int, ...]]:
+        """The hypotheses of a search, their lengths, and the outputs that are not resolved."""
+        of = self.step.hypotheses
+        if of is None:
+            return None, None, ()
+        try:
+            light = of.without_values()
+        except (ValueError, AttributeError):
+            raise NotKept("the result of a search that knows more of its batch") from None
+        outputs = enumerate(self.step.outputs)
+        by_place = tuple(i for i, (_, out) in outputs if any(out is each for each in of._by_place))
+        return light, self._lengths(of.lengths), by_place
+
+    def _carried(self, carried: Carried) -> KeptState:
+        before, initial = carried.before, None
+        if carried.kind != "state":
+            initial = self._same_for_all(carried.initial, before.sig.dims)
+        return KeptState(
+            carried.name, carried.kind, carried.var, carried.starts_empty, initial, self._tensor(before.plain),
+            before.value,
+        )  # fmt: skip
+
+    def _same_for_all(self, raw: Any, dims: Sequence[Dim]) -> Any:
+        """An initial value with size 1 along the dims whose sizes differ from batch to batch."""
+        backend, one = self.step.backend, raw
+        for axis, dim in enumerate(dims):
+            if dim.dimension is None:
+                one = backend.slice_raw(one, axis, 0, 1, 1)
+        if 0 in backend.get_shape_tuple_raw(one) or not backend.all_true_raw(backend.compare_raw(raw, "equal", one)):
+            raise NotKept("the loop begins with something else for each sequence")
+        return backend.snapshot_raw(one)
+
+    def _place(self, source: Tensor) -> int:
+        place = self.places.get(id(source))
+        if place is None:
+            raise NotKept("frames of a tensor that is not given")
+        return place
+
+    def _input(self, made: Any) -> KeptInput:
+        if made is None:
+            raise NotKept("an input that only this batch has")
+        kind, *detail = made
+        return KeptInput(kind, (self._place(detail[0]), *detail[1:]) if kind == "frame" else tuple(detail))
+
+    # -- ops
+
+    def _op(self, call: OpCall) -> KeptOp:
+        if call.row.effect:
+            raise NotKept(f"{call.row.name} has an effect")
+        given = tuple(slot for x in call.given if isinstance(slot := self._leaf(x), Slot))
+        return KeptOp(
+            call.row, map_leaves(self._leaf, call.args), map_leaves(self._leaf, call.kwargs), given,
+            map_leaves(self._leaf, call.result), call.node.tape, call.outside, call.values, runs=False,
+        )  # fmt: skip
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, Parameter):
+            return OfParameter(self._number(leaf))
+        if isinstance(leaf, Tensor):
+            slot = self.slots.get(id(leaf))
+            if slot is None:
+                slot = self.slots[id(leaf)] = Slot(len(self.tensors))
+                self.tensors.append(self._tensor(leaf))
+            return slot
+        function = isinstance(leaf, FunctionType) and leaf.__closure__ is None
+        if not (isinstance(leaf, SIMPLE) or function or isinstance(leaf, type)):
+            raise NotKept(f"an op gets a {type(leaf).__name__}")
+        return leaf
+
+    def _number(self, parameter: Parameter) -> int:
+        for number, known in enumerate(self.parameters):
+            if known is parameter:
+                return number
+        self.parameters.append(parameter)
+        return len(self.parameters) - 1
+
+    def _tensor(self, x: Tensor) -> KeptTensor:
+        if isinstance(x, Traced):
+            raise NotKept("a value of another loop")
+        place, found = self.places.get(id(x)), self.tape.find(x._raw)
+        raw = found if isinstance(found, Var | External) else self._given_raw(x)
+        return KeptTensor(raw if place is None else None, x.sig, self._lengths(x.lengths), place, emptied(x))
+
+    def _given_raw(self, x: Tensor) -> Given:
+        if id(x._raw) not in self.raws:
+            raise NotKept("an op reads a tensor that is not given")
+        return Given(self.raws[id(x._raw)])
+
+    def _lengths(self, lengths: Lengths) -> FromSizes | Lengths:
+        if not lengths.sizes:
+            return lengths
+        found = self.lengths.get(id(lengths))
+        if found is None:
+            sizes = tuple((serial, *self._size(size)) for serial, size in lengths.sizes.items())
+            found = self.lengths[id(lengths)] = FromSizes(sizes, lengths.finite)
+        return found
+
+    def _size(self, size: Size) -> tuple[int, int]:
+        if id(size) not in self.sizes:
+            raise NotKept("the body makes an axis with lengths of its own")
+        return self.sizes[id(size)]
+
+    def _outside(self, ops: Sequence[KeptOp]) -> list[Given | OfParameter | OfSizes | None]:
+        """Where each tensor from outside comes from."""
+        parameters = {id(parameter._raw): i for i, parameter in enumerate(self.parameters)}
+        made = {number for op in ops for number in range(*op.outside)}
+        found: list[Given | OfParameter | OfSizes | None] = []
+        for number, raw in enumerate(self.tape.externals):
+            if id(raw) in parameters:
+                found.append(OfParameter(parameters[id(raw)]))
+            elif id(raw) in self.raws:
+                found.append(Given(self.raws[id(raw)]))
+            elif number in made:
+                found.append(None)
+            elif id(raw) in self.recorder.of_sizes:
+                found.append(OfSizes(*self.recorder.of_sizes[id(raw)]))
+            else:
+                raise NotKept("a line reads a tensor that is not given")
+        return found
+
+    def _check_operands(self, op: KeptOp, outside: Sequence[Any]) -> None:
+        """An operand is given, or what an earlier op has made."""
+        raws = [self.tensors[slot.number].raw for slot in op.given]
+        new = [raw.number for raw in raws if isinstance(raw, External) and raw.number >= op.outside[0]]
+        if any(outside[number] is None for number in new):
+            raise NotKept("an op reads a tensor that is not given")
+
+    def _runs(self, op: KeptOp, outside: Sequence[Any]) -> bool:
+        """Whether an op has to run again: its raw calls have sizes, random numbers, or tensors made of lengths."""
+        calls = self.tape.calls[slice(*op.calls)]
+        if op.row.random or any(outside[number] is None for number in range(*op.outside)):
+            return True
+        return not all(_is_plain(call) and all(_known(read, outside) for read in call.reads()) for call in calls)
+
+    # -- parts
+
+    def _parts(self, ops: Sequence[KeptOp]) -> Iterator[Part]:
+        """The parts of the raw calls. A part of calls ends where an input of the step comes between their results."""
+        done = 0
+        for place, op in enumerate(ops):
+            if op.runs:
+                yield from self._others(range(done, op.calls[0]))
+                yield Part(place)
+                done = op.calls[1]
+        yield from self._others(range(done, len(self.tape.calls)))
+
+    def _others(self, positions: Sequence[int]) -> Iterator[Part]:
+        """The parts of consecutive calls."""
+        part: list[int] = []
+        last = -1
+        for position in positions:
+            made = self.tape.calls[position].made()
+            if part and made[0] != last + 1:
+                yield self._part(part)
+                part = []
+            part.append(position)
+            last = made[-1]
+        if part:
+            yield self._part(part)
+
+    def _part(self, positions: Sequence[int]) -> Part:
+        """Consecutive calls, as code."""
+        calls, lines = [self.tape.calls[position] for position in positions], Lines(())
+        for call, position in zip(calls, positions, strict=True):
+            lines.call(call, position)
+        made = [var for call in calls for var in call.made()]
+        reads = tuple({var: None for call in calls for var in call.read_vars() if var not in made})
+        outside = [read.number + 1 for call in calls for read in call.reads() if isinstance(read, External)]
+        head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
+        code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in made)})"], 1)
+        return Part(None, min(made), max(outside, default=0), reads, code)
+
+
+def _known(read: Any, outside: Sequence[Any]) -> bool:
+    return type(read) is Var or (type(read) is External and outside[read.number] is not None)
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether a raw call has no sizes among its arguments, and no function made for this batch."""
+    fn = call.fn
+    if type(fn) is MethodType or not (isinstance(fn, PLAIN) or _is_of_a_module(fn)):
+        return False
+    name = getattr(fn, "__name__", "")
+    if name not in WITHOUT_SIZES:
+        return False
+    return name != "__getitem__" or _takes_all(call.args[1])
+
+
+def _is_of_a_module(fn: Callable[..., Any]) -> bool:
+    return isinstance(fn, FunctionType) and fn.__closure__ is None
+
+
+def _takes_all(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or part == slice(None) for part in parts)
+
+
+def _unstacked(step: TracedStep) -> list[tuple[Tensor, Dim]]:
+    return [(each.made[1], each.made[2]) for each in step.frames if each.made is not None and each.made[0] == "frame"]

@@ -1,0 +1,290 @@
+"""The traced frame of a kept step for another batch: all values of the step on the first frame.
+
+The raw calls of most ops have no sizes among their arguments; they are made on the new frame as they are. The other ops
+run again themselves, and have to make the same calls but for the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.backend.base.finite import ended_by
+from rfnb.backend.base.tape import Call, External, Tape, current_tape
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.scope import random_from
+from rfnb.core.tensor.listener import Listener, listening
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.body.freezing import masks_of_active
+from rfnb.loop.kept.kept_step import (
+    FromSizes,
+    Given,
+    KeptOp,
+    KeptState,
+    KeptStep,
+    KeptTensor,
+    NotKept,
+    OfParameter,
+    OfSizes,
+    Part,
+    Slot,
+)
+from rfnb.loop.steps.ended_frames import ended
+from rfnb.loop.steps.frames import first_frame
+
+
+class NewFrame:
+    """The values of a kept step on the first frame of another batch.
+
+    given, states: the tensors from outside, and the initial values of the states. limit: the number of steps of each
+    sequence. initial: the initial values of all that the loop carries, raw tensors. tape: the raw calls, once `trace`
+    has made them.
+    """
+
+    def __init__(self, kept: KeptStep, given: Sequence[Tensor], states: Sequence[Any], limit: Size):
+        self.kept, self.given, self.backend, self.limit = kept, given, kept.backend, limit
+        self._sizes = {dim: n for x in given for dim, n in zip(x.dims, x._raw.shape, strict=True)}
+        rest = iter(states)
+        self.initial = [next(rest)._raw if c.kind == "state" else self._begin(c) for c in kept.carried]
+        self.tape: Tape = self.backend.new_tape()
+        self.tape.new_stream = self._new_stream
+        self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
+        self._lengths_made: dict[FromSizes, Lengths] = {}
+        self._masks: dict[str, Any] = {}  # by layout and device
+
+    def _begin(self, carried: KeptState) -> Any:
+        """The initial value of what the loop itself carries."""
+        raw = carried.initial
+        for axis, dim in enumerate(carried.tensor.sig.dims):
+            if dim.dimension is None:
+                raw = self.backend.expand_raw(raw, axis, self._size_of(dim))
+        return self.backend.snapshot_raw(raw)
+
+    def _size_of(self, dim: Dim) -> int:
+        found = dim.dimension if dim.dimension is not None else self._sizes.get(dim)
+        if found is None:
+            raise NotKept("a size that no tensor has")
+        return found
+
+    # -- raw calls
+
+    def trace(self) -> None:
+        """Makes all raw calls. Raises NotKept if they are not those of the kept step."""
+        kept, calls = self.kept, list(self.kept.calls)
+        with self.backend.no_gradients(), ended_by(self._ended):
+            for part in kept.parts:
+                if part.op is None:
+                    self._make(part)
+                else:
+                    op = kept.ops[part.op]
+                    calls[slice(*op.calls)] = self._run(op)
+            self._outside(until=len(kept.outside))
+            self._inputs(until=kept.values)
+        if len(self.tape.values) != kept.values or len(self.tape.externals) != len(kept.outside):
+            raise NotKept("another number of values")
+        self.tape.calls[:] = calls
+
+    def _make(self, part: Part) -> None:
+        """Makes the raw calls of a part, by code that is written once."""
+        self._outside(until=part.outside)
+        self._inputs(until=part.values)
+        values, tape = self.tape.values, self.tape
+        if len(values) != part.values:
+            raise NotKept("another number of values")
+        code = part.code.bind({}, tape.externals, _no_generator)
+        for raw in code.run([values[number] for number in part.reads]):
+            tape.input(raw)
+
+    def _run(self, op: KeptOp) -> list[Call]:
+        """Runs an op on the new frame. Returns its raw calls."""
+        tape, kept = self.tape, self.kept
+        for slot in op.given:
+            self.at(slot)
+        args, kwargs = map_leaves(self.filled, op.args), map_leaves(self.filled, op.kwargs)
+        self._outside(until=op.outside[0])
+        self._inputs(until=op.values[0])
+        first = len(tape.calls)
+        tape.ops.append(op.row.name)
+        try:
+            with self.backend.take(tape), listening(_Runs(tape)):
+                found = _Runs(tape).call(op.row, args, kwargs)
+        finally:
+            tape.ops.pop()
+        calls, results, slots = tape.calls[first:], leaves(found), leaves(op.result)
+        self._inputs(until=op.values[1])
+        for result in results:
+            if isinstance(result, Tensor):
+                tape.refer(result._raw)
+        as_before = (
+            len(calls) == op.calls[1] - op.calls[0]
+            and len(tape.values) == op.values[1]
+            and len(tape.externals) == op.outside[1]
+            and all(map(_alike, calls, kept.calls[slice(*op.calls)]))
+            and all(self._is_known(number) for number in range(*op.outside))
+        )
+        if not as_before or len(results) != len(slots):
+            raise NotKept(f"{op.row.name} makes other calls")
+        for call, old in zip(calls, kept.calls[slice(*op.calls)], strict=True):
+            call.node = old.node
+        for result, slot in zip(results, slots, strict=True):
+            if isinstance(slot, Slot):
+                self._is_result(result, slot)
+        return calls
+
+    def _is_result(self, result: Any, slot: Slot) -> None:
+        """Takes a result of an op."""
+        template = self.kept.tensors[slot.number]
+        same = isinstance(result, Tensor) and result.sig is template.sig
+        if not same or (template.given is None and self.tape.find(result._raw) != template.raw):
+            raise NotKept("an op has another result")
+        self._tensors[slot.number] = result
+
+    def _is_known(self, number: int) -> bool:
+        origin = self.kept.outside[number]
+        return origin is None or isinstance(origin, OfSizes) or self.tape.externals[number] is self._origin(origin)
+
+    def _origin(self, origin: Given | OfParameter | OfSizes) -> Any:
+        if isinstance(origin, OfSizes):
+            sizes = [self._size_of(dim) for dim in origin.dims]
+            return self.backend.from_numpy_raw(origin.make(sizes, origin.number), origin.device)
+        if isinstance(origin, Given):
+            return self.given[origin.number]._raw
+        return self.kept.parameters[origin.number]._raw
+
+    # -- inputs and tensors
+
+    def _outside(self, until: int) -> None:
+        """Declares tensors from outside, as far as this one."""
+        for origin in self.kept.outside[len(self.tape.externals) : until]:
+            if origin is None:
+                raise NotKept("a tensor from outside that no op has made")
+            before = len(self.tape.externals)
+            self.tape.refer(self._origin(origin))
+            if len(self.tape.externals) == before:
+                raise NotKept("two tensors from outside are the same")
+
+    def _inputs(self, until: int) -> None:
+        """Declares the inputs whose turn it is."""
+        values, inputs = self.tape.values, self.kept.inputs
+        while len(values) < until and (spec := inputs.get(len(values))) is not None:
+            detail: Any = spec.detail
+            if spec.kind == "state":
+                raw = self.backend.alias_raw(self.initial[detail[0]])
+            elif spec.kind == "frame":
+                raw = first_frame(self.backend, self.given[detail[0]], detail[1], False)._raw
+            elif spec.kind == "number":
+                raw = self.backend.full_raw([], 0, "int64", None)
+            elif spec.kind == "active":
+                raw = self.backend.alias_raw(masks_of_active(self.backend, self.limit, *detail)[0])
+            else:
+                raw = self._masks[repr(detail)] = self._mask(*detail)
+            self.tape.input(raw)
+
+    def _mask(self, how: align.Move, device: Any) -> Any:
+        return self.backend.from_numpy_raw(ended(self.limit, how, 1)[0], device)
+
+    def _ended(self, backend: Any, signature: Sig, device: Any) -> Any:
+        """The mask of the sequences that have ended, while an op runs; see `EndedMasks`."""
+        size = self.limit
+        if current_tape() is not self.tape or self.tape.paused or not size.ragged or not size.dims:
+            return None
+        if not set(size.dims) <= signature.index.keys():
+            return None
+        detail = align.move(size.dims, signature.dims, trailing=False), device
+        found = self._masks.get(repr(detail))
+        if found is None:
+            spec = self.kept.inputs.get(len(self.tape.values))
+            if spec is None or spec.detail != detail:
+                raise NotKept("another mask of what has ended")
+            with self.tape.pause():
+                self._inputs(until=len(self.tape.values) + 1)
+            found = self._masks[repr(detail)]
+        return found
+
+    def filled(self, leaf: Any) -> Any:
+        """A leaf of the arguments of an op for this batch."""
+        kind = type(leaf)
+        if kind is Slot:
+            return self.at(leaf)
+        return self.kept.parameters[leaf.number] if kind is OfParameter else leaf
+
+    def at(self, slot: Slot) -> Tensor:
+        """The tensor of a slot."""
+        found = self._tensors[slot.number]
+        if found is None:
+            found = self._tensors[slot.number] = self.tensor(self.kept.tensors[slot.number])
+        return found
+
+    def tensor(self, template: KeptTensor) -> Tensor:
+        """A tensor on the traced frame."""
+        if template.given is not None:
+            return self.given[template.given]
+        origin = template.raw
+        if isinstance(origin, Given):
+            raw = self.given[origin.number]._raw
+        elif isinstance(origin, External):
+            self._outside(until=origin.number + 1)
+            raw = self.tape.externals[origin.number]
+        else:
+            assert origin is not None
+            self._inputs(until=origin.number + 1)
+            raw = self.tape.values[origin.number]
+        made = tensor_of(raw, template.sig, self.lengths(template.lengths))
+        if template.emptied is not None:
+            made._emptied = raw, self.backend.version_raw(raw), template.emptied
+        return made
+
+    def lengths(self, kept: FromSizes | Lengths) -> Lengths:
+        """Lengths of this batch."""
+        if isinstance(kept, Lengths):
+            return kept
+        found = self._lengths_made.get(kept)
+        if found is None:
+            first = self.given[kept.sizes[0][1]].lengths
+            sizes = {serial: self.given[i].lengths.sizes[there] for serial, i, there in kept.sizes}
+            found = first if first.sizes == sizes else Lengths(sizes)
+            found = found.made_finite() if kept.finite else found.infinite()
+            self._lengths_made[kept] = found
+        return found
+
+    def _new_stream(self, device: str) -> Any:
+        generator = self.backend.new_generator(device)
+        self.tape.stream(generator)
+        return generator
+
+
+class _Runs(Listener):
+    """Runs ops inside of an op as they ran when the step was traced: random ones with a stream of their own."""
+
+    def __init__(self, tape: Tape):
+        self.tape = tape
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes an op."""
+        if not row.random:
+            return row.fn(*args, **kwargs)
+        with random_from(self.tape.new_stream):
+            return row.fn(*args, **kwargs)
+
+
+def _alike(call: Call, before: Call) -> bool:
+    """Whether two raw calls differ in sizes only."""
+    same: bool = (
+        (call.fn is before.fn or call.fn == before.fn or type(call.fn) is type(before.fn))
+        and getattr(call.fn, "__name__", None) == getattr(before.fn, "__name__", None)
+        and call.reads() == before.reads()
+        and call.result == before.result
+        and call.parts == before.parts
+        and call.changes == before.changes
+        and call.effect == before.effect
+    )
+    return same
+
+
+def _no_generator(stream: int, step: int) -> Any:
+    raise AssertionError("ops with random numbers run again")

@@ -1,0 +1,114 @@
+"""Values of a step: those of the loop and those outside, with the dims of their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.advice.alike import is_beam
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.network.build.node import Node
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import full
+from rfnb.ops.math import cast
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+
+
+class Inside(MutableMapping[str, Tensor]):
+    """The values of a step, and those outside of the loop."""
+
+    def __init__(self, step: dict[str, Tensor], outside: Mapping[str, Tensor]):
+        self.step, self.outside = step, outside
+
+    def __getitem__(self, path: str) -> Tensor:
+        return self.step[path] if path in self.step else self.outside[path]
+
+    def __setitem__(self, path: str, x: Tensor) -> None:
+        self.step[path] = x
+
+    def __delitem__(self, path: str) -> None:
+        del self.step[path]
+
+    def __iter__(self) -> Any:
+        yield from {**self.outside, **self.step}
+
+    def __len__(self) -> int:
+        return len({**self.outside, **self.step})
+
+
+def filled(template: Tensor, number: Any) -> Tensor:
+    """A tensor with the dims and dtype of a template."""
+    x = full(dims=template.dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
+    return set_feature_dim(x, template.feature_dim)
+
+
+def like(x: Tensor, template: Tensor) -> Tensor:
+    """The value with all dims of a template, and its dtype."""
+    feature = template.feature_dim
+    if feature is not None and feature not in x.dims and x.feature_dim is not None:
+        x = replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]
+    hypotheses = any(is_beam(dim) for dim in x.dims)  # perhaps those after a choice
+    for dim in template.dims:
+        if dim not in x.dims and not (hypotheses and is_beam(dim)):
+            x = expand_dim(x, dim)
+    if x.dtype != template.dtype:
+        x = cast(x, template.dtype)
+    if x.sparse_dim is not template.sparse_dim:
+        x = set_sparse_dim(x, template.sparse_dim)
+    if x.dims != template.dims and set(x.dims) == set(template.dims):
+        x = x.copy_transpose(template.dims)
+    return set_feature_dim(x, feature)
+
+
+def featured(x: Tensor, feature: Dim | None) -> Tensor:
+    """The value with this dim as its features."""
+    return x if x.feature_dim is feature else set_feature_dim(x, feature)
+
+
+def one_more(axis: Dim) -> Dim:
+    """An axis with one more frame for each sequence but the longest: a search of the reference counts it."""
+    size = axis.size
+    lengths = np.minimum(size.values + 1, size.max)
+    more = Dim(None, name=axis.name, kind=axis.kind)
+    more.bind(Size(size.dims, lengths))
+    return more
+
+
+def with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
+    """The same frames along another axis, where sequences have other lengths."""
+    dims = [new if dim is old else dim for dim in x.dims]
+    return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
+
+
+def mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
+    """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
+    if isinstance(made, Tensor):
+        return function(made, template)
+    if not isinstance(made, dict):
+        return made
+    growing = {part for part in template.values() if isinstance(part, Dim)}
+    found = {}
+    for name, part in made.items():
+        of = template[name]
+        grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
+        found[name] = part if grows and function is like else mapped(function, part, of)
+    return type(made)(found)
+
+
+def with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
+    """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
+    own, expected = x.size_of(frames).values, axis.size.values
+    if own.shape != expected.shape or (own != expected).any():
+        at = next((i for i, pair in enumerate(zip(own.flat, expected.flat, strict=False)) if pair[0] != pair[1]), 0)
+        raise DimError(
+            f"{node.of}: its lengths are not those of the loop; sequence {at} is the first that differs",
+            got=f"{own.flat[at] if at < own.size else '?'} frames",
+            expected=f"{expected.flat[at] if at < expected.size else '?'} frames, those of {axis.name!r}",
+            hint=f'"size_target": "{node.of.removeprefix("data:")}", if its length is that of the loop',
+        )
+    return replace_dim(x, in_dim=frames, out_dim=axis)[0]
