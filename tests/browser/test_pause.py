@@ -158,7 +158,7 @@ for x, y in rf.progress(batches, plot=False):
 print("trained")"""
 
 
-def test_training_in_plain_torch_pauses_at_nan_and_the_cell_shows_its_values(open_notebook):
+def test_training_in_plain_torch_pauses_at_nan(open_notebook):
     notebook = open_notebook(cells=[DATA, TRAIN])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)

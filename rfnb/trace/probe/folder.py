@@ -97,9 +97,7 @@ class ShotFolder:
     def copy_to(self, path: Path) -> None:
         """Copies all shots. Raises RunFileError if something else is there."""
         if path.exists() and (not path.is_dir() or any(not STEP.fullmatch(each.name) for each in path.iterdir())):
-            raise RunFileError(
-                f"save: {path} is not a folder of a probe", hint="a path that does not exist"
-            )
+            raise RunFileError(f"save: {path} is not a folder of a probe", hint="a path that does not exist")
         if path.resolve() == self.path.resolve():
             return
         other = ShotFolder(path)
