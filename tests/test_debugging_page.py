@@ -31,7 +31,8 @@ def test_the_examples(no_pauses):
     linecache.cache["debugging_page.py"] = (len(code), None, code.splitlines(keepends=True), "debugging_page.py")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        exec(compile(code, "debugging_page.py", "exec"), {"__name__": "debugging_page"})
+        exec(compile(code, "debugging_page.py", "exec"), names := {"__name__": "debugging_page"})
+    names["probe"].remove()
     assert [str(each.message).partition(" was not paused")[0] for each in told] == ["growing", "training"]
     assert not rf.pauses
 
