@@ -11,6 +11,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.trace.pause import files
+from rfnb.trace.probe.driven import followers
 
 PAGE = (Path(__file__).parents[1] / "docs" / "debugging.md").read_text(encoding="utf-8")
 
@@ -20,6 +21,7 @@ def no_pauses(tmp_path, monkeypatch):
     """No conditions before and after, and files in a folder of the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(files, "_written", [])
+    monkeypatch.setattr(followers, "_probes", {})
     rf.pauses.clear()
     yield
     rf.pauses.clear()
@@ -31,8 +33,7 @@ def test_the_examples(no_pauses):
     linecache.cache["debugging_page.py"] = (len(code), None, code.splitlines(keepends=True), "debugging_page.py")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        exec(compile(code, "debugging_page.py", "exec"), names := {"__name__": "debugging_page"})
-    names["probe"].remove()
+        exec(compile(code, "debugging_page.py", "exec"), {"__name__": "debugging_page"})
     assert [str(each.message).partition(" was not paused")[0] for each in told] == ["growing", "training"]
     assert not rf.pauses
 
