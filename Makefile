@@ -1,5 +1,6 @@
 # make lab    JupyterLab with the tour
 # make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
+# make pages  all notebooks, executed, as static pages for any web server: dist/pages
 # make lint   make bench   make wheel   make clean
 # make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
 
@@ -8,7 +9,7 @@ SETUP = $(PYTHON) .ci/setup.py
 IN = . .cache/env &&
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test test-gpu lint bench wheel clean
+.PHONY: lab test test-gpu lint bench wheel pages clean
 
 lab:
 	@$(SETUP) lab
@@ -34,6 +35,10 @@ wheel:
 	@$(SETUP) wheel
 	@rm -rf dist
 	@$(IN) python -m build --wheel --no-isolation --outdir dist
+
+pages:
+	@$(SETUP) pages
+	@$(IN) python .ci/pages.py $(ARGS)
 
 clean: # all that was built; the environment stays
 	rm -rf .cache dist rfnb/labextension rfnb/display/static

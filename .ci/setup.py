@@ -1,6 +1,6 @@
 """Sets up all that a target of the Makefile needs, and does again only what has changed.
 
-Usage: `python3 .ci/setup.py lab|test|gpu|lint|bench|wheel`. Afterwards `. .cache/env` puts its programs on PATH.
+Usage: `python3 .ci/setup.py lab|test|gpu|lint|bench|wheel|pages`. Afterwards `. .cache/env` puts its programs on PATH.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from environment import Environment, apt_install
 from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
 
 ALL = "lab,test,dev"
-EXTRAS = {"lab": "lab", "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL}
+EXTRAS = {"lab": "lab", "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL, "pages": "lab"}
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]

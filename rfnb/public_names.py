@@ -104,14 +104,14 @@ NAMES = {
     "trace": """
         Captured Comparison
         ModelGraph
-        Pause
+        Pause Probe
         Run
         capture compare
         get_tensor_consumers get_tensor_dependencies
-        load_run
+        load_probe load_run
         model_graph
         options
-        pause_when pauses
+        pause_when pauses probe
         recording runs
         walk_tensor_consumers when
     """,

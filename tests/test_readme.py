@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from pathlib import Path
 
@@ -9,9 +10,21 @@ import pytest
 
 import rfnb as rf
 from rfnb.display.kit.view import View
+from rfnb.errors import LoopWarning
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAUSE, SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_two_lines_pause_a_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(rf.options, "pause_folder", tmp_path)
+    losses = iter([1.0, float("nan"), 0.5])
+    with pytest.warns(LoopWarning, match="training was not paused after step 1"):
+        linecache.cache["pause.py"] = (len(PAUSE), None, PAUSE.splitlines(keepends=True), "pause.py")
+        exec(compile(PAUSE, "pause.py", "exec"), {"rf": rf, "loader": range(3), "train_on": lambda x: next(losses)})
+    [file] = tmp_path.iterdir()
+    rf.pauses.clear()
+    assert rf.load_run(file)[0]["loss"].item() == 1.0
 
 
 @pytest.mark.parametrize("code", [SEARCH, PYTORCH])

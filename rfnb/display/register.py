@@ -45,6 +45,7 @@ VIEWS = {
     "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.contents.CheckpointFile"),
     "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
+    "probe": ("training.probe_view", "rfnb.trace.probe.probe.Probe"),
     "beam": (
         "beam.view",
         "rfnb.search.found.Found rfnb.search.tree.Tree rfnb.search.explain.where.Where",

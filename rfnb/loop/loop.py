@@ -152,7 +152,7 @@ class Loop:
             self.keep(step)
         BodyRun(self, step).run()
 
-    def run_traced(self, step: TracedStep) -> None:
+    def _run_traced(self, step: TracedStep) -> None:
         """Runs all steps of a body that was traced before; see `loop.kept`."""
         step.backend.uncompiled(lambda: BodyRun(self, step).run())
 

@@ -6,5 +6,6 @@ run/file  `run.save` and `rf.load_run`: a run as one file.
 compare   `rf.compare`: matches the values of two runs, and finds the first difference.
 graph     `rf.model_graph`: the graph of one call of a model, including its loops.
 capture   `rf.capture`: finds attention while a model runs, also in the steps of loops.
+probe     `rf.probe`: a function that runs again and again during a training.
 observe   Reports every op of a function and of its loops; the checks of `rf.check` use it.
 """

@@ -77,7 +77,7 @@ def attention() -> Any:
 def comparison() -> Any:
     """The README's run of a loop and its fork."""
     names: Names = {}
-    _, _, loop, travel, *_ = blocks("README.md")
+    *_, loop, travel, _, _ = blocks("README.md")
     run(loop, names, "loop.py")
     first, _, fork, compare, _ = travel.strip().splitlines()
     return run("\n".join([first, fork, compare]), names, "travel.py")

@@ -158,7 +158,7 @@ for x, y in rf.progress(batches, plot=False):
 print("trained")"""
 
 
-def test_training_in_plain_torch_pauses_at_nan_and_the_cell_shows_its_values(open_notebook):
+def test_training_in_plain_torch_pauses_at_nan(open_notebook):
     notebook = open_notebook(cells=[DATA, TRAIN])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
@@ -203,3 +203,27 @@ def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook):
     resume(panel, "last")
     notebook.wait_for_idle()
     assert "done [15.0, 30.0]" in notebook.text(0)
+
+
+def test_two_notebooks_pause_independently(paused, open_notebook):
+    notebook, panel = paused
+    open_notebook("other.ipynb", cells=[DATA, WHEN, LOOP], beside=True)
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    panel.at(2)
+    expect(panel.root.locator(".rfnb-Paused-elsewhere")).to_have_text("test.ipynb is paused: running sum, after step 2")
+    resume(panel, "last")
+    over(panel)
+    assert "done" in notebook.text(2)
+    panel.root.locator(".rfnb-Paused-elsewhere").click()
+    panel.root.locator(".rfnb-Paused").wait_for()
+    resume(panel, "last")
+    over(panel)
+
+
+def test_a_kernel_that_is_killed_ends_a_pause(paused):
+    notebook, panel = paused
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.shutdown()")
+    over(panel)

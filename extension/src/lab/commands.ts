@@ -6,6 +6,7 @@ import { PLAIN, Words } from '../words';
 import type { ILoops } from './tokens';
 
 export const OPEN_PANEL = 'rfnb-lab:open-panel';
+export const PAUSE = 'rfnb-lab:pause';
 
 const NO_ARGUMENTS = { args: { type: 'object' as const, properties: {} } };
 
@@ -40,16 +41,43 @@ export function addOpenCommand(commands: CommandRegistry, words: Words, open: ()
   });
 }
 
+/** Adds the command that pauses a running cell at the next step of a recorded loop. */
+export function addPauseCommand(commands: CommandRegistry, loops: ILoops, words: Words): void {
+  commands.addCommand(PAUSE, {
+    label: words.__('Loop: Pause at Next Step'),
+    caption: words.__('Pause at the next step of a recorded loop, in the running cell or in the next one'),
+    describedBy: NO_ARGUMENTS,
+    isEnabled: () => loops.session?.connection.link === 'ready',
+    isToggled: () => loops.session?.pauses ?? false,
+    execute: () => loops.session?.pause(!loops.session.pauses)
+  });
+}
+
 /** The settings of the commands, where users can change keys: `jlpm test -u` writes them to schema/commands.json. */
 export function commandSettings(): object {
-  const shortcuts = [{ id: OPEN_PANEL, shortcut: 'Ctrl Alt L' }, ...stepCommands(PLAIN)];
+  const commands = [{ id: PAUSE, shortcut: 'Ctrl Alt Shift P' }, ...stepCommands(PLAIN)];
+  const shortcuts = commands.flatMap(({ id, shortcut }) =>
+    ['.rfnb-Panel', '.jp-NotebookPanel'].map(selector => ({ command: id, keys: [shortcut], selector }))
+  );
+  const items = [{ id: OPEN_PANEL }, ...commands].map(({ id }) => ({ command: id }));
   return {
     title: 'Loops',
     description:
       'Keys for stepping through recorded loops. Inside the panel, the arrow keys, Home and End also step; ' +
       'N and Shift N go to the next and previous match, . and , to the next and previous op; ' +
-      'O shows the ops of the current line, and B marks the line.',
-    'jupyter.lab.shortcuts': shortcuts.map(({ id, shortcut }) => ({ command: id, keys: [shortcut], selector: 'body' })),
+      'O shows the ops of the current line, B marks the line, and C lets a paused loop continue.',
+    'jupyter.lab.menus': {
+      main: [
+        {
+          id: 'jp-mainmenu-run',
+          items: [
+            { type: 'separator', rank: 900 },
+            { type: 'submenu', rank: 901, submenu: { id: 'rfnb-loops-menu', label: 'Loops', items } }
+          ]
+        }
+      ]
+    },
+    'jupyter.lab.shortcuts': [{ command: OPEN_PANEL, keys: ['Ctrl Alt L'], selector: 'body' }, ...shortcuts],
     type: 'object',
     properties: {},
     additionalProperties: false

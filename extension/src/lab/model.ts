@@ -3,11 +3,13 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Session } from '../stepper/session';
 import type { ILoops } from './tokens';
+import type { PausedNotebook } from './tracker';
 
 /** The active notebook and the session of its kernel. */
 export interface ITracker {
   readonly notebook: NotebookPanel | null;
   readonly session: Session | null;
+  readonly pausedElsewhere: readonly PausedNotebook[];
   sessionOf(notebook: NotebookPanel): Session | null;
   readonly changed: ISignal<ITracker, void>;
   readonly linkChanged: ISignal<ITracker, void>;
@@ -31,6 +33,10 @@ export class LoopsModel implements ILoops {
 
   sessionOf(notebook: NotebookPanel): Session | null {
     return this._tracker.sessionOf(notebook);
+  }
+
+  get pausedElsewhere(): readonly PausedNotebook[] {
+    return this._tracker.pausedElsewhere;
   }
 
   get linkChanged(): ISignal<unknown, void> {

@@ -11,7 +11,7 @@ import type { ILoops } from './tokens';
 
 /** The side panel "Loops". */
 export class LoopsPanel extends SidePanel {
-  constructor(loops: ILoops, translator: ITranslator) {
+  constructor(loops: ILoops, translator: ITranslator, activate: (id: string) => void) {
     super({ content: new Panel(), translator });
     const words = translator.load('rfnb');
     this.id = 'rfnb-loops';
@@ -21,14 +21,15 @@ export class LoopsPanel extends SidePanel {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', words.__('Loops'));
     this.content.addClass('rfnb-Panel-content');
-    this.content.addWidget(new LoopsBody(loops, words));
+    this.content.addWidget(new LoopsBody(loops, words, activate));
   }
 }
 
 /** Draws the model whenever it changes, while it can be seen. */
 class LoopsBody extends ReactWidget {
-  constructor(loops: ILoops, words: Words) {
+  constructor(loops: ILoops, words: Words, activate: (id: string) => void) {
     super();
+    this._activate = activate;
     this._loops = loops;
     this._words = words;
     this.addClass('rfnb-Panel-body');
@@ -52,6 +53,8 @@ class LoopsBody extends ReactWidget {
           busy={connection?.busy ?? false}
           paused={session?.paused ?? null}
           pauses={session?.pauses ?? false}
+          pausedElsewhere={this._loops.pausedElsewhere}
+          onActivate={this._activate}
           complaint={connection?.complaint ?? null}
           error={session?.error ?? null}
           runs={session?.runs ?? []}
@@ -80,6 +83,7 @@ class LoopsBody extends ReactWidget {
     this.update();
   }
 
+  private _activate: (id: string) => void;
   private _loops: ILoops;
   private _words: Words;
 }

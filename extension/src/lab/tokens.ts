@@ -4,6 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
 import type { Session } from '../stepper/session';
+import type { PausedNotebook } from './tracker';
 
 /** What the panel shows: the loops of the notebook that the user works in. */
 export interface ILoops extends IDisposable {
@@ -13,6 +14,8 @@ export interface ILoops extends IDisposable {
   readonly session: Session | null;
   /** The session of the kernel of any open notebook. */
   sessionOf(notebook: NotebookPanel): Session | null;
+  /** The other open notebooks that are paused. */
+  readonly pausedElsewhere: readonly PausedNotebook[];
   /** The words of the filter: only runs whose name, place or flags contain them are listed. */
   filter: string;
   /** Emits when any of the above, or the session, has changed. */

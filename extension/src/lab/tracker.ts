@@ -4,7 +4,16 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Connection, IKernel } from '../kernel/connection';
+import type { PausedView } from '../schema';
 import { Session } from '../stepper/session';
+
+/** A notebook with a loop that is paused. */
+export interface PausedNotebook {
+  /** The id of its widget. */
+  id: string;
+  name: string;
+  paused: PausedView;
+}
 
 /** Follows the active notebook, and keeps one session for each kernel. */
 export class Tracker implements IDisposable {
@@ -35,6 +44,19 @@ export class Tracker implements IDisposable {
 
   get changed(): ISignal<this, void> {
     return this._changed;
+  }
+
+  /** The other open notebooks that are paused. */
+  get pausedElsewhere(): PausedNotebook[] {
+    const found: PausedNotebook[] = [];
+    this._notebooks.forEach(panel => {
+      const kernel = panel.sessionContext.session?.kernel;
+      const paused = kernel && this._sessions.get(this._speaker(kernel))?.paused;
+      if (paused && panel !== this._notebook) {
+        found.push({ id: panel.id, name: panel.title.label, paused });
+      }
+    });
+    return found;
   }
 
   get isDisposed(): boolean {
@@ -82,6 +104,7 @@ export class Tracker implements IDisposable {
       const connection = new Connection(kernel);
       session = new Session(connection);
       const made = session;
+      made.pausedChanged.connect(() => this._changed.emit());
       kernel.disposed.connect(() => made.dispose());
       this._sessions.set(kernel, session);
       connection.linkChanged.connect(() => this._linkChanged.emit());

@@ -63,6 +63,11 @@ export class Session implements IDisposable {
     return this._paused;
   }
 
+  /** Emits when a loop is paused, or goes on. */
+  get pausedChanged(): ISignal<this, void> {
+    return this._pausedChanged;
+  }
+
   /** Whether the next step of any recorded loop will pause. */
   get pauses(): boolean {
     return this._pauses;
@@ -208,6 +213,7 @@ export class Session implements IDisposable {
     this._pauses = false;
     this._setPaused(paused);
     this._held = paused.run;
+    this._asked++; // a run that the panel was about to show is no longer wanted
     try {
       const run = await this.connection.requests.request('run', { run: paused.run });
       if (this._paused !== paused || this._isDisposed) {
@@ -229,7 +235,11 @@ export class Session implements IDisposable {
 
   private _setPaused(paused: PausedView | null): void {
     clearTimeout(this._resumed);
+    const before = this._paused;
     this._paused = paused;
+    if (before !== paused) {
+      this._pausedChanged.emit();
+    }
     if (paused === null) {
       this._stepper?.release();
     }
@@ -393,6 +403,9 @@ export class Session implements IDisposable {
       resume: (how, where) => this.resume(how, where)
     });
     this._stepper = stepper;
+    if (this._paused?.run === run.run) {
+      stepper.grow(run, this._paused);
+    }
     const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);
@@ -427,6 +440,7 @@ export class Session implements IDisposable {
   private _opening: number | null = null;
   private _wasNewest = true;
   private _isDisposed = false;
+  private _pausedChanged = new Signal<this, void>(this);
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, number>(this);
 }

@@ -61,6 +61,17 @@ describe('A paused loop', () => {
     expect(commands(kernel).pop()).toEqual(['resume', 'step']);
   });
 
+  it('is shown at its step, even if the panel was about to follow its run', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    expect([shown(s), s.stepper?.state.step?.step]).toEqual([1, 0]);
+    kernel.startCell('train()');
+    runs.unshift(item(7));
+    kernel.emit({ event: 'runs', data: [...runs] });
+    kernel.emit({ event: 'paused', data: PAUSED });
+    await settle();
+    expect([shown(s), s.stepper?.state.step?.step, s.stepper?.state.held]).toEqual([7, 2, PAUSED]);
+  });
+
   it('goes on, and the panel forgets it when the cell has ended', async () => {
     const { kernel, session: s } = await session([item(1)]);
     kernel.startCell('train()');

@@ -14,6 +14,8 @@ describe('LoopsView', () => {
     busy: false,
     paused: null,
     pauses: false,
+    pausedElsewhere: [],
+    onActivate: vi.fn(),
     complaint: null,
     error: null,
     runs: [],

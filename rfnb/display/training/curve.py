@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 MOST = 240
 """Largest number of bins in a curve, more than a picture can show."""
+SHARE = 0.03
+"""Share of the values that the running mean covers."""
 
 
 @dataclass
@@ -66,6 +68,15 @@ class Curve:
         if len(self.bins) >= MOST:
             self.bins = [a.joined(b) for a, b in zip(self.bins[::2], self.bins[1::2], strict=True)]
             self._width *= 2
+
+    def recent(self, over: float | None = None) -> float:
+        """The running mean at the end, or the last value if it is not finite."""
+        assert self.last is not None
+        return self.smoothed(self.over(over))[-1] if math.isfinite(self.last[1]) else self.last[1]
+
+    def over(self, asked: float | None) -> float:
+        """How many values the running mean covers, if not as many as asked for."""
+        return SHARE * sum(part.count for part in self.bins) if asked is None else asked
 
     def smoothed(self, over: float) -> list[float]:
         """The running mean at each bin, over about `over` values, weighted towards the newest.

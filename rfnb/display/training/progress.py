@@ -19,6 +19,7 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
 from rfnb.printable import visible
 from rfnb.trace.pause.scope import ScopePauses
+from rfnb.trace.probe.driven import followers
 from rfnb.trace.run.options import in_notebook
 
 if TYPE_CHECKING:
@@ -62,15 +63,17 @@ class Progress(Shown, Generic[B]):
         self.running = self.stopped = True
         self._remember_marked()
         bar = self._bar()
-        pauses = ScopePauses(self.name or "training", (ast.For,))
+        pauses = ScopePauses(self.name or "training", (ast.For,), ready=lambda: self._draw_now(bar))
         try:
             for batch in self.batches:
                 self.step, self._reported = self.step + 1, set()
+                counted = followers.count
                 yield batch
+                self._take_marked()
+                followers.after_step(counted, self.name, self._measures)
+                bar.update()
                 if pauses.looks():
                     pauses.after_step(self.step, sys._getframe(1))  # of the code that runs the loop
-                self._take_marked()
-                bar.update()
                 if time.monotonic() >= self._next:
                     self._draw(bar)
             self.stopped = False
@@ -115,6 +118,12 @@ class Progress(Shown, Generic[B]):
         if new:
             self._history.report({"epoch": self.epoch, "step": self.step}, new)
             self._remember_marked()
+
+    def _measures(self) -> dict[str, float]:
+        """The running mean of each measure, or its last value if that is not finite."""
+        self._history.read()
+        curves = {name: curve for name, curve in self._history.curves.items() if curve.last}
+        return {name: curve.recent(self.smooth) for name, curve in curves.items()}
 
     # -- looking back
 
@@ -165,6 +174,11 @@ class Progress(Shown, Generic[B]):
         except Exception as error:
             self.note = f"not drawn: {reason(error)}"
         self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
+
+    def _draw_now(self, bar: Any) -> None:
+        """Shows the state of now, as nothing is drawn during a pause."""
+        self._draw(bar)
+        bar.refresh()
 
     def _last(self) -> str:
         last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}

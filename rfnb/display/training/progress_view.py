@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 WIDTH = 32
 """Number of blocks of a curve in text."""
-SHARE = 0.03
-"""Share of the values that the running mean covers."""
 
 
 def describe(progress: Progress) -> ProgressView:
@@ -37,25 +35,26 @@ def describe(progress: Progress) -> ProgressView:
         "total": total,
         "epoch": progress.epoch,
         "stopped": progress.stopped and not progress.running,
-        "curves": [_curve(name, curve, progress.smooth) for name, curve in progress.curves.items()],
+        "curves": [describe_curve(name, curve, progress.smooth) for name, curve in progress.curves.items()],
         "note": progress.note,
     }
 
 
-def _curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
+def describe_curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
+    """A curve as JSON. smooth: how many values its running mean is over."""
+
     def numbers(values: list[float]) -> list[Number]:
         return [plain(float(f"{value:.5g}")) for value in values]
 
     at_start = curve.lowest is not None and curve.lowest[0] <= curve.bins[len(curve.bins) // 20].step
     rising = at_start and curve.highest != curve.lowest
     peak = curve.highest if rising else curve.lowest
-    over = SHARE * sum(part.count for part in curve.bins) if smooth is None else smooth
     return {
         "name": name,
         "steps": [part.step for part in curve.bins],
         "low": numbers([part.low for part in curve.bins]),
         "high": numbers([part.high for part in curve.bins]),
-        "smooth": numbers(curve.smoothed(over)),
+        "smooth": numbers(curve.smoothed(curve.over(smooth))),
         "last": plain(curve.last[1]) if curve.last else None,
         "peak": "highest" if rising else "lowest",
         "peak_value": plain(peak[1]) if peak else None,
@@ -120,13 +119,14 @@ def to_html(view: ProgressView) -> Html:
     return el(
         "div",
         el("div", name, quiet(_place(view)), style=style.HEAD),
-        el("div", [_picture(curve, number) for number, curve in enumerate(view["curves"])]),
+        el("div", [picture(curve, number) for number, curve in enumerate(view["curves"])]),
         note_html(view["note"]),
         style=style.BOX,
     )
 
 
-def _picture(curve: LossCurve, number: int) -> Html:
+def picture(curve: LossCurve, number: int) -> Html:
+    """The plot of a measure, with its last value above. number: of its colour."""
     from rfnb.display.training.plot import SIZE, colour, plot
 
     look = f"color:{colour(number)};font-weight:bold"

@@ -36,6 +36,34 @@ class ProgressView(TypedDict):
     note: str | None
 
 
+class ShotView(TypedDict):
+    """What a probe has of one training step."""
+
+    step: int
+    picture: str  # of the attention: data URI of a PNG; "" without
+    shape: list[int]  # rows and columns of it
+    words: str  # the result
+    measures: dict[str, Number]
+    runs: list[str]  # names of the loops
+    note: str | None
+
+
+class ProbeView(TypedDict):
+    """A function that ran again and again during a training."""
+
+    kind: Literal["probe"]
+    name: str
+    every: int
+    bytes: int
+    off: str | None  # the error that ended it
+    shots: list[ShotView]
+    shown: list[int]  # places in `shots` of those with a card
+    attention: str  # "att: dec_time × enc_time of 'kiwi', mean of 4 heads, darkest: 0.93"; "" without
+    others: list[str]  # names of other attention
+    curves: list[LossCurve]
+    note: str | None
+
+
 class GradientNorm(TypedDict):
     """The gradient norm of a parameter, or of all parameters of a module."""
 

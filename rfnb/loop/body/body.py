@@ -39,6 +39,7 @@ from rfnb.loop.steps.frames import first_frame
 from rfnb.loop.steps.kept_order import KeptOrder
 from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
+from rfnb.trace.pause.pauses import warn_of_inner
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
@@ -60,6 +61,7 @@ class Body:
         records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
         self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
+            warn_of_inner(loop.name)
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
             self.seed = self.plain(seed)._raw

@@ -120,7 +120,7 @@ class RecRun:
         if again is not None:
             step, (paths, with_logits) = again
             results = [result for _, result in step.outputs]
-            loop.run_traced(step)
+            loop._run_traced(step)
             self._finish(
                 dict(zip(paths, results, strict=False)), dict(zip(with_logits, results[len(paths) :], strict=True))
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.source import Source, user_frame, user_source
-from rfnb.errors import LoopWarning, ParameterError
+from rfnb.errors import LoopError, LoopWarning, ParameterError
 from rfnb.printable import printable, printable_name
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.session import waits_for
@@ -168,6 +168,14 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     if isinstance(where, str):
         Expression(where)
     return pauses.add(Pause(where, loop, user_source()))
+
+
+def warn_of_inner(loop: str) -> None:
+    """Warns if there are conditions for a loop of this name, which runs inside of another loop."""
+    for pause in pauses.of(loop):
+        if pause.loop == loop:
+            pause.error = LoopError("the loop runs inside of another one")
+            warn(f"{pause}: {loop} runs inside of another loop, and only the outer one can be paused")
 
 
 def warn(text: str) -> None:

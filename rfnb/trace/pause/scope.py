@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
@@ -196,10 +196,11 @@ class ScopePauses:
     Args:
         name: what the code is called, as the name of a loop.
         kinds: the statements that it may be: see `scope_of`.
+        ready: called before each pause.
     """
 
-    def __init__(self, name: str, kinds: tuple[type[ast.AST], ...]):
-        self.name, self._kinds = name, kinds
+    def __init__(self, name: str, kinds: tuple[type[ast.AST], ...], ready: Callable[[], object] = lambda: None):
+        self.name, self._kinds, self._ready = name, kinds, ready
         self._steps, self._axis = VariableSteps(), Dim(None, name="step")
         self._scope: Scope | None = None
         self._run: Run | None = None
@@ -224,6 +225,7 @@ class ScopePauses:
             reason = why or self._reason(run, step)
             if reason is not None:
                 line = Source(frame.f_code, frame.f_lasti).line if why else None
+                self._ready()
                 resume = hold(Paused(run, step, reason, None, line))
                 self._resume, self.is_off = resume or Resume(), resume is None
 

@@ -22,12 +22,17 @@ Where = Callable[["RunStep"], Any] | str
 
 
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
-    """Yields the steps where `where` holds. Each step is recomputed at most once."""
+    """Yields the steps where `where` holds, among those that are kept. Each step is recomputed at most once."""
     test = test_of(where)
     for step in steps:
         in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
-        if truth(test(in_use[-1]), where, step):
+        if is_kept(in_use[-1]) and truth(test(in_use[-1]), where, step):
             yield step
+
+
+def is_kept(at: RunStep) -> bool:
+    """Whether there are values of the step: plain Python code has those of its last steps only."""
+    return bool(at.run.states or at.values())
 
 
 def sequence_number(run: Run, batch: int | str) -> int:

@@ -28,7 +28,7 @@ def evaluate(expression: str | Expression, at: RunStep) -> Any:
 
 
 class StepNames(Mapping[str, Any]):
-    """Resolves names at a step: values of the body, states before the step, `before`, `after`, `step`, dims."""
+    """Resolves names at a step: values of the body, states before it, `before`, `after`, `values`, `step`, dims."""
 
     def __init__(self, at: RunStep):
         self._at = at
@@ -40,6 +40,8 @@ class StepNames(Mapping[str, Any]):
             return found[-1]
         if name in self._states():
             return at.before[name]
+        if name == "values":
+            return StepValues(at)
         if name in _OF_STEP:
             return getattr(at, name)
         return self._dim(name)
@@ -74,4 +76,18 @@ class StepNames(Mapping[str, Any]):
         return found[0]
 
 
-_OF_STEP = ("before", "after", "step")
+_OF_STEP = ("before", "after", "step", "values")
+
+
+class StepValues:
+    """The values of a step, also by names that are not those of variables: `values["att/weights"]` of a net dict."""
+
+    def __init__(self, at: RunStep):
+        self._at = at
+
+    def members(self) -> list[str]:
+        """The names."""
+        return list(dict.fromkeys(value.name for value in self._at.values()))
+
+    def __getitem__(self, name: str | int) -> Tensor:
+        return self._at[str(name)]

@@ -209,6 +209,8 @@ class RunStep(Shown):
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
+            if not (names or self.run.states) and self.check != KEPT:
+                raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
@@ -231,7 +233,8 @@ class RunStep(Shown):
         """Evaluates an expression at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
 
         The expression can use values of the body, states before the step, `before.h` and `after.h`, dims, `step`, and
-        the ops of `rf`. It is not executed as Python code, so it cannot do anything else. Raises ExpressionError.
+        the ops of `rf`. In a net dict, `values["att/weights"]` and `before["prev:s"]` are values of layers. It is not
+        executed as Python code, so it cannot do anything else. Raises ExpressionError.
         """
         return evaluate(expression, self)
 

@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
-from rfnb.trace.run.find import sequence_number
+from rfnb.trace.run.find import is_kept, sequence_number
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -211,7 +211,9 @@ def _values(at: RunStep, name: str | None) -> list[Any]:
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if name in at.run.states:
         return at.before[name], at.after[name]
-    return (at.run[at.step - 1][name], at[name]) if at.step else None
+    if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
+        return None
+    return before[name], at[name]
 
 
 def _same(before: Any, now: Any) -> np.ndarray:

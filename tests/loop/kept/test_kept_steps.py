@@ -21,7 +21,7 @@ def run(steps, lengths, body=None, *, key=(), given=None, seed=0):
     again = steps.find(loop, key, tensors)
     if again is not None:
         step, extra = again
-        loop.run_traced(step)
+        loop._run_traced(step)
         assert extra == "known"
         return step.outputs[0][1], loop.state.s
     loop.keep = steps.keeping(loop, key, tensors, lambda: key, lambda: "known")

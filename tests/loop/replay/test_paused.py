@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.errors import DimError, LoopError
+from rfnb.errors import DimError, LoopError, LoopWarning
 from rfnb.trace.pause.hold import Resume
 from tests.trace.pause.conftest import no_pauses  # noqa: F401, an autouse fixture
 from tests.trace.pause.holding import user
@@ -141,6 +141,19 @@ def test_a_wrong_edit_changes_nothing():
         again, _, recorded = run([3], pause=True)
     assert torch.equal(out, again)
     assert recorded.edits == {}
+
+
+def test_conditions_for_an_inner_loop_are_told_and_ignored():
+    rf.pause_when("m > 1", loop="inner")
+    outer = rf.Loop(max_seq_len=2, name="outer", debug=True)
+    outer.state.n = rf.convert_to_tensor(1)
+    with user() as seen, pytest.warns(LoopWarning, match="inner runs inside of another loop") as told, outer:
+        inner = rf.Loop(max_seq_len=2, name="inner")
+        inner.state.m = outer.state.n
+        with inner:
+            inner.state.m = inner.state.m + 1
+        outer.state.n = inner.state.m
+    assert (seen, len(told)) == ([], 1)
 
 
 def test_a_loop_without_steps_does_not_pause():

@@ -98,6 +98,9 @@ def test_values_are_those_of_the_layers(tmp_path):
         np.testing.assert_array_equal(run[step].before["prev:att"].numpy(), run[step]["prev:att"].numpy())
         np.testing.assert_array_equal(run[step].after["s.h"].numpy()[0], run[step]["s"].numpy()[0])
         np.testing.assert_array_equal(run[step]["sub"].numpy(), run[step]["sub/tr"].numpy())
+        equal = run[step].eval('rf.reduce_all(values["sub"] == values["sub/tr"], axis=values["sub"].dims)')
+        assert equal.raw_tensor
+        assert run[step].eval('before["prev:att"]').dims_set == run[step]["att"].dims_set
 
 
 def test_conditions_and_edits_by_layer(tmp_path):

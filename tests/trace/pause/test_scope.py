@@ -95,3 +95,33 @@ def test_without_a_panel_the_variables_are_written():
         train(bad=2)
     [path] = rf.options.pause_folder.glob("*.rfrun")
     assert rf.load_run(path)[2].loss.raw_tensor.isnan()
+
+
+def test_searches_look_at_the_steps_that_are_kept():
+    found = []
+
+    def look(paused):
+        run = paused.run
+        found.append((run.find(rf.when.not_finite("loss")), run.next(rf.when.changes("loss")), run.find("i >= 0")))
+        with pytest.raises(LoopError, match="no values of step 0") as caught:
+            run[0]["loss"]
+        assert "only the last 4 steps are kept" in str(caught.value)
+        return Resume(mute=True)
+
+    rf.pause_when(rf.when.not_finite("loss"))
+    with user(look):
+        train(bad=5)
+    assert found == [([5], 3, [2, 3, 4, 5])]
+
+
+def test_the_progress_of_a_paused_training_is_shown(capsys):
+    shown = []
+
+    def look(paused):
+        shown.append(capsys.readouterr().err)
+        return Resume(mute=True)
+
+    rf.pause_when(rf.when.not_finite("loss"))
+    with user(look):
+        train(bad=3)
+    assert "4/6" in shown[0] and "6/6" not in shown[0]

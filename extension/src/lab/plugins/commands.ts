@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { addStepCommands } from '../commands';
+import { addPauseCommand, addStepCommands, PAUSE } from '../commands';
 import { ILoops } from '../tokens';
 
 /** Adds the commands of the stepper to JupyterLab and its palette. */
@@ -19,7 +19,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
-    for (const command of addStepCommands(app.commands, loops, words)) {
+    addPauseCommand(app.commands, loops, words);
+    for (const command of [PAUSE, ...addStepCommands(app.commands, loops, words)]) {
       palette?.addItem({ command, category: words.__('Loops') });
     }
   }

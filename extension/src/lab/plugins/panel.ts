@@ -21,7 +21,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
-    const panel = new LoopsPanel(loops, translator ?? nullTranslator);
+    const panel = new LoopsPanel(loops, translator ?? nullTranslator, id => app.shell.activateById(id));
     app.shell.add(panel, 'right', { rank: 600, type: 'Loops' });
     restorer?.add(panel, panel.id);
     addOpenCommand(app.commands, words, () => app.shell.activateById(panel.id));

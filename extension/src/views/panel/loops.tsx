@@ -8,7 +8,7 @@ import type { StepperState } from '../../stepper/stepper_state';
 import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
 import { Guide, Lack } from './guide';
-import { PauseActions, PauseButton, Paused } from './paused';
+import { PauseActions, PauseButton, Paused, PausedElsewhere } from './paused';
 import { RunActions, RunList } from './run_list';
 
 /** Everything that the panel shows. */
@@ -20,6 +20,9 @@ export interface LoopsProps {
   busy: boolean;
   /** The loop that is paused in the running cell. */
   paused: PausedView | null;
+  /** Other notebooks that are paused; `onActivate` shows one of them. */
+  pausedElsewhere: readonly { id: string; name: string; paused: PausedView }[];
+  onActivate: (id: string) => void;
   /** Whether the next step of a recorded loop will pause. */
   pauses: boolean;
   complaint: string | null;
@@ -41,6 +44,9 @@ export function LoopsView(props: LoopsProps): JSX.Element {
   return (
     <div className="rfnb-Loops rfnb-Look">
       <Status {...props} />
+      {props.pausedElsewhere.map(other => (
+        <PausedElsewhere key={other.id} {...other} onActivate={props.onActivate} />
+      ))}
       {paused !== null && (
         <Paused
           paused={paused}

@@ -51,6 +51,22 @@ export function Paused(props: {
   );
 }
 
+/** Another notebook that is paused; a click shows it. */
+export function PausedElsewhere(props: {
+  id: string;
+  name: string;
+  paused: PausedView;
+  onActivate: (id: string) => void;
+}): JSX.Element {
+  const words = useWords();
+  const { id, name, paused, onActivate } = props;
+  return (
+    <button className="rfnb-Link rfnb-Paused-elsewhere" type="button" onClick={() => onActivate(id)}>
+      {words.__('%1 is paused: %2, after step %3', name, paused.name, paused.step)}
+    </button>
+  );
+}
+
 /** Pauses the next step of a recorded loop, in the running cell or in the next one. */
 export function PauseButton({ on, actions }: { on: boolean; actions: PauseActions }): JSX.Element {
   const words = useWords();

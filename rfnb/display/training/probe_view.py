@@ -1,0 +1,247 @@
+"""The view of a probe: a card for each training step with attention and result, and the measures as curves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.attention import drawing, view as attention_view
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.view import view_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import plain, real, short, size
+from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.display.training.curve import Curve
+from rfnb.display.training.progress_view import describe_curve, picture
+from rfnb.display.training.schema import LossCurve, ProbeView, ShotView
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.display.attention.schema import AttentionView
+    from rfnb.trace.probe.probe import Probe
+    from rfnb.trace.probe.shot import Shot
+
+CARDS = 12
+"""Largest number of cards, if no steps are asked for."""
+CURVES = 4
+WIDE, HIGH = 150, 190
+"""Largest picture on a card, in pixels."""
+LINES, LETTERS = 6, 300
+"""Largest result on a card."""
+
+
+def describe(
+    probe: Probe,
+    *,
+    steps: Sequence[int] | None = None,
+    attention: str | None = None,
+    batch: int | str | None = None,
+    layer: int | str | None = None,
+    head: int | str | None = None,
+) -> ProbeView:
+    """The JSON of the shots; new ones are read.
+
+    steps: the training steps that get a card. attention: its name. batch: the sequence. head: the mean of all if not
+    given. Raises ViewError if there is no such step or attention.
+    """
+    shots, notes = list(probe), Notes()
+    for words in probe.unreadable:
+        notes.add(f"not readable: {words}")
+    left_out = shots[-1].attention.left_out if shots else []
+    notes.add(f"attention left out: {', '.join(dict.fromkeys(left_out))}" if left_out else None)
+    shown = _shown([shot.step for shot in shots], steps, notes)
+    counts = Counter(name for shot in shots for name in dict.fromkeys(shot.attention.names()))
+    name = _chosen(counts, attention)
+    seen = {} if name is None else _pictures([shots[i] for i in shown], name, notes, batch, layer, head)
+    top = max((real(view["heads"][0]["scale"]) for view in seen.values() if view["heads"]), default=0.0)
+    return {
+        "kind": "probe",
+        "name": shots[-1].name if shots and probe.fn is None else probe.name,
+        "every": shots[-1].every if shots and probe.fn is None else probe.every,
+        "bytes": probe.bytes,
+        "off": probe.off,
+        "shots": [_shot(shot, seen.get(shot.step), top) for shot in shots],
+        "shown": shown,
+        "attention": _told(name, seen, top),
+        "others": [each for each in counts if each != name],
+        "curves": _curves(shots),
+        "note": notes.text(),
+    }
+
+
+def _shown(every: list[int], steps: Sequence[int] | None, notes: Notes) -> list[int]:
+    if steps is not None:
+        missing = [step for step in steps if step not in every]
+        if missing:
+            some = ", ".join(map(str, every[-CARDS:])) or "no shots yet"
+            raise ViewError("show: the probe has no such training step", got=missing[0], expected=some)
+        return [every.index(step) for step in steps]
+    if len(every) <= CARDS:
+        return list(range(len(every)))
+    notes.add(f"{CARDS} of {len(every)} shots: rf.show(probe, steps=[{every[0]}, {every[-1]}]) shows others")
+    return [round(i * (len(every) - 1) / (CARDS - 1)) for i in range(CARDS)]
+
+
+def _chosen(counts: Counter[str], asked: str | None) -> str | None:
+    if asked is None:
+        return counts.most_common(1)[0][0] if counts else None
+    if asked not in counts:
+        names = ", ".join(counts) or "none was captured"
+        raise ViewError("show: the probe has no such attention", got=repr(asked), expected=names)
+    return asked
+
+
+def _pictures(
+    shots: list[Shot],
+    name: str,
+    notes: Notes,
+    batch: int | str | None,
+    layer: int | str | None,
+    head: int | str | None,
+) -> dict[int, AttentionView]:
+    """By training step, the attention with this name."""
+    found = {}
+    for shot in shots:
+        if name in shot.attention.names():
+            seen = shot.attention[name]
+            one = "mean" if head is None and seen.shape[2] > 1 else head
+            found[shot.step] = attention_view.describe(seen, batch=batch, layer=layer, head=one)
+    notes.add(next((view["note"] for view in found.values() if view["note"]), None))
+    return found
+
+
+def _told(name: str | None, seen: dict[int, AttentionView], top: float) -> str:
+    if not seen:
+        return ""
+    view = list(seen.values())[-1]
+    tag = "" if view["tag"] is None else f" of {view['tag']!r}"
+    return f"{name}: {view['row_dim']['name']} × {view['col_dim']['name']}{tag}, darkest: {short(plain(top))}"
+
+
+def _shot(shot: Shot, seen: AttentionView | None, top: float) -> ShotView:
+    drawn = ""
+    if seen is not None and seen["picture"]:
+        matrix = np.array([[real(value) for value in row] for row in seen["weights"]], np.float32)
+        frame: Any = {"pool": tuple(seen["pool"]), "causal": seen["causal"], "padding": tuple(seen["padding"])}
+        drawn = drawing.sprite(matrix, top, **frame)  # all on one scale
+    return {
+        "step": shot.step,
+        "picture": drawn,
+        "shape": [] if seen is None else [n + more for n, more in zip(seen["shape"], seen["padding"], strict=True)],
+        "words": _words(shot.result),
+        "measures": {name: plain(value) for name, value in shot.measures.items()},
+        "runs": list(shot.loops),
+        "note": shot.note,
+    }
+
+
+def _words(result: Any) -> str:
+    """The result as text: of tensors, the first lines of their views."""
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, bool | int | float):
+        return str(short(plain(result)) if isinstance(result, float) else result)
+    if isinstance(result, list):
+        return "\n".join(map(_words, result))
+    if isinstance(result, dict):
+        return "\n".join(f"{name}: {_words(part)}" for name, part in result.items())
+    return "\n".join(view_of(result).text.splitlines()[:3])
+
+
+def _curves(shots: list[Shot]) -> list[LossCurve]:
+    curves: dict[str, Curve] = {}
+    for shot in shots:
+        for name, value in shot.measures.items():
+            curves.setdefault(name, Curve()).add(shot.step, value)
+    return [describe_curve(name, curve, 1.0) for name, curve in curves.items()]
+
+
+# -- words
+
+
+def _head(view: ProbeView) -> str:
+    """ "5 shots, training steps 200 … 1000, every 200, 1.2 MB" """
+    shots = view["shots"]
+    if not shots:
+        return "no shots yet"
+    steps = f"training steps {shots[0]['step']} … {shots[-1]['step']}" if shots[1:] else f"step {shots[0]['step']}"
+    return f"{count_of(len(shots), 'shot')}, {steps}, every {view['every']}, {size(view['bytes'])}"
+
+
+def _cut(words: str) -> str:
+    lines = words.splitlines()
+    first = "\n".join(lines[:LINES])
+    return first if len(first) <= LETTERS and len(lines) <= LINES else f"{first[:LETTERS].rstrip()} …"
+
+
+def _measures(shot: ShotView) -> str:
+    return ", ".join(f"{name} {short(value)}" for name, value in shot["measures"].items())
+
+
+def to_text(view: ProbeView) -> str:
+    """A line for each shot that is shown."""
+    shots = [view["shots"][i] for i in view["shown"]]
+    lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
+    head = f"{view['name']}: {_head(view)}"
+    off = [f"  ! off: {view['off']}"] if view["off"] else []
+    told = [f"  attention {view['attention']}"] if view["attention"] else []
+    return "\n".join([head, *off, *(f"  {line}" for line in aligned(lines)), *told, *note_text(view["note"])])
+
+
+def to_table(view: ProbeView) -> Table:
+    """A row for each shot: its measures, its result, its loops."""
+    names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
+    rows = [
+        [shot["step"], *(shot["measures"].get(name) for name in names), shot["words"], ", ".join(shot["runs"])]
+        for shot in view["shots"]
+    ]
+    return Table(["step", *names, "result", "loops"], rows)
+
+
+# -- HTML
+
+
+def to_html(view: ProbeView) -> Html:
+    """Curves, then as many cards in a row as fit."""
+    curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
+    others = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    return el(
+        "div",
+        el("div", el("span", view["name"], style=style.NAME), quiet(f"  {_head(view)}"), style=style.HEAD),
+        el("div", chip(f"off: {view['off']}", style.ALARM)) if view["off"] else None,
+        el("div", curves) if curves else None,
+        quiet(f"attention {view['attention']}{others}", tag="div") if view["attention"] else None,
+        el("div", [_card(view["shots"][i]) for i in view["shown"]]),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+def _card(shot: ShotView) -> Html:
+    told = _measures(shot)
+    return el(
+        "div",
+        el("div", el("b", f"step {shot['step']}"), quiet(f" {told}") if told else None),
+        _image(shot) if shot["picture"] else None,
+        el("div", _cut(shot["words"]), style=WORDS) if shot["words"] else None,
+        note_html(shot["note"]),
+        style=f"display:inline-block;vertical-align:top;width:{WIDE}px;margin:4px 12px 8px 0;overflow-wrap:anywhere",
+    )
+
+
+WORDS = f"{style.NUMBERS};white-space:pre-wrap;overflow-wrap:anywhere;margin-top:2px"
+
+
+def _image(shot: ShotView) -> Html:
+    rows, cols = (max(n, 1) for n in shot["shape"])
+    wide, high = (WIDE, WIDE * rows / cols) if WIDE * rows <= HIGH * cols else (HIGH * cols / rows, HIGH)
+    look = f"width:{max(round(wide), 16)}px;height:{max(round(high), 16)}px;image-rendering:pixelated;{style.BORDER}"
+    return el("img", src=shot["picture"], alt=f"attention at step {shot['step']}", style=f"{look};max-width:100%")

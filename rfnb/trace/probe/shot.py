@@ -1,0 +1,205 @@
+"""One shot of a probe: what its function gave at one training step, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rfnb.core.ground.atomic import replacing
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError, RfError, RunFileError
+from rfnb.trace.capture.attention_finder import Found
+from rfnb.trace.capture.capture import Captured, Seen
+from rfnb.trace.probe.result import read_result, write_result
+from rfnb.trace.run.file.dims import DimReader, DimWriter
+from rfnb.trace.run.file.fields import count, get, list_of, optional
+from rfnb.trace.run.file.load import load_run
+from rfnb.trace.run.file.raws import RawReader, RawWriter
+from rfnb.trace.run.file.save import versions
+from rfnb.trace.run.file.series import Series
+from rfnb.trace.run.run import Run
+
+FILE = "shot.safetensors"
+KEY = "rfnb.probe"
+FORMAT = 1
+MOST_RUNS = 16
+"""Largest number of runs in a shot."""
+LEVELS = ("", "the runs are left out", "runs and attention are left out", "everything is left out")
+"""What is left out of a shot that is larger than its budget, one after the other."""
+
+
+class Shot:
+    """What a probe has of one training step. Runs and attention are read when they are asked for.
+
+    step: how many training steps were done. measures: what the training had reported, by name. result: what the
+    function returned. loops: the names of those that it ran. note: what is left out, and why; None if it is complete.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        raws = RawReader(folder / FILE)
+        data = json.loads(raws.metadata.get(KEY, "null"))
+        if get(data, "format", int) != FORMAT:
+            raise RunFileError("the file was written by another version of rfnb", got=data["format"], expected=FORMAT)
+        dims = DimReader(data)
+        self.name, self.step = get(data, "name", str), count(data, "step", 2**62)
+        self.every, self.time = count(data, "every", 2**62), float(get(data, "time", (int, float)))
+        self.note: str | None = optional(data, "note", str)
+        self.measures = {name: float(each) for name, each in get(data, "measures", dict).items()}
+        self.result = read_result(data["result"], dims, raws)
+        self.attention = Captured([_seen(entry, dims, raws) for entry in get(data, "attention", list)])
+        self.attention.left_out = list_of(data, "left_out", str)
+        self.loops = list_of(data, "runs", str)
+        self._files = [f"{number}.rfrun" for number in range(len(self.loops))]
+
+    def __repr__(self) -> str:
+        return f"Shot(step {self.step}: {len(self.loops)} runs, {len(self.attention)} attention)"
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs of the loops, with the training step as their place."""
+        found = [load_run(self._folder / file) for file in self._files]
+        for run in found:
+            run.name, run.place = f"{run.name} · {self.name}", f"training step {self.step}"
+        return found
+
+    def run(self, loop: str | None = None) -> Run:
+        """The first run, or that of the loop with this name. Raises LoopError if there is none."""
+        if loop is None and self.loops:
+            return self.runs[0]
+        if loop in self.loops:
+            return self.runs[self.loops.index(str(loop))]
+        raise LoopError(
+            f"probe: step {self.step} has no run" + ("" if loop is None else f" of a loop {loop!r}"),
+            expected=", ".join(dict.fromkeys(self.loops)) or None,
+            hint=self.note or (None if self.loops else "the function runs no rf.Loop"),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+        return size_of(self._folder)
+
+
+@dataclass
+class Material:
+    """What a shot is made of, before it is written.
+
+    attention: by `rf.capture`. runs: the recorded loops. note: why something is missing from the start.
+    """
+
+    name: str
+    step: int
+    every: int
+    measures: Mapping[str, float]
+    result: Any = None
+    attention: Captured = field(default_factory=Captured)
+    runs: list[Run] = field(default_factory=list)
+    note: str | None = None
+
+    def write(self, folder: Path, budget: int) -> None:
+        """Writes the files to an empty folder; leaves something out if they were larger than `budget` bytes."""
+        runs = self.runs[:MOST_RUNS]
+        notes = [self.note, f"only the first {MOST_RUNS} of {len(self.runs)} runs" if runs != self.runs else None]
+        for number, run in enumerate(runs):
+            run.save(folder / f"{number}.rfrun", limit=budget // (4 * len(runs)))
+        for level, left_out in enumerate(LEVELS):
+            if level == 1:
+                for file in folder.glob("*.rfrun"):
+                    file.unlink()
+            note = "; ".join(filter(None, [*notes, left_out and f"{left_out}: larger than the budget"])) or None
+            self._write_file(folder / FILE, runs if level < 1 else [], level < 2, level < 3, budget, note)
+            if size_of(folder) <= budget:
+                return
+
+    def _write_file(
+        self, path: Path, runs: list[Run], attention: bool, result: bool, budget: int, note: str | None
+    ) -> None:
+        dims, raws = DimWriter(), RawWriter()
+        items, left_out = _fitting(self.attention if attention else [], budget // 4)
+        data = {
+            "format": FORMAT,
+            "versions": versions(),
+            "name": self.name,
+            "step": self.step,
+            "every": self.every,
+            "time": time.time(),
+            "measures": {name: value if math.isfinite(value) else repr(value) for name, value in self.measures.items()},
+            "result": write_result(self.result if result else None, dims, raws),
+            "attention": [_write_seen(seen, dims, raws) for seen in items],
+            "left_out": [*self.attention.left_out, *left_out] if attention else [],
+            "runs": [run.name for run in runs],
+            "note": note,
+        }
+        with replacing(path) as unfinished:
+            raws.write(unfinished, {KEY: json.dumps({**data, **dims.json()})})
+
+
+def _fitting(attention: Iterable[Seen], room: int) -> tuple[list[Seen], list[str]]:
+    """The attention that fits, and the names of the rest."""
+    items, left_out = [], []
+    for seen in attention:
+        rows, cols, heads = seen.shape
+        n_bytes = 4 * rows * cols * heads
+        if n_bytes <= room:
+            items.append(seen)
+            room -= n_bytes
+        else:
+            left_out.append(seen.name)
+    return items, left_out
+
+
+def _write_seen(seen: Seen, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    weights = seen.weights
+    series = Series.like(weights, seen.name)
+    series.add(0, weights)
+    return {
+        "name": seen.name,
+        "call": seen.call,
+        "path": seen.path,
+        "variable": seen.variable,
+        "rows": dims.dim(seen.rows),
+        "cols": dims.dim(seen.cols),
+        "weights": series.write(dims, raws, 1),
+    }
+
+
+def _seen(data: Any, dims: DimReader, raws: RawReader) -> Seen:
+    series = Series.read(get(data, "weights", dict), dims, raws, 1)
+    weights: Tensor = series.tensor(0)
+    rows, cols = dims.dim_or_none(data.get("rows")), dims.dim(data.get("cols"))
+    if series.raws is None or cols not in weights.dims or (rows is not None and rows not in weights.dims):
+        raise RunFileError("the attention in the file does not have its dims")
+    axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
+    path, variable = get(data, "path", str), get(data, "variable", str)
+    seen = Seen(Found(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
+    seen.name, seen.call = get(data, "name", str), count(data, "call")
+    return seen
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files in a folder; 0 for one that is not there."""
+    return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0
+
+
+def read_shot(folder: Path) -> Shot:
+    """Reads a shot, which is untrusted. Raises RunFileError if it cannot be read."""
+    try:
+        return Shot(folder)
+    except RfError as error:
+        raise RunFileError(f"load_probe: {folder} cannot be read", got=error.what) from error
+    except Exception as error:  # a damaged file can cause any error
+        raise RunFileError(
+            f"load_probe: {folder} cannot be read", got=f"{type(error).__name__}: {error}"[:200]
+        ) from error
+
+
+STEP = re.compile(r"step-(\d{9,18})")
+"""The names of the folders of shots."""

@@ -1,0 +1,106 @@
+"""The view of a probe: cards, curves, words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.display.training import probe_view
+from rfnb.errors import ViewError
+
+
+def of_training(word=lambda name: name, steps=3, every=1):
+    """A probe whose attention gets sharper from step to step."""
+    letters = rf.Dim(3, name=word("letter"), vocab=[word(each) for each in "abc"])
+    rows, cols, key = rf.Dim(4, name=word("dec")), rf.Dim(3, name=word("enc")), rf.Dim(2, name=word("key"))
+    time = rf.Dim(rf.convert_to_tensor([3, 1], dims=[rf.batch_dim]), name=word("time"))
+    queries, keys = rf.random_normal([rows, key]), rf.random_normal([cols, key])
+    said = rf.convert_to_tensor([[0, 1, 2], [1, 0, 0]], dims=[rf.batch_dim, time], sparse_dim=letters)
+
+    def decode():
+        att = rf.dot_attention(queries * (0.1 * probe.trained), keys, keys, key_dim=key, axis=cols)
+        return {word("words"): [word("one"), att], word("said"): said}
+
+    probe = rf.probe(decode, every=every, name=word("decode"))
+    for step in range(steps * every):
+        probe.step(**{word("loss"): 1 / (step + 1)})
+    probe.stop()
+    return probe
+
+
+def hostile_views(word):
+    """A probe with such names everywhere, and one that failed."""
+
+    def fail():
+        raise ValueError(word("said"))
+
+    failed = rf.probe(fail, every=1, name=word("failing"))
+    with pytest.warns(rf.errors.LoopWarning):
+        failed.step()
+    failed.stop()
+    probe = of_training(word)
+    return {"probe": rf.show(probe), "probe, loaded": rf.show(rf.load_probe(probe.path)), "probe, off": rf.show(failed)}
+
+
+def test_a_card_for_each_step_with_attention_result_and_loss():
+    probe = of_training()
+    view = rf.show(probe)
+    html = view.html
+    assert html.count("<img") == 4 and re.findall(r"<b>(step \d)</b>", html) == ["step 1", "step 2", "step 3"]
+    assert "loss 0.333" in html and "dec × enc" in html and "words: one" in html
+    assert view.text.splitlines()[0].startswith("decode: 3 shots, training steps 1 … 3, every 1")
+    assert view.table().columns[:2] == ["step", "loss"] and len(view.table().rows) == 3
+
+
+def test_all_pictures_have_one_scale(monkeypatch):
+    tops = []
+    sprite = probe_view.drawing.sprite
+    monkeypatch.setattr(probe_view.drawing, "sprite", lambda m, top, **f: tops.append(top) or sprite(m, top, **f))
+    probe = of_training()
+    view = rf.show(probe).data
+    largest = max(float(shot.attention[0].weights.raw_tensor.max()) for shot in probe)
+    assert tops[-3:] == pytest.approx([largest] * 3, abs=1e-6)
+    assert len({shot["picture"] for shot in view["shots"]}) == 3
+
+
+def test_many_shots_are_shown_by_a_few_cards_spread_over_the_training():
+    probe = of_training(steps=40)
+    view = rf.show(probe).data
+    assert len(view["shown"]) == 12 and view["shown"][0] == 0 and view["shown"][-1] == 39 and "12 of 40" in view["note"]
+    assert len(view["curves"][0]["steps"]) == 40
+    assert [
+        rf.show(probe, steps=[7, 40]).data["shots"][i]["step"] for i in rf.show(probe, steps=[7, 40]).data["shown"]
+    ] == [7, 40]
+
+
+def test_what_is_not_there_is_refused():
+    probe = of_training()
+    with pytest.raises(ViewError, match="no such training step"):
+        rf.show(probe, steps=[9])
+    with pytest.raises(ViewError, match="no such attention"):
+        rf.show(probe, attention="other")
+
+
+def test_a_loaded_probe_shows_the_same_and_follows(tmp_path):
+    probe = rf.probe(lambda: "a", every=1, path=tmp_path)
+    loaded = rf.load_probe(tmp_path)
+    assert "no shots yet" in rf.show(loaded).text and "no shots yet" in rf.show(loaded).html
+    for number in (1, 2):
+        probe.step(loss=torch.tensor(0.5))
+        assert rf.show(loaded).text == rf.show(probe).text and len(loaded) == number
+        assert f"step {number}" in rf.show(loaded).html
+    probe.stop()
+
+
+def test_progress_gives_its_measures():
+    probe = rf.probe(lambda: None, every=2)
+    progress = rf.progress(range(4))
+    for step in progress:
+        progress.report(loss=float(step), bad=float("nan") if step > 1 else 0.0)
+    probe.stop()
+    assert [shot.measures["loss"] for shot in probe] == [1.0, 3.0]
+    assert probe[0].measures["bad"] == 0 and probe[1].measures["bad"] != probe[1].measures["bad"]
+    assert "bad nan" in rf.show(probe).text.lower()
