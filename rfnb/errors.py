@@ -90,6 +90,10 @@ class ExpressionError(RfError, ValueError):
     """A string is not a valid expression, or contains an unknown name."""
 
 
+class ExpressionNameError(ExpressionError):
+    """An expression contains an unknown name."""
+
+
 class ParameterError(RfError, ValueError):
     """A parameter is missing, is unexpected, or has the wrong shape."""
 

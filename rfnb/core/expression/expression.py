@@ -44,10 +44,12 @@ class Expression:
         """Computes the value with these names. Raises ExpressionError, or the error of an op."""
         return Reader(names, self._error).read(self._tree)
 
-    def _error(self, node: ast.AST, what: str, **facts: Any) -> ExpressionError:
+    def _error(
+        self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any
+    ) -> ExpressionError:
         """An error about a part of the expression."""
         start = len(self.text.encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore"))
-        return ExpressionError(f"{what}, at column {start + 1} of `{self._short()}`", **facts)
+        return kind(f"{what}, at column {start + 1} of `{self._short()}`", **facts)
 
     def _short(self) -> str:
         return self.text if len(self.text) <= 80 else f"{self.text[:79]}…"

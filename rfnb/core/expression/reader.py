@@ -12,7 +12,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import ExpressionError, RfError
+from rfnb.errors import ExpressionError, ExpressionNameError, RfError
 
 BITS = 1024
 """Largest result of an integer power, in bits."""
@@ -208,7 +208,8 @@ class Reader:
         listed = sorted(known)
         shown = ", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")
         what = f"{of} has no `{name}`" if of else f"there is no `{name}`"
-        return self.error(node, what, expected=shown or "no names", hint=did_you_mean(name, known, "{}"))
+        hint = did_you_mean(name, known, "{}")
+        return self.error(node, what, ExpressionNameError, expected=shown or "no names", hint=hint)
 
 
 READ: dict[type[ast.AST], Callable[[Reader, Any], Any]] = {

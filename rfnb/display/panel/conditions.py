@@ -50,7 +50,7 @@ def _names(where: Where, run: Run) -> list[str | None]:
     line = where.get("line")
     if line is None:
         return [where.get("name")]
-    values = [value for value in run[0].values() if value.line == line] if run.steps else []
+    values = [value for value in run[run.steps - 1].values() if value.line == line] if run.steps else []
     if not values:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]

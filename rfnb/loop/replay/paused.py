@@ -85,6 +85,7 @@ class LoopPauses:
         if self.run is None:
             plan = self._plan()
             self._replay = Replay(plan, outcome, self._frames, plan.program.externals, self._seed)
+            self._replay.goes_on = True
             self.run = self._replay.run()
         elif self.run.steps != outcome.steps:
             self._replay.advance(outcome)
@@ -109,6 +110,7 @@ class LoopPauses:
             plan = self._plan()
             replay = Replay(plan, outcome, self._frames, plan.program.externals, self._seed)
             return completed(replay, search_steps).run()
+        self._replay.goes_on = False
         self._replay.advance(outcome)
         self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
         return self.run

@@ -156,6 +156,7 @@ class RecordedSteps:
         self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
         self.seed = seed
         self.origin: Self | None = None
+        self.goes_on = False  # while the loop is paused
         self.given: dict[int, Mapping[Var, Any]] = {}
         self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()

@@ -257,7 +257,7 @@ class Replay(RecordedSteps):
             dead = np.isneginf(self.backend.to_numpy_raw(self.final[scores])).all(axis=-1)
             flags += [f"no hypothesis left: {int(dead.sum())} of {dead.size}"] if dead.any() else []
         has_ended = place_of(self.plan.carried, "ended")
-        if has_ended is not None and self.failed is None:
+        if has_ended is not None and self.failed is None and not self.goes_on:
             flag = not_ended(self.backend.to_numpy_raw(self.final[has_ended]), self.templates[has_ended])
             flags += [flag] if flag else []
         return flags

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.source import Source, user_frame, user_source
-from rfnb.errors import LoopError, LoopWarning, ParameterError
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, LoopWarning, ParameterError
 from rfnb.printable import printable, printable_name
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.session import waits_for
@@ -32,6 +32,7 @@ class Pause:
         self.where, self.loop, self.source = where, loop, source
         self.hits, self.checked = 0, 0
         self.error: Exception | None = None
+        self._missing: str | None = None  # the name that a loop did not have
         self._test: Callable[[RunStep], Any] = test_of(where)
 
     @property
@@ -46,6 +47,9 @@ class Pause:
         self.checked += 1
         try:
             found = truth(self._test(at), self.where, at.step, "pause_when")
+        except (ExpressionNameError, LoopNameError) as error:  # another loop than the one that is meant
+            self._missing = error.what
+            return False
         except Exception as error:
             self.error = error
             warn(
@@ -123,9 +127,13 @@ class Pauses:
         """Lets loops pause again; returns a sentence for each condition that was evaluated, but never true."""
         self.muted, self._asked = False, None
         never = [pause for pause in self._all if pause.checked and not pause.hits and pause.error is None]
-        told = [f"{pause} was evaluated at {pause.checked} steps, and never true" for pause in never]
+        told = [
+            f"{pause} was evaluated at {pause.checked} steps, and never true"
+            + (f" ({pause._missing})" if pause._missing else "")
+            for pause in never
+        ]
         for pause in self._all:
-            pause.checked = pause.hits = 0
+            pause.checked, pause.hits, pause._missing = 0, 0, None
         return told
 
 
@@ -156,8 +164,10 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
         body, or, in a loop `for batch in rf.progress(loader):`, the variables of the code that runs the loop.
     loop: the name of the loop; None for all. The loop of `rf.progress` is called "training", or as its `name` says.
 
-    Returns the condition, whose `remove()` ends it. A condition that raises is shown once, and then ignored. Raises
-    ExpressionError for an expression that cannot be read, ParameterError for other types.
+    Returns the condition, whose `remove()` ends it. It is false in loops that lack a name in it. The end of a cell says
+    which conditions were never true. A condition that raises is shown once, and then ignored.
+
+    Raises ExpressionError for an expression that cannot be read, ParameterError for other types.
     """
     if not (isinstance(where, str) or callable(where)):
         raise ParameterError(

@@ -128,6 +128,18 @@ def test_an_edited_state_is_a_constant_to_gradients():
     torch.testing.assert_close(gradient, sum(parts))
 
 
+def test_a_paused_run_is_not_flagged_as_one_that_never_ended():
+    loop = rf.Loop(max_seq_len=5, name="ending", debug=True)
+    loop.state.n = rf.convert_to_tensor([1, 3], dims=[batch_dim])
+    flags = []
+    with user(lambda paused: (flags.append(paused.run.flags), Resume())[1]), loop:
+        rf.pause()
+        loop.state.n = loop.state.n + 1
+        loop.end(loop.state.n > 4, include_eos=True)
+    assert flags == [[]] * 4
+    assert loop.run.flags == []
+
+
 def test_a_wrong_edit_changes_nothing():
     def edit(paused):
         with pytest.raises(LoopError, match="no state 'c'"):

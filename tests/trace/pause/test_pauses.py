@@ -59,6 +59,16 @@ def test_a_condition_that_raises_is_shown_once_and_then_off():
     assert rf.pauses.of("counting") == []
 
 
+@pytest.mark.parametrize("where", ["loss > 1", rf.when.not_finite("loss"), lambda at: at.loss.item() > 1])
+def test_a_loop_that_lacks_the_name_of_a_condition_goes_on_and_the_condition_stays(where):
+    pause = rf.pause_when(where)
+    run()
+    assert pause.error is None
+    [told] = rf.pauses.cell_ended()
+    assert "never true (" in told
+    assert "loss" in told
+
+
 def test_a_result_that_is_not_a_bool_turns_a_condition_off():
     pause = rf.pause_when(lambda at: at.after.n)
     with pytest.warns(LoopWarning, match="not a bool"):
