@@ -26,8 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests last: Playwright leaves an event loop running, which nbclient would trip over."""
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    """Long tests first, so that no process waits for them at the end. Browser tests last: Playwright leaves an event
+    loop running, which nbclient would trip over."""
+
+    def rank(item: pytest.Item) -> tuple[bool, bool]:
+        return item.get_closest_marker("browser") is not None, item.get_closest_marker("slow") is None
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True)

@@ -286,7 +286,7 @@ def probe(
     >>> probe = rf.probe(lambda: model(rf.ones([feat])), every=2)
     >>> for batch in rf.progress(range(4)):
     ...     model.bias.assign_add(1.0)  # stands for an optimizer
-    >>> (probe.at(4).result - probe.at(2).result).raw_tensor.tolist()
+    >>> (probe.at(4).result - probe.at(2).result).raw_tensor.round().tolist()
     [2.0, 2.0]
     >>> probe.stop()
 
