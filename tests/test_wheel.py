@@ -71,7 +71,8 @@ def test_the_wheel_holds_package_extension_and_stepper(wheel):
 def test_the_wheel_holds_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if name.startswith("rfnb/labextension/")]
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"rfnb"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"rfnb", "rfnb_lab.py"}
+    assert [name for name in names if name.endswith("etc/jupyter/jupyter_server_config.d/rfnb_lab.json")]
 
 
 def test_the_package_imports_from_the_wheel(clean):

@@ -168,14 +168,27 @@ def test_the_panel_follows_the_active_notebook(stepped, open_notebook):
     panel.at(1)  # where it was
 
 
-def test_a_step_asked_for_while_a_cell_runs_comes_when_the_cell_is_done(stepped):
-    notebook, panel = stepped
-    notebook.write(0, "import time as clock\nclock.sleep(3)")
+USER_CODE = """\
+loop = rf.Loop(axis=time, name="user code")
+loop.state.total = rf.zeros([batch_dim])
+with loop:
+    x_t = rf.raw_call(abs, loop.unstack(x), out_dims=[batch_dim])
+    loop.state.total = loop.state.total + x_t"""
+
+
+def test_steps_come_while_a_cell_runs_and_those_of_user_code_after_it(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP, USER_CODE])
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("running sum")
+    notebook.write(0, "import time as clock\nclock.sleep(4)")
     notebook.start_cell(0)
     panel.root.locator(".rfnb-Status-busy").wait_for()
-    panel.step("next")
-    panel.root.locator(".rfnb-Note", has_text="Step 1 will be shown when the cell has finished").wait_for()
-    panel.at(1)
+    panel.go("next", 1)
+    assert panel.root.locator(".rfnb-Status-busy").count() == 1
+    panel.group("user code").locator(".rfnb-Run-open").first.click()
+    panel.root.locator(".rfnb-Note", has_text="Step 0 will be shown when the cell has finished").wait_for()
+    panel.at(0).go("next", 1)
     assert panel.root.locator(".rfnb-Note").count() == 0
     assert notebook.value("1 + 1") == 2
 

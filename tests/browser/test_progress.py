@@ -31,6 +31,7 @@ def test_the_live_plot_and_the_stop_button(open_notebook, lab):
         cell.get_by_text("KeyboardInterrupt").first.wait_for()
         expect(place).to_contain_text("stopped")
         expect(bar).to_have_count(0)
+        notebook.wait_for_idle()
         assert notebook.value("len(progress.history) - progress.step in (0, 1) and progress.stopped")
     notebook.save()
     (folder,) = lab.notebooks.glob("test-the-live-plot*")
