@@ -46,13 +46,13 @@ def check_style() -> dict[str, str]:
 
 
 def check_python(arguments: list[str]) -> dict[str, str]:
-    """The tests that the arguments select; without arguments all of them, those without a browser on all cores."""
+    """The tests that the arguments select; without arguments all of them, those with a browser after the others."""
     if arguments:
         return {"pytest": check("pytest", *arguments)}
     on_all_cores = ["-n", "auto", "--maxprocesses", "8", "--dist", "loadfile"]
     return {
         "pytest": check("pytest", *on_all_cores, "-m", "not browser and not wheel"),
-        "browser": check("pytest", "tests", "-m", "browser or wheel"),
+        "browser": check("pytest", "tests", "-n", "2", "--dist", "loadfile", "-m", "browser or wheel"),
     }
 
 
