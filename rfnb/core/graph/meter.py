@@ -1,4 +1,4 @@
-"""What a recorder of calls tells while it runs, so that times and results of nodes can be measured."""
+"""The interface of a meter: a recorder of calls reports to it, so that times and results of nodes can be measured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sample:
 
 @dataclass
 class MeasuredLoop:
-    """What a meter is told of a loop.
+    """The facts about a loop that a meter receives.
 
     began: when it began. traced: gives the values of its body. size: how many steps each sequence takes; the largest
     possible until the loop has ended. frames: the dim of what is computed for all steps together.

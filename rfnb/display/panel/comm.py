@@ -26,7 +26,7 @@ from rfnb.trace.run.session import make_progress
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
 READY = "rfnb-ready"
-"""The id of a display, which there is not, whose update tells panels that rfnb has been imported."""
+"""The id of a display that does not exist; its update shows panels that rfnb has been imported."""
 FIRST_PANEL = 2.0
 """How long the first pause waits for a panel, in seconds."""
 PAUSE = 0.25

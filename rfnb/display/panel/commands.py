@@ -112,7 +112,7 @@ class Dispatcher:
             if command not in BESIDE or not self.run_of(args["run"]).replay.is_isolated:
                 return None
             reply = contextvars.Context().run(self._do, number, command, args)
-        except Exception:
+        except Exception:  # an unknown run, or wrong arguments: the main thread answers with the error
             return None
         return reply if reply["status"] == "ok" else None
 

@@ -57,7 +57,7 @@ class Changes:
 
 @contextmanager
 def changed_parameters(layer: Layer, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Inside, the layer has the parameters of one call. Gives the inputs that are no parameters."""
+    """Inside, the layer has the parameters of one call. Gives the inputs that are not parameters."""
     changes = layer.changes
     rest = {name: x for name, x in inputs.items() if all(name != key for key, _ in changes.given.values())}
     if changes.held:
