@@ -60,7 +60,7 @@ def test_a_condition_that_raises_is_shown_once_and_then_off():
 
 
 @pytest.mark.parametrize("where", ["loss > 1", rf.when.not_finite("loss"), lambda at: at.loss.item() > 1])
-def test_a_loop_that_lacks_the_name_of_a_condition_goes_on_and_the_condition_stays(where):
+def test_a_loop_without_the_name_that_a_condition_uses_goes_on(where):
     pause = rf.pause_when(where)
     run()
     assert pause.error is None
