@@ -244,6 +244,13 @@ export interface FoundView {
   next: number | null;
 }
 
+/** The run of a probe at another training step. */
+export interface RunAtView {
+  run: RunView;
+  /** None: the step has to be asked for */
+  step: StepView | null;
+}
+
 /** How a paused loop goes on: one step, to the next pause, without pauses in this cell, or not at all. */
 export type How = 'step' | 'continue' | 'run' | 'stop';
 
@@ -317,6 +324,14 @@ export interface FailureView {
   error: string;
 }
 
+/** Where in a training the run of a probe was made. */
+export interface TrainingView {
+  step: number;
+  /** at which the probe has runs */
+  steps: number[];
+  measures: { [key: string]: Number };
+}
+
 /** Facts about a run that are the same for all steps. */
 export interface RunView extends Origin {
   kind: 'run_facts';
@@ -345,6 +360,8 @@ export interface RunView extends Origin {
   failure: FailureView | null;
   /** whether steps have a beam; older kernels do not send it */
   is_search?: boolean;
+  /** of a probe */
+  training?: TrainingView | null;
 }
 
 /** A state of the loop at one step. */
@@ -595,6 +612,7 @@ export interface Commands {
   fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
   keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
+  training: { args: { run: number; at: number; step: number; sequence?: number | null; watch?: readonly string[] }; answer: RunAtView };
   loops: { args: { run: number; step: number }; answer: RunItem[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };
   compare: { args: { run: number; other: number; sequence?: number | null }; answer: ComparisonView };

@@ -88,7 +88,7 @@ class SumRun:
         self.steps = values.shape[1]
         self.axis, self.sequence_dim = Dim(None, name="time"), batch_dim
         self.lengths, self.tags, self.flags = list(lens), tags, []
-        self.parent, self.forked_at, self.failed = None, None, None
+        self.parent, self.forked_at, self.failed, self.training = None, None, None, None
         self.states, self.pinned, self.bytes, self.source = ["total", "offset"], False, 4 * values.size, Body()
         self.batch = len(lens)
         self.raw = values

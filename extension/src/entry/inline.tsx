@@ -6,7 +6,8 @@ import type { Reply, RunView, StepView } from '../schema';
 import { actionsOf } from '../stepper/actions';
 import { Notes } from '../stepper/notes';
 import { Stepper } from '../stepper/stepper';
-import type { Place } from '../stepper/stepper_state';
+import { keyOf, Place } from '../stepper/stepper_state';
+import { Training } from '../stepper/training';
 import { StepperView } from '../views/stepper/stepper';
 
 /** The part of an anywidget model that is used here. */
@@ -36,8 +37,7 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
       queueMicrotask(draw); // a text field that is removed reports its text during drawing
     } else if (stepper) {
       drawing = true;
-      const { run } = stepper.state.run;
-      root.render(<StepperView key={run} state={stepper.state} actions={actionsOf(stepper)} />);
+      root.render(<StepperView key={keyOf(stepper.state.run)} state={stepper.state} actions={actionsOf(stepper)} />);
       drawing = false;
     }
   };
@@ -48,12 +48,18 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
       trail: at?.trail ?? [],
       still: model.still,
       isIdle: () => !model.still,
-      open
+      open,
+      train: (to, place) => training.go(run.run, to, place, notes.of(run.loop).watches),
+      trainingTarget: training.target,
+      wanted: at?.step
     });
     stepper.changed.connect(draw);
     if (!first) {
       stepper.goto(at?.step ?? 0);
       stepper.choose(at?.sequence ?? null);
+    }
+    if (at?.line != null) {
+      stepper.look(at.line);
     }
     draw();
   };
@@ -63,6 +69,11 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
       error => stepper?.complain(error)
     );
   };
+  const training = new Training(
+    requests,
+    (run, at, first) => show(run, first, at),
+    error => stepper?.complain(error)
+  );
   show(model.get('run'), model.get('first') ?? null, null);
   return () => {
     model.off('msg:custom', receive);

@@ -65,7 +65,8 @@ export function commandSettings(): object {
     description:
       'Keys for stepping through recorded loops. Inside the panel, the arrow keys, Home and End also step; ' +
       'N and Shift N go to the next and previous match, . and , to the next and previous op; ' +
-      'O shows the ops of the current line, B marks the line, and C lets a paused loop continue.',
+      'O shows the ops of the current line, B marks the line, C lets a paused loop continue, and ' +
+      'T and Shift T go to the next and previous training step of a probe.',
     'jupyter.lab.menus': {
       main: [
         {

@@ -5,7 +5,7 @@ type Method = {
 }[keyof Stepper];
 
 /** Methods that only the owner of a stepper calls. */
-const OF_OWNER = ['complain', 'grow', 'lose', 'release', 'dispose'] as const;
+const OF_OWNER = ['complain', 'grow', 'learn', 'lose', 'release', 'dispose'] as const;
 
 /** What views may do with a stepper: all of its methods except those of its owner. */
 export type StepperActions = Pick<Stepper, Exclude<Method, (typeof OF_OWNER)[number]>>;

@@ -86,6 +86,22 @@ export function stepCommands(words: Words): StepCommand[] {
       act: actions => actions.stepOp(1)
     },
     {
+      id: 'rfnb-lab:previous-training',
+      label: words.__('Loop: Previous Training Step'),
+      caption: words.__('Show the run of a probe at the training step before'),
+      key: 'T',
+      shortcut: 'Ctrl Alt Shift Y',
+      act: actions => actions.nextTraining(-1)
+    },
+    {
+      id: 'rfnb-lab:next-training',
+      label: words.__('Loop: Next Training Step'),
+      caption: words.__('Show the run of a probe at the training step after'),
+      key: 't',
+      shortcut: 'Ctrl Alt Y',
+      act: actions => actions.nextTraining(1)
+    },
+    {
       id: 'rfnb-lab:continue',
       label: words.__('Loop: Continue'),
       caption: words.__('Let the paused loop go on to its next pause'),

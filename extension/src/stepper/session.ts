@@ -7,6 +7,7 @@ import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '
 import { conditions, Notes } from './notes';
 import { Stepper } from './stepper';
 import type { Place } from './stepper_state';
+import { isLatest, Training } from './training';
 
 /** A pause that follows within this time, in ms, is that of the next step: the panel does not change in between. */
 const SHORT = 300;
@@ -18,6 +19,11 @@ const KNOWN_LOOPS = 24;
 export class Session implements IDisposable {
   constructor(connection: Connection) {
     this.connection = connection;
+    this._training = new Training(
+      connection.requests,
+      (run, at, first) => this._showTraining(run, at, first),
+      error => this._stepper?.complain(error)
+    );
     connection.linkChanged.connect(this._onLink, this);
     connection.event.connect(this._onEvent, this);
     connection.cellBegan.connect(this._onCellBegan, this);
@@ -107,6 +113,7 @@ export class Session implements IDisposable {
   /** Show a run, at this step and sequence. `unasked`: the panel follows new runs, and keeps the user's place. */
   async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
+    this._training.drop();
     const shown = this._stepper?.state;
     if (!unasked && at === null && shown?.run.run === run && !shown.gone) {
       this._stepper?.first();
@@ -310,6 +317,29 @@ export class Session implements IDisposable {
     this._changed.emit();
   }
 
+  /** The run that was asked for by its training step. */
+  private _showTraining(run: RunView, at: Place, first: StepView | null): void {
+    if (!this._isDisposed && this._stepper?.state.run.loop === run.loop) {
+      this._asked++;
+      this._error = null;
+      this._setStepper(run, at, first);
+    }
+  }
+
+  /** The probe whose run is shown may have more of them. */
+  private async _learnTraining(): Promise<void> {
+    const shown = this._stepper;
+    const newest = shown ? this._family(shown.state.run)[0]?.run : undefined;
+    if (shown?.state.run.training && !shown.state.gone && newest !== undefined && newest !== this._newestShot) {
+      this._newestShot = newest;
+      try {
+        shown.learn(await this.connection.requests.request('run', { run: shown.state.run.run }));
+      } catch {
+        return; // the run was dropped
+      }
+    }
+  }
+
   private async _change(answer: Promise<RunItem[]>): Promise<void> {
     try {
       this._setRuns(await answer);
@@ -323,6 +353,7 @@ export class Session implements IDisposable {
     if (this._paused === null) {
       this._follow();
     }
+    void this._learnTraining();
     if (!this.connection.busy) {
       void this._learnBodies();
     }
@@ -342,7 +373,7 @@ export class Session implements IDisposable {
     }
     const family = this._family(chosen);
     const outermost = this._stepper?.state.trail[0]?.run ?? chosen.run;
-    const isThere = this._runs.some(item => item.run === outermost);
+    const isThere = this._runs.some(item => item.run === outermost) || (chosen.training && family.length > 0);
     if (!isThere) {
       void this._openOnce((family[0] ?? this._runs[0]).run);
     } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
@@ -400,16 +431,22 @@ export class Session implements IDisposable {
       trail: at?.trail ?? [],
       open,
       isIdle: () => !this.connection.busy || this._paused !== null,
-      resume: (how, where) => this.resume(how, where)
+      resume: (how, where) => this.resume(how, where),
+      train: (at, place) => this._training.go(run.run, at, place, this.notes.of(run.loop).watches),
+      trainingTarget: this._training.target,
+      wanted: at?.step
     });
     this._stepper = stepper;
     if (this._paused?.run === run.run) {
       stepper.grow(run, this._paused);
     }
     const family = this._family(run);
-    this._wasNewest = family.length === 0 || family[0].run <= run.run;
+    this._wasNewest = isLatest(run) ?? (family.length === 0 || family[0].run <= run.run);
     stepper.changed.connect(this._onStepper, this);
     stepper.goto(at?.step ?? 0);
+    if (at?.line != null) {
+      stepper.look(at.line);
+    }
     if (at && at.sequence !== null && at.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
       stepper.choose(at.sequence);
     }
@@ -431,6 +468,8 @@ export class Session implements IDisposable {
   private _held: number | null = null;
   private _pauses = false;
   private _pausing = new Set<string>();
+  private _training: Training;
+  private _newestShot: number | null = null;
   private _resumed: ReturnType<typeof setTimeout> | undefined;
   private _runs: RunItem[] = [];
   private _bodies = new Map<string, RunView>();

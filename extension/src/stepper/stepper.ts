@@ -50,6 +50,7 @@ export class Stepper implements IDisposable {
       tree: grown(null, first?.beam),
       line: firstLine(run, first),
       target: null,
+      trainingTarget: context.trainingTarget ?? null,
       waiting: null,
       error: null,
       gone: false,
@@ -118,6 +119,28 @@ export class Stepper implements IDisposable {
 
   last(): void {
     this.goto(stepsBegun(this._state.run) - 1);
+  }
+
+  /** Request the run of a probe at another training step, at the same step of the loop if it has that many. */
+  train(at: number): void {
+    const { run, step, line, trail } = this._state;
+    if (this.canAsk && run.training && at !== (this._state.trainingTarget ?? run.training.step)) {
+      const { wanted = 0 } = this._context;
+      const isCut = this._wanted.step === stepsBegun(run) - 1 && wanted > this._wanted.step;
+      this._update({ trainingTarget: at });
+      const place = { step: isCut ? wanted : this._wanted.step, sequence: step?.sequence ?? null, trail, line };
+      this._context.train?.(at, place);
+    }
+  }
+
+  /** Request the run of a probe at the next (+1) or previous (-1) training step. */
+  nextTraining(way: 1 | -1): void {
+    const { run, trainingTarget } = this._state;
+    const { steps = [], step = 0 } = run.training ?? {};
+    const at = steps[steps.indexOf(trainingTarget ?? step) + way];
+    if (at !== undefined) {
+      this.train(at);
+    }
   }
 
   /** Request the same step of one sequence, or of all (null). */
@@ -302,6 +325,11 @@ export class Stepper implements IDisposable {
     this._search(false);
   }
 
+  /** The training has gone on: the probe has more runs. */
+  learn(run: RunView): void {
+    this._update({ run });
+  }
+
   /** The paused loop goes on. */
   release(): void {
     this._update({ held: null });
@@ -312,7 +340,7 @@ export class Stepper implements IDisposable {
     if (error instanceof Gone) {
       this.lose();
     } else {
-      this._update({ error: error instanceof Error ? error.message : String(error) });
+      this._update({ trainingTarget: null, error: error instanceof Error ? error.message : String(error) });
     }
   }
 

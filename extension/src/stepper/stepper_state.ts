@@ -18,6 +18,8 @@ export interface Place {
   step: number;
   sequence: number | null;
   trail: readonly Crumb[];
+  /** The current line. */
+  line?: number | null;
 }
 
 /** What the place where a stepper is shown gives to it. */
@@ -32,6 +34,12 @@ export interface StepperContext {
   isIdle?: () => boolean;
   /** Let the paused loop go on. */
   resume?: (how: How, where: Where[]) => void;
+  /** Show the run of a probe at another training step. */
+  train?: (at: number, place: Place) => void;
+  /** The training step that is requested meanwhile. */
+  trainingTarget?: number | null;
+  /** The step that the user wanted, which this run may not have. */
+  wanted?: number;
 }
 
 /** Everything that the views show of one run. */
@@ -45,6 +53,8 @@ export interface StepperState {
   line: number | null;
   /** The step that was requested; null once its answer is shown. */
   target: number | null;
+  /** The training step that was requested; null once its run is shown. */
+  trainingTarget: number | null;
   waiting: Waiting | null;
   error: string | null;
   /** Whether the kernel no longer has the run; the last step that was loaded is still shown. */
@@ -58,6 +68,11 @@ export interface StepperState {
   /** The runs that contain this one, the outermost first. */
   trail: readonly Crumb[];
   asides: AsidesState;
+}
+
+/** A view is made anew for another run, except that the runs of a probe share one, whose sliders keep the focus. */
+export function keyOf({ run, loop, training }: RunView): string {
+  return training ? loop : String(run);
 }
 
 /** Number of steps that can be shown: all completed ones, and the one that failed. */

@@ -73,6 +73,37 @@ describe('StepperView', () => {
     expect(vi.mocked(asked.lookOn).mock.calls).toEqual([[1], [-1]]);
   });
 
+  it('has a second slider for the training steps of a probe, which takes the arrow keys', () => {
+    const training = { step: 400, steps: [200, 400, 900], measures: { loss: 0.123456 } };
+    const asked = actions();
+    const host = show(<StepperView state={state({ run: runView({ training }) })} actions={asked} />);
+    const slider = host.querySelector<HTMLInputElement>('.rfnb-Training input')!;
+    expect([slider.value, slider.max, slider.getAttribute('aria-valuetext')]).toEqual([
+      '1',
+      '2',
+      'training step 400, 2 of 3'
+    ]);
+    expect(host.querySelector('.rfnb-Training .rfnb-Transport-where')?.textContent).toBe(
+      'training step 400 loss 0.123'
+    );
+    press(host, 'ArrowRight', '.rfnb-Training input');
+    expect(asked.next).not.toHaveBeenCalled();
+    type(host, '.rfnb-Training input', '2', 't');
+    expect(asked.train).toHaveBeenCalledWith(900);
+    expect(asked.nextTraining).toHaveBeenCalledWith(1);
+    click(host, '[data-training=last]');
+    click(host, '[data-training=first]');
+    expect(vi.mocked(asked.train).mock.calls.slice(1)).toEqual([[900], [200]]);
+  });
+
+  it('has no second slider for other runs, nor in a page without a kernel', () => {
+    const training = { step: 400, steps: [200, 400, 900], measures: {} };
+    const page = show(<StepperView state={state({ run: runView({ training }), still: true })} actions={actions()} />);
+    expect(page.querySelector('.rfnb-Training')).toBeNull();
+    redraw(<StepperView state={state()} actions={actions()} />);
+    expect(page.querySelector('.rfnb-Training')).toBeNull();
+  });
+
   it('leaves keys with Ctrl alone', () => {
     const asked = actions();
     press(show(<StepperView state={state()} actions={asked} />), 'ArrowRight', '.rfnb-Stepper', { ctrlKey: true });

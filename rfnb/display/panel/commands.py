@@ -222,7 +222,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     **PAUSING,
 }
 
-BESIDE = frozenset({"step", "value", "find"})
+BESIDE = frozenset({"step", "value", "find", "training"})
 """Commands that only read a run; a thread beside the running cell can answer them."""
 
 TOUCHES_TENSORS = frozenset({"step", "value", "resume", "edit", *TRAVEL})

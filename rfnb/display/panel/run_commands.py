@@ -14,8 +14,13 @@ from rfnb.display.comparison.schema import ComparisonView
 from rfnb.display.markup.numbers import plain
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
-from rfnb.display.panel.schema import FoundView, Where
-from rfnb.display.run import gradients_view as gradients_view, list_view as runs_view, view as history_view
+from rfnb.display.panel.schema import FoundView, RunAtView, Where
+from rfnb.display.run import (
+    gradients_view as gradients_view,
+    list_view as runs_view,
+    step as step_view,
+    view as history_view,
+)
 from rfnb.display.run.schema import Curve, GradientsView, RunItem, RunView
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
@@ -85,6 +90,23 @@ def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     return runs_view.describe(dispatcher.runs)["runs"]
 
 
+def training(
+    dispatcher: Dispatcher, run: int, at: int, step: int, sequence: int | None = None, watch: Sequence[str] = ()
+) -> RunAtView:
+    """The run of a probe at the training step nearest to `at`, and its step with this number, or its last one."""
+    shots = dispatcher.run_of(run).training
+    if shots is None:
+        raise ViewError(f"training: run {run} is not that of a probe")
+    found = shots.run(min(shots.steps(), key=lambda each: abs(each - int(at))))  # old shots may be gone
+    dispatcher.remember([found])
+    view, steps = history_view.describe_run(found), history_view.steps_begun(found)
+    if not steps or not found.replay.is_isolated:
+        return {"run": view, "step": None}
+    one = sequence if sequence is not None and sequence < (found.batch or 0) else None
+    chosen = max(0, min(int(step), steps - 1))
+    return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0)}
+
+
 def loops(dispatcher: Dispatcher, run: int, step: int) -> list[RunItem]:
     """The runs of the loops inside of a step; they can be opened like others, for a while."""
     inner = list(dispatcher.run_of(run)[int(step)].loops())
@@ -117,6 +139,7 @@ TRAVEL: dict[str, Any] = {
     "fork": fork,
     "keep": keep,
     "rerun": rerun,
+    "training": training,
     "loops": loops,
     "gradients": gradients,
     "compare": compare,

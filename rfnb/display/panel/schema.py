@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from rfnb.display.run.schema import RunView, StepView
+
 PROTOCOL = 4
 """Raised when a message changes in a way that an older panel or kernel would misread."""
 
@@ -23,6 +25,13 @@ class FoundView(TypedDict):
 
     hits: list[int]
     next: int | None  # None: all that was asked for is searched
+
+
+class RunAtView(TypedDict):
+    """The run of a probe at another training step."""
+
+    run: RunView
+    step: StepView | None  # None: the step has to be asked for
 
 
 How = Literal["step", "continue", "run", "stop"]

@@ -46,6 +46,14 @@ class FailureView(TypedDict):
     error: str
 
 
+class TrainingView(TypedDict):
+    """Where in a training the run of a probe was made."""
+
+    step: int
+    steps: list[int]  # at which the probe has runs
+    measures: dict[str, Number]
+
+
 class RunView(Origin):
     """Facts about a run that are the same for all steps."""
 
@@ -68,6 +76,7 @@ class RunView(Origin):
     bytes: int  # what the recording holds
     failure: FailureView | None
     is_search: NotRequired[bool]  # whether steps have a beam; older kernels do not send it
+    training: NotRequired[TrainingView | None]  # of a probe
 
 
 class StateRow(TypedDict):

@@ -15,13 +15,13 @@ from rfnb.display.loop import view as explanation_view
 from rfnb.display.loop.schema import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import size
+from rfnb.display.markup.numbers import plain, size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.chosen import of_sequence
 from rfnb.display.run.list_view import describe_origin
-from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView
+from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView, TrainingView
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
 from rfnb.display.run.state_history import describe_strip, follow
 from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
@@ -138,6 +138,18 @@ def describe_run(run: Run) -> RunView:
         **describe_origin(run),
         "failure": _failure(run),
         "is_search": run.replay.is_search,
+        "training": _training(run),
+    }
+
+
+def _training(run: Run) -> TrainingView | None:
+    at = run.training
+    if at is None:
+        return None
+    return {
+        "step": at.step,
+        "steps": at.steps(),
+        "measures": {name: plain(value) for name, value in at.measures.items()},
     }
 
 

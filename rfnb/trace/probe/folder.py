@@ -47,7 +47,7 @@ class ShotFolder:
         except OSError as error:
             raise RunFileError(f"load_probe: {folder} cannot be read", got=error) from error
         if step not in self._known or self._known[step][0] != written:
-            shot = read_shot(folder)
+            shot = read_shot(folder, self)
             if shot.step != step:
                 raise RunFileError(f"load_probe: {folder} has another step", got=shot.step, expected=step)
             self._known[step] = written, shot

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.tensor.tensor import Tensor
@@ -42,8 +42,8 @@ class Shot:
     function returned. loops: the names of those that it ran. note: what is left out, and why; None if it is complete.
     """
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(self, folder: Path, shots: Shots | None = None):
+        self._folder, self._shots = folder, shots
         raws = RawReader(folder / FILE)
         data = json.loads(raws.metadata.get(KEY, "null"))
         if get(data, "format", int) != FORMAT:
@@ -66,7 +66,8 @@ class Shot:
     def runs(self) -> list[Run]:
         """The runs of the loops, with the training step as their place."""
         found = [load_run(self._folder / file) for file in self._files]
-        for run in found:
+        for number, run in enumerate(found):
+            run.training = AtShot(self, self._shots, number)
             run.name, run.place = f"{run.name} · {self.name}", f"training step {self.step}"
         return found
 
@@ -86,6 +87,37 @@ class Shot:
     def bytes(self) -> int:
         """The size of its files."""
         return size_of(self._folder)
+
+
+class Shots(Protocol):
+    """All shots of a probe."""
+
+    def steps(self) -> list[int]:
+        """The training steps of all shots, in order."""
+
+    def shot(self, step: int) -> Shot:
+        """The shot of one step."""
+
+
+class AtShot:
+    """Where in the training the run of a shot was made: the `Run.training` of the run with this number."""
+
+    def __init__(self, shot: Shot, shots: Shots | None, number: int):
+        self.step, self.measures = shot.step, shot.measures
+        self._shots = shots
+        self._loop, self._which = shot.loops[number], shot.loops[:number].count(shot.loops[number])
+
+    def steps(self) -> list[int]:
+        """The training steps of all shots."""
+        return sorted({self.step, *([] if self._shots is None else self._shots.steps())})
+
+    def run(self, step: int) -> Run:
+        """The run of the same loop in another shot: of several with its name, the one with the same place."""
+        if self._shots is None:
+            raise LoopError(f"probe: there is no shot of training step {step}")
+        shot = self._shots.shot(step)
+        same = [run for run, name in zip(shot.runs, shot.loops, strict=True) if name == self._loop]
+        return same[self._which] if self._which < len(same) else shot.run(self._loop)
 
 
 @dataclass
@@ -189,10 +221,10 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0
 
 
-def read_shot(folder: Path) -> Shot:
+def read_shot(folder: Path, shots: Shots | None = None) -> Shot:
     """Reads a shot, which is untrusted. Raises RunFileError if it cannot be read."""
     try:
-        return Shot(folder)
+        return Shot(folder, shots)
     except RfError as error:
         raise RunFileError(f"load_probe: {folder} cannot be read", got=error.what) from error
     except Exception as error:  # a damaged file can cause any error

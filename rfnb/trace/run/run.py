@@ -23,6 +23,7 @@ from rfnb.trace.run.file.save import write
 from rfnb.trace.run.find import Where, search
 from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
+from rfnb.trace.run.training import Training
 
 _serials = itertools.count(1)
 
@@ -41,7 +42,7 @@ class Run(Shown):
         failed: the error that ended the run. `run[run.failed.step]` has the values computed before the error.
         parent, forked_at: for a fork, the run that it continues, and the first step that differs from that run.
 
-    `edits` has the states that were edited while the loop was paused, by the step before which they were.
+    `edits` has the states edited while the loop was paused, by step; `training` says where a probe made the run.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -70,11 +71,10 @@ class Run(Shown):
         parent: Run | None = None,
         forked_at: int | None = None,
     ):
-        self.serial = next(_serials)
-        self.name, self.place, self.source = name, place, source
-        self.axis, self.graph, self.pinned = axis, graph, False
-        self.parent, self.forked_at = parent, forked_at
+        self.serial, self.name, self.place, self.source = next(_serials), name, place, source
+        self.axis, self.graph, self.pinned, self.parent, self.forked_at = axis, graph, False, parent, forked_at
         self.edits: dict[int, list[str]] = {}
+        self.training: Training | None = None
         self.states = replay.state_names()
         self._take(replay, steps, size, failed)
 

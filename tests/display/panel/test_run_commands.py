@@ -281,6 +281,35 @@ def test_what_is_typed_becomes_the_state(sequences, size, data):
     assert not state.raw_tensor.any()
 
 
+def test_the_run_of_a_probe_at_another_training_step():
+    limit = [4]
+
+    def count():
+        loop = rf.Loop(max_seq_len=limit[0], name="count")
+        loop.state.n = rf.convert_to_tensor(float(probe.trained))
+        with loop:
+            loop.state.n = loop.state.n + 1
+
+    probe = rf.probe(count, every=10)
+    for number, limit[0] in enumerate([4, 2, 4], 1):
+        probe.step(10 * number, loss=1 / number)
+    probe.stop()
+    asked = Asked()
+    asked.run = probe.at(30).run()
+    asked.answers.remember([asked.run])
+    assert asked.reply("run")["data"]["training"] == {"step": 30, "steps": [10, 20, 30], "measures": {"loss": 1 / 3}}
+    found = asked.reply("training", at=10, step=3, watch=["n"])["data"]
+    assert (found["run"]["training"]["step"], found["step"]["step"], found["run"]["loop"]) == (10, 3, asked.run.loop)
+    assert found["step"]["watches"][0]["value"]["text"] == "14"
+    assert asked.reply("training", at=20, step=3)["data"]["step"]["step"] == 1  # its last one
+    assert asked.reply("training", at=12, step=0)["data"]["run"]["training"]["step"] == 10  # the nearest there is
+    asked.run = probe.at(10).run()
+    assert asked.reply("step", step=1)["status"] == "ok"  # a run outside of the list can be stepped
+    asked.run = running_sum()
+    rf.runs.add(asked.run)
+    assert "not that of a probe" in asked.reply("training", at=10, step=0)["error"]
+
+
 def test_truth_sizes_and_minus_signs():
     flag = rf.full(dims=[Dim(2, name="rows")], fill_value=False)
     assert edited(flag, "true False", {}).raw_tensor.tolist() == [True, False]

@@ -233,3 +233,23 @@ def test_save_replaces_the_shots_there(tmp_path):
     assert again.steps == [2, 4] and again[0].result == 2
     second.save(second.path)
     assert second.steps == [2, 4]
+
+
+def test_a_run_knows_the_runs_of_its_loop_at_other_training_steps():
+    def twice():
+        for _ in range(probe.trained):
+            loop = rf.Loop(max_seq_len=2, name="count")
+            loop.state.n = rf.convert_to_tensor(probe.trained)
+            with loop:
+                loop.state.n = loop.state.n + 1
+
+    probe = rf.probe(twice, every=1)
+    for step in (1, 2, 3):
+        probe.step(loss=step)
+    last = probe[-1].runs
+    assert [run.training.steps() for run in last] == [[1, 2, 3]] * 3
+    assert last[1].training.run(2) is probe.at(2).runs[1]
+    assert last[2].training.run(1) is probe.at(1).runs[0]  # there are fewer
+    assert last[0].training.measures == {"loss": 3.0}
+    loaded = rf.load_probe(probe.path)[0].run()
+    assert loaded.training.run(3)[0].after.n.item() == 4

@@ -1,6 +1,7 @@
 import * as React from 'react';
 
 import type { How, PausedView } from '../../schema';
+import { IconButton } from '../icon_button';
 import { Icon, SHAPES } from '../icons';
 import { useWords } from '../words';
 
@@ -22,17 +23,7 @@ export function Paused(props: {
   const words = useWords();
   const { paused, canMatch, actions } = props;
   const button = (name: keyof typeof SHAPES, label: string, act: () => void, off = false) => (
-    <button
-      className="rfnb-Transport-button"
-      type="button"
-      data-resume={name}
-      title={label}
-      aria-label={label}
-      aria-disabled={off}
-      onClick={() => !off && act()}
-    >
-      <Icon name={name} />
-    </button>
+    <IconButton icon={name} label={label} onClick={act} off={off} data={{ 'data-resume': name }} />
   );
   return (
     <div className="rfnb-Paused" role="group" aria-label={words.__('Paused loop')}>

@@ -5,6 +5,7 @@ import type { StepperActions } from '../../stepper/actions';
 import type { FindState } from '../../stepper/finder';
 import { holds, Stop } from '../../stepper/notes';
 import type { StepperState } from '../../stepper/stepper_state';
+import { IconButton } from '../icon_button';
 import { Icon } from '../icons';
 import { useWords, Words } from '../words';
 
@@ -23,17 +24,13 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
   const stops = notes.stops.filter(stop => holds(stop, run));
   const idle = (notes.where === null && stops.length === 0) || state.gone || run.steps === 0;
   const button = (name: 'previous' | 'next', label: string) => (
-    <button
-      className="rfnb-Transport-button"
-      type="button"
-      data-hit={name}
-      title={label}
-      aria-label={label}
-      aria-disabled={idle}
+    <IconButton
+      icon={name === 'next' ? 'nextHit' : 'previousHit'}
+      label={label}
+      off={idle}
       onClick={() => actions.goToHit(name)}
-    >
-      <Icon name={name === 'next' ? 'nextHit' : 'previousHit'} />
-    </button>
+      data={{ 'data-hit': name }}
+    />
   );
   return (
     <section className="rfnb-Find" role="search" aria-label={words.__('Find steps')}>

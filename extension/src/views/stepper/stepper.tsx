@@ -47,6 +47,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         onPrevious={actions.previous}
         onNext={actions.next}
         onLast={actions.last}
+        onTrain={actions.train}
       />
       {!state.still && <Find state={state} actions={actions} />}
       {!state.still && <Sequences run={run} step={step} onChoose={actions.choose} />}
@@ -82,7 +83,7 @@ const Parts = React.memo(
 );
 
 function isSameStep(before: StepperState, after: StepperState): boolean {
-  const shown = ({ target, waiting, find, ...rest }: StepperState) => rest;
+  const shown = ({ target, trainingTarget, waiting, find, ...rest }: StepperState) => rest;
   const [a, b] = [shown(before), shown(after)];
   return (Object.keys(a) as (keyof typeof a)[]).every(key => a[key] === b[key]);
 }
@@ -152,7 +153,7 @@ export function onKey(event: React.KeyboardEvent, actions: StepperActions, line:
   const withShift = event.shiftKey && !/^[A-Z]$/.test(event.key);
   const isTyped = /^[[\]]$/.test(event.key) && event.altKey; // many keyboards have brackets only with AltGr or ⌥
   const withModifier = (!isTyped && (event.ctrlKey || event.altKey)) || event.metaKey || withShift;
-  if (found === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
+  if (found === undefined || withModifier || takesKey(event.target as HTMLElement, event.key)) {
     return;
   }
   event.preventDefault();
@@ -160,8 +161,11 @@ export function onKey(event: React.KeyboardEvent, actions: StepperActions, line:
   found.act(actions, line);
 }
 
-/** Lists of choices and text fields use keys themselves; the slider leaves them to the stepper. */
-function takesKeys(element: HTMLElement): boolean {
+/** Lists of choices and text fields use keys themselves; the slider of the steps leaves them to the stepper. */
+function takesKey(element: HTMLElement, key: string): boolean {
+  if (element.matches('.rfnb-Training input')) {
+    return /^(Arrow|Home$|End$)/.test(key);
+  }
   const isField = element.tagName === 'INPUT' && (element as HTMLInputElement).type !== 'range';
   return isField || element.tagName === 'SELECT';
 }

@@ -1,14 +1,17 @@
 import * as React from 'react';
 
 import { StepperState, stepsBegun } from '../../stepper/stepper_state';
-import { Icon } from '../icons';
+import { IconButton } from '../icon_button';
 import { useWords } from '../words';
-import { ignore } from './find';
+import { Slider } from './slider';
+import { Training } from './training';
 
 /** The slider has room for this many marks; marks that are closer are drawn as one. */
 const TRACK = 200;
 
-/** The state, and what the slider and the buttons do. */
+type Way = 'first' | 'previous' | 'next' | 'last';
+
+/** The state, and what the sliders and the buttons do. */
 export interface TransportProps {
   state: StepperState;
   onGoto: (step: number) => void;
@@ -16,6 +19,8 @@ export interface TransportProps {
   onPrevious: () => void;
   onNext: () => void;
   onLast: () => void;
+  /** Go to a training step of a probe. */
+  onTrain: (step: number) => void;
 }
 
 /** The buttons ⏮ ◀ ▶ ⏭, the slider with a mark where each sequence ends, and the number of the step. */
@@ -25,49 +30,37 @@ export function Transport(props: TransportProps): JSX.Element {
   const at = target ?? step?.step ?? 0;
   const last = stepsBegun(run) - 1;
   const still = gone || last < 0;
-  const button = (name: 'first' | 'previous' | 'next' | 'last', label: string, off: boolean, act: () => void) => (
-    <button
-      className="rfnb-Transport-button"
-      type="button"
-      data-step={name}
-      title={label}
-      aria-label={label}
-      aria-disabled={off || still}
-      onClick={act}
-    >
-      <Icon name={name} />
-    </button>
+  const button = (name: Way, label: string, off: boolean, act: () => void) => (
+    <IconButton icon={name} label={label} off={off || still} onClick={act} data={{ 'data-step': name }} />
   );
   return (
-    <div className="rfnb-Transport" role="group" aria-label={words.__('Steps of the loop')}>
-      <div className="rfnb-Transport-buttons">
-        {button('first', words.__('First step (Home)'), at <= 0, props.onFirst)}
-        {button('previous', words.__('Previous step (←)'), at <= 0, props.onPrevious)}
-        {button(
-          'next',
-          held !== null && at >= last ? words.__('Run the next step (→)') : words.__('Next step (→)'),
-          at >= last && held === null,
-          props.onNext
-        )}
-        {button('last', words.__('Last step (End)'), at >= last, props.onLast)}
+    <div className="rfnb-Transport">
+      <div className="rfnb-Transport-row" role="group" aria-label={words.__('Steps of the loop')}>
+        <div className="rfnb-Transport-buttons">
+          {button('first', words.__('First step (Home)'), at <= 0, props.onFirst)}
+          {button('previous', words.__('Previous step (←)'), at <= 0, props.onPrevious)}
+          {button(
+            'next',
+            held !== null && at >= last ? words.__('Run the next step (→)') : words.__('Next step (→)'),
+            at >= last && held === null,
+            props.onNext
+          )}
+          {button('last', words.__('Last step (End)'), at >= last, props.onLast)}
+        </div>
+        <Slider
+          at={at}
+          last={last}
+          off={still}
+          label={words.__('Step')}
+          told={words.__('step %1 of %2', at, last + 1)}
+          onGoto={props.onGoto}
+        >
+          <EndMarks lengths={run.lengths} steps={last + 1} />
+          <HitMarks hits={props.state.find.hits} steps={last + 1} />
+        </Slider>
+        <Where state={props.state} />
       </div>
-      <div className="rfnb-Transport-slider">
-        <input
-          type="range"
-          min={0}
-          max={Math.max(last, 0)}
-          value={at}
-          disabled={still}
-          style={{ '--rfnb-at': last > 0 ? at / last : 0 } as React.CSSProperties}
-          aria-label={words.__('Step')}
-          aria-valuetext={words.__('step %1 of %2', at, last + 1)}
-          onInput={event => props.onGoto(Number(event.currentTarget.value))}
-          onChange={ignore}
-        />
-        <EndMarks lengths={run.lengths} steps={last + 1} />
-        <HitMarks hits={props.state.find.hits} steps={last + 1} />
-      </div>
-      <Where state={props.state} />
+      <Training state={props.state} onTrain={props.onTrain} />
     </div>
   );
 }
