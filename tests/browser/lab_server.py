@@ -1,4 +1,4 @@
-"""A JupyterLab of our own: free port, token, empty configuration, this checkout's extension."""
+"""A JupyterLab or Notebook 7 of our own: free port, token, empty configuration, this checkout's extension."""
 
 from __future__ import annotations
 
@@ -30,16 +30,21 @@ class LabServer:
     url: str
     token: str
     notebooks: Path
+    app: str = "jupyterlab"
 
     def address(self, notebook: str) -> str:
         """The notebook, in a fresh workspace."""
-        return f"{self.url}/lab/tree/{notebook}?token={self.token}&reset"
+        page = "notebooks" if self.app == "notebook" else "lab/tree"
+        return f"{self.url}/{page}/{notebook}?token={self.token}&reset"
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[LabServer]:
-    """The server while the block runs; all it writes is below `folder`, its log is `lab.log`."""
-    server = LabServer(f"http://127.0.0.1:{free_port()}", secrets.token_hex(8), folder / "notebooks")
+def running(folder: Path, app: str = "jupyterlab") -> Iterator[LabServer]:
+    """The server while the block runs; all it writes is below `folder`, its log is `lab.log`.
+
+    app: the module that starts it, "jupyterlab" or "notebook".
+    """
+    server = LabServer(f"http://127.0.0.1:{free_port()}", secrets.token_hex(8), folder / "notebooks", app)
     server.notebooks.mkdir()
     with (folder / "lab.log").open("w") as log:
         process = subprocess.Popen(
@@ -53,8 +58,9 @@ def running(folder: Path) -> Iterator[LabServer]:
 
 
 def command(server: LabServer, folder: Path) -> list[str]:
-    """How JupyterLab is started."""
+    """How the server is started."""
     port = server.url.rpartition(":")[2]
+    name = "JupyterNotebookApp" if server.app == "notebook" else "LabApp"
     options = {
         "ip": "127.0.0.1",
         "port": port,
@@ -62,13 +68,13 @@ def command(server: LabServer, folder: Path) -> list[str]:
         "ServerApp.root_dir": server.notebooks,
         "ServerApp.jpserver_extensions": {"rfnb_lab": True},
         "IdentityProvider.token": server.token,
-        "LabApp.expose_app_in_browser": True,
-        "LabApp.user_settings_dir": settings(folder),
-        "LabApp.workspaces_dir": folder / "workspaces",
-        "LabApp.extra_labextensions_path": linked_extension(folder),
+        f"{name}.expose_app_in_browser": True,
+        f"{name}.user_settings_dir": settings(folder),
+        f"{name}.workspaces_dir": folder / "workspaces",
+        f"{name}.extra_labextensions_path": linked_extension(folder),
     }
     flags = ["--no-browser", "--allow-root", *(f"--{name}={value}" for name, value in options.items())]
-    return [sys.executable, "-m", "jupyterlab", *flags]
+    return [sys.executable, "-m", server.app, *flags]
 
 
 def settings(folder: Path) -> Path:
