@@ -14,6 +14,7 @@ from tests.browser.test_pause import DATA, LOOP, WHEN, over, resume
 pytest.importorskip("notebook", reason="Notebook 7 is not installed: pip install notebook")
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 
+
 @pytest.fixture
 def opened(tmp_path, browser_program, page: Page):
     """A notebook in Notebook 7 with a loop, a pause, and the loop again; the panel is closed."""

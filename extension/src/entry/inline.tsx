@@ -9,6 +9,7 @@ import { Stepper } from '../stepper/stepper';
 import { keyOf, Place } from '../stepper/stepper_state';
 import { Training } from '../stepper/training';
 import { StepperView } from '../views/stepper/stepper';
+import { followTheme } from './shadow';
 
 /** The part of an anywidget model that is used here. */
 export interface IWidgetModel {
@@ -28,6 +29,7 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
   model.on('msg:custom', receive);
   el.classList.add('rfnb-Inline', 'rfnb-Look');
   el.dataset.lmSuppressShortcuts = 'true'; // or the notebook would take the arrow keys
+  const unfollow = followTheme(el);
   const notes = new Notes();
   const root = createRoot(el);
   let stepper: Stepper | null = null;
@@ -77,6 +79,7 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
   show(model.get('run'), model.get('first') ?? null, null);
   return () => {
     model.off('msg:custom', receive);
+    unfollow();
     stepper?.dispose();
     root.unmount();
   };

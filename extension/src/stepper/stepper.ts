@@ -58,6 +58,7 @@ export class Stepper implements IDisposable {
       notes: context.notes.of(run.loop),
       find: this._finder.state,
       still: context.still ?? false,
+      canPause: context.resume !== undefined,
       trail: context.trail,
       asides: {}
     };

@@ -65,6 +65,8 @@ export interface StepperState {
   find: FindState;
   /** Whether there is no kernel, so that only recorded steps can be shown. */
   still: boolean;
+  /** Whether running loops can be paused from here. */
+  canPause: boolean;
   /** The runs that contain this one, the outermost first. */
   trail: readonly Crumb[];
   asides: AsidesState;

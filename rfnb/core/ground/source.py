@@ -47,6 +47,9 @@ class Cell:
 
 CELLS: dict[str, Cell] = {}
 """The notebook cells that ran, by the file name under which IPython compiled them."""
+
+MARIMO = re.compile(r"__marimo__cell_(.+)_(?:\.py)?")
+"""The names of the files under which marimo compiles its cells, with the id of the cell."""
 LISTED: dict[str, str] = {}
 """What texts that are in no file are called, by the file name that stands for them."""
 
@@ -83,7 +86,9 @@ class Source(NamedTuple):
             return f"cell {self.cell.number}, line {self.line}"
         if self.file in LISTED:
             return f"{LISTED[self.file]}, line {self.line}"
-        return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
+        name = os.path.basename(self.file)  # noqa: PTH119
+        marimo = MARIMO.fullmatch(name)
+        return f"{name}:{self.line}" if marimo is None else f"cell {marimo[1]}, line {self.line}"
 
     def text(self) -> str:
         """The source text of the expression, shortened; its first line, if it spans several."""

@@ -81,10 +81,10 @@ options = Options()
 
 
 def in_notebook() -> bool:
-    """Whether this process is a Jupyter kernel with a front end."""
-    ipython = sys.modules.get("IPython")
+    """Whether this process is a Jupyter kernel with a front end, or that of a marimo notebook."""
+    ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
+    return getattr(shell, "kernel", None) is not None or (marimo is not None and bool(marimo.running_in_notebook()))
 
 
 def recording_mode() -> str | bool:

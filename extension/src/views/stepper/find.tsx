@@ -40,14 +40,16 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
           {button('previous', words.__('Previous match (Shift+N)'))}
           {button('next', words.__('Next match (N)'))}
         </span>
-        <label className="rfnb-Find-pause" title={words.__('Pause a running loop after each step that matches')}>
-          <input
-            type="checkbox"
-            checked={notes.pauses}
-            onChange={event => actions.note({ pauses: event.currentTarget.checked })}
-          />
-          {words.__('pause')}
-        </label>
+        {state.canPause && (
+          <label className="rfnb-Find-pause" title={words.__('Pause a running loop after each step that matches')}>
+            <input
+              type="checkbox"
+              checked={notes.pauses}
+              onChange={event => actions.note({ pauses: event.currentTarget.checked })}
+            />
+            {words.__('pause')}
+          </label>
+        )}
         <Progress find={find} steps={run.steps} idle={idle} onCancel={actions.cancelSearch} />
       </div>
       {stops.map(stop => (
