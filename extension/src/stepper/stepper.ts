@@ -11,6 +11,9 @@ import { Direction, Finder } from './finder';
 import { conditions, LoopNotes, Notes, Stop } from './notes';
 import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
 
+/** After a jump, neighbours are requested once the user rests for so long, in ms: a slider that is dragged comes first. */
+const REST = 250;
+
 /**
  * What to request: a step, of one sequence or of all (null), of one hypothesis or of all (null), perhaps with its ops
  * and the values of one of them.
@@ -354,6 +357,7 @@ export class Stepper implements IDisposable {
 
   dispose(): void {
     this._isDisposed = true;
+    clearTimeout(this._expectLater);
     this._questions.drop();
     this._finder.cancel();
     Signal.clearData(this);
@@ -381,6 +385,7 @@ export class Stepper implements IDisposable {
   }
 
   private async _ask(wish: Wish): Promise<void> {
+    clearTimeout(this._expectLater);
     this._update({ target: wish.step, waiting: 'asked' });
     const before = this._state.step?.step ?? -1;
     try {
@@ -391,7 +396,8 @@ export class Stepper implements IDisposable {
     const { next } = this._questions;
     if (next === null || this._isShown(next)) {
       this._update({ target: null, waiting: null });
-      this._expectNear(wish, wish.step < before ? -1 : 1);
+      const away = wish.step - before;
+      this._expectLater = setTimeout(() => this._expectNear(wish, away < 0 ? -1 : 1), Math.abs(away) > 2 ? REST : 0);
     }
   }
 
@@ -492,6 +498,7 @@ export class Stepper implements IDisposable {
   /** Whether to move to the first op of the current line. */
   private _atLine = false;
   private _state: StepperState;
+  private _expectLater: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
   private _changed = new Signal<this, StepperState>(this);
 }
