@@ -34,6 +34,16 @@ for step in range(60):
 print("trained")"""
 
 
+def follows(panel, frame):
+    """Waits until a later run is shown, whose frames are larger."""
+    panel.root.page.wait_for_function(
+        """frame => [...document.querySelectorAll('.rfnb-Loops .rfnb-Line-values')]
+          .some(line => Number(line.textContent.match(/frame ?=? ?(\\d+)/)?.[1]) > frame)""",
+        arg=frame,
+        timeout=10_000,
+    )
+
+
 def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook):
     notebook = open_notebook(cells=[MODEL, TRAIN])
     panel = Panel(notebook.page).open()
@@ -46,9 +56,7 @@ def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook)
     frame = float(panel.value("frame").split()[0])
     expect(panel.root.locator(".rfnb-Check")).to_contain_text("replay agrees")
     assert "trained" not in notebook.text(1)
-    page = notebook.page
-    page.wait_for_timeout(1500)
-    assert float(panel.value("frame").split()[0]) > frame  # it follows the newest run, at the same step
+    follows(panel, frame)  # the newest run, at the same step
     panel.at(2)
     assert "trained" not in notebook.text(1)
     notebook.wait_for_idle()

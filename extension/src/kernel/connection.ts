@@ -3,6 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Event, Hello, PROTOCOL, Reply } from '../schema';
+import { PLAIN, Words } from '../words';
 import { isBusySinceBefore, onOwnSubshell } from './busy_comm';
 import { Requests } from './requests';
 
@@ -40,11 +41,12 @@ const MAY_IMPORT = /import|%|exec|reload/;
  * message to the thread that last wrote to its comm, so a running cell that wrote to the command comm would block it.
  */
 export class Connection implements IDisposable {
-  constructor(kernel: IKernel) {
+  constructor(kernel: IKernel, words: Words = PLAIN) {
     this._kernel = kernel;
+    this._words = words;
     this.requests = new Requests(message => {
       if (!this._commands || this._commands.isDisposed) {
-        throw new Error('There is no connection to rfnb in the kernel.');
+        throw new Error(words.__('There is no connection to rfnb in the kernel.'));
       }
       this._commands.send({ ...message } as unknown as Parameters<Kernel.IComm['send']>[0]);
     });
@@ -113,7 +115,7 @@ export class Connection implements IDisposable {
       this._commands = await this._open('rfnb.commands', data => this.requests.receive(data as Reply), attempt);
       const hello = await this.requests.request('hello', { protocol: PROTOCOL, version: VERSION });
       this._session = hello.session;
-      this._complaint = complaintAbout(hello);
+      this._complaint = complaintAbout(hello, this._words);
       if (this._complaint !== null) {
         this._setLink('mismatch');
         return;
@@ -243,7 +245,7 @@ export class Connection implements IDisposable {
     this._busy = false;
     this._complaint = this._session = null;
     this._setLink(link);
-    this.requests.abandon('The kernel was restarted or has ended.');
+    this.requests.abandon(this._words.__('The kernel was restarted or has ended.'));
   }
 
   private _setLink(link: Link): void {
@@ -254,6 +256,7 @@ export class Connection implements IDisposable {
   }
 
   private _kernel: IKernel;
+  private _words: Words;
   private _link: Link = 'absent';
   private _complaint: string | null = null;
   private _session: string | null = null;
@@ -286,14 +289,18 @@ async function onSubshell(kernel: IKernel, comm: Kernel.IComm): Promise<void> {
 }
 
 /** Which side to update, if the two sides speak different protocols. */
-export function complaintAbout(hello: Hello): string | null {
+export function complaintAbout(hello: Hello, words: Words = PLAIN): string | null {
   if (hello.protocol === PROTOCOL) {
     return null;
   }
-  const versions = `This panel is version ${VERSION}, rfnb in the kernel is version ${hello.version}: they do not understand each other.`;
+  const versions = words.__(
+    'This panel is version %1, rfnb in the kernel is version %2: they do not understand each other.',
+    VERSION,
+    hello.version
+  );
   const cure =
     hello.protocol > PROTOCOL
-      ? 'Update rfnb where JupyterLab runs (pip install -U rfnb), then reload this page.'
-      : 'Update rfnb where the kernel runs (%pip install -U rfnb in a cell), then restart the kernel.';
+      ? words.__('Update rfnb where JupyterLab runs (pip install -U rfnb), then reload this page.')
+      : words.__('Update rfnb where the kernel runs (%pip install -U rfnb in a cell), then restart the kernel.');
   return `${versions} ${cure}`;
 }

@@ -67,6 +67,7 @@ export function commandSettings(): object {
       'N and Shift N go to the next and previous match, . and , to the next and previous op; ' +
       'O shows the ops of the current line, B marks the line, C lets a paused loop continue, and ' +
       'T and Shift T go to the next and previous training step of a probe.',
+    'jupyter.lab.internationalization': { domain: 'rfnb' },
     'jupyter.lab.menus': {
       main: [
         {

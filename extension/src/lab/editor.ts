@@ -8,6 +8,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import type { RunView } from '../schema';
 import type { StepperState } from '../stepper/stepper_state';
+import type { Words } from '../words';
 import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { ILoops } from './tokens';
 
@@ -17,7 +18,8 @@ import type { ILoops } from './tokens';
  * It does this in every open view of the notebooks that share the kernel.
  */
 export class CellMarks implements IDisposable {
-  constructor(loops: ILoops, notebooks: INotebookTracker) {
+  constructor(loops: ILoops, notebooks: INotebookTracker, words: Words) {
+    this._words = words;
     this._loops = loops;
     this._notebooks = notebooks;
     loops.changed.connect(this._schedule, this);
@@ -199,13 +201,15 @@ export class CellMarks implements IDisposable {
       editor.injectExtension(
         marksExtension(
           line => this._toggle(cell, line),
-          line => this._edit(cell, line)
+          line => this._edit(cell, line),
+          this._words
         )
       );
     }
     return view;
   }
 
+  private _words: Words;
   private _loops: ILoops;
   private _notebooks: INotebookTracker;
   private _marked = new Set<EditorView>();

@@ -1,4 +1,4 @@
-import { Extension, Prec, RangeSet, StateEffect, StateField } from '@codemirror/state';
+import { Extension, Facet, Prec, RangeSet, StateEffect, StateField } from '@codemirror/state';
 import {
   Decoration,
   DecorationSet,
@@ -12,6 +12,7 @@ import {
 
 import type { RunView, StepView } from '../schema';
 import { holds, Stop } from '../stepper/notes';
+import { PLAIN, Words } from '../words';
 
 /** What is shown in the editor of a cell: the current line, values at the lines of the body, and marks. */
 export interface Marks {
@@ -109,6 +110,8 @@ const field = StateField.define<DecorationSet>({
   provide: self => EditorView.decorations.from(self)
 });
 
+const language = Facet.define<Words, Words>({ combine: all => all[0] ?? PLAIN });
+
 class StopMarker extends GutterMarker {
   constructor(marked: boolean) {
     super();
@@ -119,13 +122,14 @@ class StopMarker extends GutterMarker {
     return other._marked === this._marked;
   }
 
-  toDOM(): HTMLElement {
+  toDOM(view: EditorView): HTMLElement {
+    const words = view.state.facet(language);
     const node = document.createElement('div');
     node.className = 'rfnb-cm-stop';
     node.dataset.marked = String(this._marked);
     node.title = this._marked
-      ? 'Remove the mark; right click: its condition'
-      : 'Mark this line, so that the search of the panel stops there; right click: under a condition';
+      ? words.__('Remove the mark; right click: its condition')
+      : words.__('Mark this line, so that the search of the panel stops there; right click: under a condition');
     node.textContent = '◆';
     return node;
   }
@@ -182,7 +186,11 @@ const hover = hoverTooltip((view, pos): Tooltip | null => {
  * Lets an editor show marks; calls `toggle` on clicks beside lines that can be marked, and `edit` on clicks of the right
  * button, which are for the condition of the mark.
  */
-export function marksExtension(toggle: (line: number) => void, edit: (line: number) => void): Extension {
+export function marksExtension(
+  toggle: (line: number) => void,
+  edit: (line: number) => void,
+  words: Words = PLAIN
+): Extension {
   const strip = gutter({
     class: 'rfnb-cm-gutter',
     markers: view => view.state.field(stopsField),
@@ -197,7 +205,7 @@ export function marksExtension(toggle: (line: number) => void, edit: (line: numb
         })
     }
   });
-  return [field, stopsField, valuesField, hover, Prec.lowest(strip)];
+  return [language.of(words), field, stopsField, valuesField, hover, Prec.lowest(strip)];
 }
 
 /** Calls `act` with the line number if the line can be marked; returns whether it can. */

@@ -20,7 +20,17 @@ export class LoopsModel implements ILoops {
   constructor(tracker: ITracker) {
     this._tracker = tracker;
     tracker.changed.connect(this._onTracker, this);
+    document.addEventListener('visibilitychange', this._onVisibility);
     this._onTracker();
+  }
+
+  get visible(): boolean {
+    return this._visible;
+  }
+
+  set visible(visible: boolean) {
+    this._visible = visible;
+    this._onVisibility();
   }
 
   get notebook(): NotebookPanel | null {
@@ -68,6 +78,7 @@ export class LoopsModel implements ILoops {
 
   dispose(): void {
     this._isDisposed = true;
+    document.removeEventListener('visibilitychange', this._onVisibility);
     this._tracker.changed.disconnect(this._onTracker, this);
     this._listen(null);
     Signal.clearData(this);
@@ -81,10 +92,20 @@ export class LoopsModel implements ILoops {
   private _listen(session: Session | null): void {
     this._session?.changed.disconnect(this._onSession, this);
     this._session?.opened.disconnect(this._onOpened, this);
+    if (this._session !== null && this._session !== session) {
+      this._session.watched = false;
+    }
     this._session = session;
+    this._onVisibility();
     session?.changed.connect(this._onSession, this);
     session?.opened.connect(this._onOpened, this);
   }
+
+  private _onVisibility = (): void => {
+    if (this._session !== null) {
+      this._session.watched = this._visible && !document.hidden;
+    }
+  };
 
   private _onSession(): void {
     this._changed.emit();
@@ -96,6 +117,7 @@ export class LoopsModel implements ILoops {
 
   private _tracker: ITracker;
   private _session: Session | null = null;
+  private _visible = false;
   private _filter = '';
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);

@@ -1,5 +1,6 @@
 import type { ITranslator } from '@jupyterlab/translation';
 import { ReactWidget, SidePanel } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
 import { Panel } from '@lumino/widgets';
 import * as React from 'react';
 
@@ -39,6 +40,13 @@ class LoopsBody extends ReactWidget {
   dispose(): void {
     this._loops.changed.disconnect(this._onChanged, this);
     super.dispose();
+  }
+
+  processMessage(msg: Message): void {
+    super.processMessage(msg);
+    if (this._loops.visible !== this.isVisible) {
+      this._loops.visible = this.isVisible;
+    }
   }
 
   protected render(): JSX.Element {

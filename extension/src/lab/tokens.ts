@@ -18,6 +18,8 @@ export interface ILoops extends IDisposable {
   readonly pausedElsewhere: readonly PausedNotebook[];
   /** The words of the filter: only runs whose name, place or flags contain them are listed. */
   filter: string;
+  /** Whether the panel can be seen. */
+  visible: boolean;
   /** Emits when any of the above, or the session, has changed. */
   readonly changed: ISignal<ILoops, void>;
   /** Emits when a connection to some kernel was made or lost. */

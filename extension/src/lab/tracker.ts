@@ -6,6 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Connection, IKernel } from '../kernel/connection';
 import type { PausedView } from '../schema';
 import { Session } from '../stepper/session';
+import { PLAIN, Words } from '../words';
 
 /** A notebook with a loop that is paused. */
 export interface PausedNotebook {
@@ -17,7 +18,8 @@ export interface PausedNotebook {
 
 /** Follows the active notebook, and keeps one session for each kernel. */
 export class Tracker implements IDisposable {
-  constructor(notebooks: INotebookTracker) {
+  constructor(notebooks: INotebookTracker, words: Words = PLAIN) {
+    this._words = words;
     this._notebooks = notebooks;
     notebooks.currentChanged.connect(this._onNotebook, this);
     this._onNotebook();
@@ -101,7 +103,7 @@ export class Tracker implements IDisposable {
   private _sessionFor(kernel: IKernel): Session {
     let session = this._sessions.get(kernel);
     if (!session) {
-      const connection = new Connection(kernel);
+      const connection = new Connection(kernel, this._words);
       session = new Session(connection);
       const made = session;
       made.pausedChanged.connect(() => this._changed.emit());
@@ -113,6 +115,7 @@ export class Tracker implements IDisposable {
     return session;
   }
 
+  private _words: Words;
   private _notebooks: INotebookTracker;
   private _notebook: NotebookPanel | null = null;
   private _context: ISessionContext | null = null;

@@ -12,6 +12,10 @@ import { isLatest, Training } from './training';
 /** A pause that follows within this time, in ms, is that of the next step: the panel does not change in between. */
 const SHORT = 300;
 
+/** Following a training takes this share of the time at most, and shows a run at least once in so many ms. */
+const SHARE = 0.05;
+const SELDOM = 2500;
+
 /** At most this many loops of a notebook get marks in their cells before they are opened. */
 const KNOWN_LOOPS = 24;
 
@@ -61,6 +65,14 @@ export class Session implements IDisposable {
     }
     if (this._stepper?.state.run.loop !== run.loop) {
       void this.open(run.run);
+    }
+  }
+
+  /** Whether somebody looks. While a cell runs, new runs are followed only then, as that takes time from the cell. */
+  set watched(on: boolean) {
+    if (on !== this._watched) {
+      this._watched = on;
+      this._follow();
     }
   }
 
@@ -165,6 +177,7 @@ export class Session implements IDisposable {
       return;
     }
     this._isDisposed = true;
+    clearTimeout(this._resting);
     this._stepper?.dispose();
     this.connection.linkChanged.disconnect(this._onLink, this);
     this.connection.event.disconnect(this._onEvent, this);
@@ -367,6 +380,9 @@ export class Session implements IDisposable {
       this._stepper?.lose();
       return;
     }
+    if (!this._mayFollow()) {
+      return;
+    }
     if (chosen === null || this._stepper?.state.gone) {
       void this._openOnce(this._runs[0].run);
       return;
@@ -379,6 +395,17 @@ export class Session implements IDisposable {
     } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
       void this._openOnce(family[0].run);
     }
+  }
+
+  /** Whether a new run may be shown now; if it is too early, `_follow` is called later. */
+  private _mayFollow(): boolean {
+    const isBusy = this.connection.busy && this._paused === null;
+    const early = this._restUntil - performance.now();
+    clearTimeout(this._resting);
+    if (isBusy && this._watched && early > 0) {
+      this._resting = setTimeout(() => !this._isDisposed && this._follow(), early);
+    }
+    return !isBusy || (this._watched && early <= 0);
   }
 
   /** The place that is shown, or the one that was requested. */
@@ -398,8 +425,10 @@ export class Session implements IDisposable {
     }
     const newest = this._runs[0]?.run;
     this._opening = run;
+    const begin = performance.now();
     await this.open(run, null, true);
     this._opening = null;
+    this._restUntil = begin + Math.min((performance.now() - begin) / SHARE, SELDOM);
     if (this._runs[0]?.run !== newest && this._paused === null) {
       this._wasNewest ||= this._stepper?.state.run.run === run; // when it was asked for
       this._follow();
@@ -466,6 +495,9 @@ export class Session implements IDisposable {
 
   private _paused: PausedView | null = null;
   private _held: number | null = null;
+  private _watched = true;
+  private _restUntil = 0;
+  private _resting: ReturnType<typeof setTimeout> | undefined;
   private _pauses = false;
   private _pausing = new Set<string>();
   private _training: Training;

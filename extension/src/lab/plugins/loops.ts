@@ -1,5 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { LoopsModel } from '../model';
 import { ILoops } from '../tokens';
@@ -11,6 +12,8 @@ export const loopsPlugin: JupyterFrontEndPlugin<ILoops> = {
   description: 'Provides the recorded loops of the active notebook.',
   autoStart: true,
   requires: [INotebookTracker],
+  optional: [ITranslator],
   provides: ILoops,
-  activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker): ILoops => new LoopsModel(new Tracker(notebooks))
+  activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker, translator: ITranslator | null): ILoops =>
+    new LoopsModel(new Tracker(notebooks, (translator ?? nullTranslator).load('rfnb')))
 };

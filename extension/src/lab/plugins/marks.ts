@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { OPEN_PANEL } from '../commands';
 import { CellMarks } from '../editor';
@@ -14,14 +15,15 @@ export const marksPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Marks the current line of the loop, with its values, in the notebook cell.',
   autoStart: true,
   requires: [ILoops, INotebookTracker],
-  optional: [ISettingRegistry],
+  optional: [ISettingRegistry, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     loops: ILoops,
     notebooks: INotebookTracker,
-    registry: ISettingRegistry | null
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
   ): void => {
-    const marks = new CellMarks(loops, notebooks);
+    const marks = new CellMarks(loops, notebooks, (translator ?? nullTranslator).load('rfnb'));
     marks.conditionAsked.connect((_, line) => {
       void app.commands.execute(OPEN_PANEL).then(() => focusCondition(line));
     });
