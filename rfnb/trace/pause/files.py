@@ -42,9 +42,9 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
         _written.append(0)
         return None
     _written.append(path.stat().st_size)
-    left = MOST_FILES - len(_written)
-    most = "" if left else f"; no more are written after {MOST_FILES} files"
-    warn(f'{what}; its run is in a file: rf.load_run("{path}"){most}')
+    is_last = len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES
+    last = "; no more are written: a process writes at most 5 files, together 1 GiB" if is_last else ""
+    warn(f'{what}; its run is in a file: rf.load_run("{path}"){last}')
     return path
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LoopWarning
+from rfnb.trace.pause import files
 from tests.trace.pause.test_pauses import run
 
 
@@ -42,7 +43,16 @@ def test_a_process_writes_five_files_at_most():
         for _ in range(8):
             run()
     assert len(written()) == len(told) == 5
-    assert "no more are written after 5 files" in str(told[-1].message)
+    assert "no more are written" in str(told[-1].message) and "no more" not in str(told[-2].message)
+
+
+def test_the_file_that_reaches_the_limit_of_bytes_is_told_to_be_the_last(monkeypatch):
+    rf.pause_when("after.n > 1")
+    monkeypatch.setattr(files, "MOST_BYTES", 1)
+    with pytest.warns(LoopWarning, match="no more are written") as told:
+        run()
+        run()
+    assert len(written()) == len(told) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_the_loop_goes_on(tmp_path):

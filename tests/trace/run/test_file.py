@@ -6,6 +6,7 @@ import errno
 import json
 import struct
 
+import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,7 +16,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.display.loop.view import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file import save as save_module
+from rfnb.trace.run.file import save as save_module, statistics
 from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -254,6 +255,17 @@ def test_what_is_too_large_is_told_by_its_statistics(tmp_path):
     assert "not in the file" in rf.show(again).text
     assert rf.load_run(again.save(tmp_path / "y.rfrun"))[1].wide.statistics == wide.statistics
     assert (tmp_path / "x.rfrun").stat().st_size < 12_000
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 7, 100])
+def test_statistics_of_parts_are_those_of_the_whole(part, monkeypatch):
+    numbers = [1.0, -2.0, float("nan"), float("inf"), float("nan"), 5.0, 0.5, 1e3, float("-inf"), -7.0]
+    monkeypatch.setattr(statistics, "PART", part)
+    found = statistics.statistics(rf.convert_to_tensor(numbers, dims=[rf.Dim(10, name="number")]))
+    finite = np.array([number for number in numbers if np.isfinite(number)])
+    assert found[1:5] == pytest.approx((finite.min(), finite.mean(), finite.max(), finite.std()))
+    assert (found.entries, found.nan, found.inf) == (10, 2, 2)
+    assert statistics.statistics(rf.zeros([rf.Dim(0, name="none")])).entries == 0
 
 
 def test_statistics_leave_padding_out(tmp_path):
