@@ -103,8 +103,8 @@ class AtShot:
     """Where in the training the run of a shot was made: the `Run.training` of the run with this number."""
 
     def __init__(self, shot: Shot, shots: Shots | None, number: int):
-        self.step, self.measures = shot.step, shot.measures
-        self._shots = shots
+        self.step, self._shots = shot.step, shots
+        self.measures: Mapping[str, float] = shot.measures
         self._loop, self._which = shot.loops[number], shot.loops[:number].count(shot.loops[number])
 
     def steps(self) -> list[int]:
