@@ -121,15 +121,18 @@ def test_a_tab_that_is_opened_again_finds_the_pause(paused):
 
 
 def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook):
-    notebook = open_notebook(cells=[DATA, WHEN, LOOP])
+    after_scrolling = f"import time; time.sleep(2)\n{LOOP}"
+    notebook = open_notebook(cells=[DATA, WHEN, after_scrolling, *["# more\n" * 40] * 3])
     panel, page = Panel(notebook.page), notebook.page
     notebook.run_cell(0)
     notebook.run_cell(1)
     expect(panel.root).to_be_hidden()
     notebook.start_cell(2)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.content.scrollToItem(5)")
     panel.at(2)
     status = page.locator(".rfnb-PausedStatus-button")
     expect(status).to_have_text("Paused: running sum, after step 2")
+    expect(page.locator(".rfnb-cm-current")).to_be_in_viewport()
     panel.close()
     page.reload()  # by someone who does not know what the cell waits for
     panel.at(2)
