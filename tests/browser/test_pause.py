@@ -121,7 +121,7 @@ def test_a_tab_that_is_opened_again_finds_the_pause(paused):
 
 
 def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook):
-    after_scrolling = f"import time; time.sleep(2)\n{LOOP}"
+    after_scrolling = f"from time import sleep\nsleep(2)\n{LOOP}"
     notebook = open_notebook(cells=[DATA, WHEN, after_scrolling, *["# more\n" * 40] * 3])
     panel, page = Panel(notebook.page), notebook.page
     notebook.run_cell(0)
