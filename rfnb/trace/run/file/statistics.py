@@ -30,7 +30,7 @@ class Statistics(NamedTuple):
 
 
 PART = 2**22
-"""Of larger tensors, so many entries are looked at together, which bounds the memory."""
+"""Number of entries that are looked at together, which bounds the memory."""
 
 
 def statistics(tensor: Tensor) -> Statistics:
