@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.op import method_of, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
@@ -73,6 +74,8 @@ def copy_compatible_to(
     >>> bias.copy_compatible_to(x).raw_tensor.shape
     torch.Size([3, 1])
     """
+    if not isinstance(data, Tensor):
+        raise not_a_tensor("copy_compatible_to: `data`", data)
     if check_dtype and self.dtype != data.dtype:
         raise DtypeError(f"{self.name} has a different dtype than {data.name}", got=self.dtype, expected=data.dtype)
     if check_sparse and self.sparse_dim is not data.sparse_dim:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rfnb.core.tensor.op import method_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError
+from rfnb.errors import DtypeError, ParameterError
 from rfnb.ops.device import copy, copy_to_device
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import cast
@@ -109,6 +109,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     >>> [name for name, parameter in linear.named_parameters() if parameter.trainable]
     ['weight']
     """
+    if not isinstance(requires_grad, bool):
+        raise ParameterError("requires_grad_: not a bool", got=type(requires_grad).__name__, expected="True or False")
     if hasattr(self, "trainable"):
         self.trainable = requires_grad  # type: ignore[attr-defined]  # a Parameter
     else:

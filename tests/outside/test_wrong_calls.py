@@ -150,6 +150,44 @@ def test_what_is_accepted_changes_only_on_purpose(golden):
     golden("accepted_calls.txt", "".join(lines))
 
 
+OF_TENSORS: dict[str, Callable[[World, Any], Any]] = {
+    "size_of": lambda w, wrong: w.x.size_of(wrong),
+    "axis": lambda w, wrong: w.x.axis(wrong),
+    "remaining_dims": lambda w, wrong: w.x.remaining_dims([wrong]),
+    "verify_out_shape": lambda w, wrong: w.x.verify_out_shape([*w.x.dims, wrong]),
+    "check_place": lambda w, wrong: w.x.check_place([*w.x.dims, wrong]),
+    "copy_compatible_to": lambda w, wrong: w.x.copy_compatible_to(wrong),
+    "copy_compatible_to_dims": lambda w, wrong: w.x.copy_compatible_to_dims([*w.x.dims, wrong]),
+    "copy_template_adding_axis": lambda w, wrong: w.x.copy_template_adding_axis(wrong),
+    "copy_template_new_dim_tags": lambda w, wrong: w.x.copy_template_new_dim_tags([wrong]),
+    "copy_template_replace_dim_tag": lambda w, wrong: w.x.copy_template_replace_dim_tag(w.time, wrong),
+    "mark_as_output": lambda w, wrong: w.x.mark_as_output("x", shape=[wrong]),
+    "mark_as_default_output": lambda w, wrong: w.x.mark_as_default_output(shape=[wrong]),
+    "mark_as_loss": lambda w, wrong: w.x.mark_as_loss(wrong),
+    "requires_grad_": lambda w, wrong: w.x.requires_grad_(wrong),
+    "a dim plus": lambda w, wrong: w.feat + wrong,
+    "a dim minus": lambda w, wrong: w.feat - wrong,
+    "a dim times": lambda w, wrong: w.feat * wrong,
+    "a dim divided by": lambda w, wrong: w.feat // wrong,
+    "ceildiv_left": lambda w, wrong: w.feat.ceildiv_left(wrong),
+    "ceildiv_right": lambda w, wrong: w.feat.ceildiv_right(wrong),
+    "div_left": lambda w, wrong: w.feat.div_left(wrong),
+    "div_right": lambda w, wrong: w.feat.div_right(wrong),
+    "sub_left": lambda w, wrong: w.feat.sub_left(wrong),
+    "sub_right": lambda w, wrong: w.feat.sub_right(wrong),
+    "declare_same_as": lambda w, wrong: w.new.declare_same_as(wrong),
+    "copy_from": lambda w, wrong: w.new.copy_from(wrong),
+}
+"""Methods of tensors and dims, with something else in place of a dim, tensor, name or flag."""
+
+
+@pytest.mark.parametrize("wrong", [None, 2.5, object(), torch.zeros(2)], ids=["None", "a float", "an object", "raw"])
+@pytest.mark.parametrize("method", OF_TENSORS)
+def test_methods_of_tensors_and_dims_give_errors_of_rfnb(method, wrong):
+    with pytest.raises(RfError):
+        OF_TENSORS[method](World(), wrong)
+
+
 def stepwise(body: Callable[[rf.Loop, rf.Tensor], Any]) -> Callable[[World], Any]:
     """Runs a body over the time of `x`."""
 

@@ -329,7 +329,7 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     if isinstance(dims, Dim):
         what = f"{what or public_function()}: one Dim, where a list of Dims is expected"
         raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
-    for dim in [dims] if isinstance(dims, int | str | None) else dims:
+    for dim in [dims] if isinstance(dims, str) or not hasattr(dims, "__iter__") else dims:
         if not isinstance(dim, Dim):
             raise DimError(
                 f"{what or public_function()}: {dim!r} is not a Dim",
@@ -345,8 +345,8 @@ def as_dim(size: Dim | int, name: str) -> Dim:
 
 
 def as_dims(dims: Dim | Sequence[Dim]) -> tuple[Dim, ...]:
-    """One dim or several, as a tuple. A string or number becomes one entry, which `check_dims` rejects."""
-    return (dims,) if isinstance(dims, Dim | str | int) else tuple(dims)
+    """One dim or several, as a tuple. A string, or what is not a list, is one entry, which `check_dims` rejects."""
+    return tuple(dims) if not isinstance(dims, Dim | str) and hasattr(dims, "__iter__") else (dims,)  # type: ignore[return-value]
 
 
 def _made_of(given: Any) -> str | None:

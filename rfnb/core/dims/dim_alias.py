@@ -17,6 +17,7 @@ _aliases: weakref.WeakSet[Dim] = weakref.WeakSet()
 
 def declare(a: Dim, b: Dim) -> None:
     """Implements `Dim.declare_same_as`: the dim without a size, or the root of it, becomes an alias of the other."""
+    dim_math.check_operand(b)
     if a is b or a.expr == _alias(b) or b.expr == _alias(a):
         return
     for dim, other in ((a, b), (b, a)):

@@ -161,9 +161,20 @@ def _linear(dim: Dim | int) -> tuple[Terms, int]:
     """A dim as a sum of dims with factors, and a constant."""
     if isinstance(dim, int | np.integer):
         return [], int(dim)
+    check_operand(dim)
     if dim.expr is not None and dim.expr.op == "sum":
         return list(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
     return [(dim, 1)], 0
+
+
+def check_operand(given: Any) -> None:
+    """Raises DimError for what is not a Dim."""
+    if not hasattr(given, "expr"):
+        raise DimError(
+            f"a Dim cannot be combined with a value of type {type(given).__name__}",
+            got=type(given).__name__,
+            expected="a Dim, or a whole number",
+        )
 
 
 def _from_linear(terms: Terms, constant: int) -> Dim:
@@ -218,6 +229,7 @@ def _from_product(parts: Sequence[Dim], scale: int) -> Dim:
 
 
 def _product_parts(dim: Dim) -> tuple[Dim, ...]:
+    check_operand(dim)
     return dim.expr.dims if dim.expr is not None and dim.expr.op == "product" else (dim,)
 
 

@@ -18,7 +18,7 @@ from rfnb.core.run.loss import Loss
 from rfnb.core.tensor.op import method_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DimError, DtypeError, RfError
+from rfnb.errors import DimError, DtypeError, ParameterError, RfError
 
 
 class RunCtx:
@@ -205,6 +205,8 @@ class RunCtx:
             )
 
     def _check_new(self, name: str, known: Mapping[str, object], what: str) -> None:
+        if not isinstance(name, str):
+            raise ParameterError(f"mark_as_{what}: the name is not a string", got=type(name).__name__)
         if name in known and self.stage != "init":  # a cell may be run again without a new step
             raise RfError(
                 f"mark_as_{what}: the {what} {name!r} already exists",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import bind_shape, current_lengths
+from rfnb.core.dims.dim import check_dims
 from rfnb.core.ground import raw as _raw_registry
 from rfnb.errors import BackendError, DimError
 
@@ -54,6 +55,7 @@ class Templates:
 
         keep_special_axes: if it is not, the new dim at its position becomes the feature dim.
         """
+        check_dims(new_dim_tags, "copy_template_new_dim_tags")
         feature = self.feature_dim if self.feature_dim in new_dim_tags else None
         if keep_special_axes and feature is None and self.feature_dim_axis is not None:
             feature = new_dim_tags[self.feature_dim_axis]

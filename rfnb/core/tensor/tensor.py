@@ -221,6 +221,8 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         >>> x.size_of(time).values.tolist(), x.size_of(time).max
         ([3, 1], 3)
         """
+        if not isinstance(dim, Dim):
+            check_dims([dim], "size_of")
         size = self.lengths.size(dim)
         if size is None:
             raise DimError(f"{self.name}: the lengths of {dim.name} are not known", got=show_dims(self.dims))
@@ -316,6 +318,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         rfnb.errors.DimError: tensor: unexpected dim feat
         ...
         """
+        check_dims(dims)
         lost = [dim for dim in self.dims if dim not in dims]
         new_dims = [] if add_dims else [dim for dim in dims if dim not in self.sig.index]
         if lost or new_dims:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.advice.broadcast_errors import nearest
 from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import check_dims
 from rfnb.core.ground import raw as _raw_registry
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.errors import DimError, DtypeError
@@ -38,6 +39,7 @@ class Checks:
         rfnb.errors.DimError: tensor has unexpected dims
         ...
         """
+        check_dims(out_shape, "verify_out_shape")
         expected = set(out_shape)
         if allow_missing_implicit_dims:
             sizes = [self.lengths.size(dim) for dim in self.dims]
