@@ -171,3 +171,22 @@ def test_a_search_is_no_reason_to_stop_though_its_end_needs_numbers():
     net = rf.Network(extern_data=rf.ExternData(EXTERN), search_flag=True)
     net.construct_from_dict({"output": rec}, strict=False)
     assert net.report() and net(net.extern_data.example())["output"].dims
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"class": "rec", "unit": "lstm", "n_out": 3},
+        {"class": "seq_len_mask", "mask_value": 0, "axis": "T"},
+        {"class": "shift_axis", "axis": "T", "amount": 1},
+        {"class": "resize", "axis": "T", "factor": 2, "kind": "fill"},
+    ],
+    ids=lambda layer: layer["class"],
+)
+def test_the_report_after_a_batch_is_that_before_it(layer):
+    net = network({"h": {**layer, "from": "data"}, "output": softmax("h")}, strict=True)
+    before = net.report()
+    out = net(net.extern_data.example(batch=2))["h"]
+    sizes = [out.size_of(dim).max for dim in out.dims]
+    assert net.report() == before and before
+    assert [dim.get_dim_value() for dim in out.dims] == sizes
