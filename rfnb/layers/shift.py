@@ -126,7 +126,7 @@ class Resize(Layer, layer_class="resize"):
         lengths = get_size_tensor(frames, device=x.device)
         x, whole = with_padding(x, frames)
         places = range_over_dim(whole, device=x.device)
-        kept = random_uniform([whole], device=x.device) >= self.fill_dropout
+        kept = compare_bc(random_uniform([whole], device=x.device), "greater_equal", self.fill_dropout or 0.0)
         kept = logical_or(equal(mod(places, self.factor), 0), kept)
         lengths = reduce_sum(cast(logical_and(kept, compare_bc(places, "less", lengths)), "int32"), axis=whole)
         x, some = masked_select(x, mask=kept, dims=[whole])

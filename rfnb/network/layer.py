@@ -63,6 +63,7 @@ class Layer(Module):
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
         batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
             reference lets frames behind the end of a sequence into it.
+        units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -80,6 +81,7 @@ class Layer(Module):
     by_place: ClassVar[bool] = False
     can_leave: ClassVar[bool] = True
     state_has_output: ClassVar[bool] = False
+    units: ClassVar[tuple[str, ...]] = ()
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -189,6 +191,11 @@ class Layer(Module):
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
+
+    @property
+    def nets_inside(self) -> list[Any]:
+        """The nets that the layer computes itself, one for each of the `units` that the net dict describes."""
+        return []
 
     @property
     def takes_target(self) -> bool:

@@ -88,7 +88,7 @@ def test_a_cubic_curve_goes_through_the_frames(lengths, factor):
 
 @FEW
 @given(LENGTHS, st.integers(1, 4), st.sampled_from([0.3, 1.0]), st.sampled_from(["fill", "nn"]))
-def test_fill_dropout_leaves_out_frames_between_the_same_ones_in_all_sequences(lengths, factor, drop, kind):
+def test_fill_dropout_leaves_out_the_same_frames_in_all_sequences(lengths, factor, drop, kind):
     x = drawn(lengths)
     x[..., 0] = np.arange(1, 1 + max(lengths))
     layer = {"class": "resize", "axis": "T", "factor": factor, "kind": kind, "fill_dropout": drop, "from": "data"}

@@ -11,7 +11,7 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes, time_of
-from rfnb.network.inner import InnerBuilder, InnerNet, chosen
+from rfnb.network.inner import UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.resolve import names_of_sources
@@ -43,6 +43,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     state_has_output = True
     joins = False
     sourceless = True
+    units = (UNIT,)
     mask: Any = layer(REQUIRED)
     unit: Any = value(REQUIRED, dict)
     masked_from: Any = value(None, str)
@@ -81,6 +82,11 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def params(self) -> dict[str, Parameter]:
         """The parameters of the unit."""
         return self.inner.params
+
+    @property
+    def nets_inside(self) -> list[InnerNet]:
+        """That of the unit."""
+        return [self.inner]
 
     @property
     def stepwise(self) -> bool:

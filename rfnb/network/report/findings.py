@@ -13,6 +13,7 @@ from rfnb.errors import RfError
 from rfnb.network.build.node import Node
 from rfnb.network.config.values import Function, Opaque
 from rfnb.network.extern_data import ExternData
+from rfnb.network.inner import every_node
 from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
 from rfnb.network.rec.net import RecNet
@@ -93,12 +94,12 @@ def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | R
     >>> net.report().findings[0].what
     "there is no layer class 'cpoy'"
     """
-    entries = net.outline()
-    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, entries)]
+    entries, every = net.outline(), every_node(nodes)
+    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, every, entries)]
     for group, names, way in training_keys(net.config):
         found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
-    count = sum(node.layer is not None for node in nodes.values())
+    count = sum(node.layer is not None for node in every.values())
     return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
 
 
@@ -123,9 +124,10 @@ def _stops(
         yield Finding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
     for path, error in net.failures.items():
         yield _stop(path, entries.get(path), error)
+    every = every_node(nodes)
     for path, entry in entries.items():
-        if entry.used and path not in nodes and path not in net.failures:
-            for what, way in unsupported(entry):
+        if entry.used and path not in every and path not in net.failures:
+            for what, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
                 yield _finding("stops", what, entry, way)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     for train in modes:
@@ -184,6 +186,14 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
     for each in entry.references:
         if each.path is None:
             yield f"{each.option}: there is no layer {each.written!r}", ""
+
+
+def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
+    """Data keys that a layer reads and that do not exist."""
+    for path in dict.fromkeys(each.path for each in entry.references):
+        key = "" if path is None else path.removeprefix("data:")
+        if path != key and key and not extern.has_data(key):
+            yield f"there is no data key {key!r}", did_you_mean(key, extern.data) or ""
 
 
 # -- what differs
