@@ -102,7 +102,7 @@ class Combine(Evaluated, layer_class="combine"):
         if self.with_bias:
             y = combine_bc(y, "add", self.b)
         y = set_feature_dim(y, feature_of_any(y, sources))
-        return activation_of(self.activation)(y)
+        return self.activated(activation_of(self.activation), y)
 
 
 def _combined(a: Tensor, kind: str, b: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class Eval(Evaluated, layer_class="eval"):
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {…}"""
-        return activation_of(self.activation)(self.evaluated(*sources))
+        return self.activated(activation_of(self.activation), self.evaluated(*sources))
 
 
 class Compare(Layer, layer_class="compare"):

@@ -140,6 +140,7 @@ class Layer(Module):
         self.gives_parts = True
         self.normalized: BatchNorm | None = None
         self.changes = Changes()
+        self.before: Tensor | None = None  # the activation
         self.for_penalties: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -172,9 +173,16 @@ class Layer(Module):
             out = set_feature_dim(out, self.feature_dim)
         if self.normalized is not None:
             out = set_feature_dim(self.normalized(out), self.feature_dim)
-        if (self.darc1 or self.spatial_smoothing) and self.loop is None:
-            self.for_penalties = out if self.logits is None else self.logits, out
+        if self.darc1 or self.spatial_smoothing:
+            self.for_penalties = out if self.before is None else self.before, out
+            self.before = None
         return out
+
+    def activated(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The function of `x`, for `compute`; the layer keeps `x` if an option is about it. {…} → the same"""
+        if self.darc1:
+            self.before = x
+        return function(x)
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""

@@ -39,8 +39,11 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
-def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple[str, str]]:
-    """What differs, and what to do, for a constructed layer. template: of its first source. evaluates: losses too."""
+def differences(node: Node, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+    """What differs, and what to do, for a constructed layer.
+
+    template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.
+    """
     layer = node.layer
     assert layer is not None
     frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
@@ -48,8 +51,8 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
         for what in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{what}: values near the end of a shorter sequence depend on the batch", way
-    if layer.loop is not None and (layer.darc1 or layer.spatial_smoothing):
-        yield "darc1 and spatial_smoothing have no effect on a layer in a loop", ""
+    if (layer.darc1 or layer.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
+        yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]

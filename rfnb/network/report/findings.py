@@ -95,7 +95,7 @@ def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | R
     "there is no layer class 'cpoy'"
     """
     entries, every = net.outline(), every_node(nodes)
-    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, every, entries)]
+    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
     for group, names, way in training_keys(net.config):
         found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
@@ -206,9 +206,11 @@ def _ignored(entries: Mapping[str, Entry]) -> Iterator[Finding]:
                 yield _finding("ignored", f"{entry.cls}: {name} has no effect", entry)
 
 
-def _differs(net: Reported, nodes: Mapping[str, Node], entries: Mapping[str, Entry]) -> Iterator[Finding]:
+def _differs(
+    net: Reported, outside: Mapping[str, Node], nodes: Mapping[str, Node], entries: Mapping[str, Entry]
+) -> Iterator[Finding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:
             first = nodes[node.sources[0]].template if node.sources else None
-            for what, way in differences(node, first, evaluates=net.eval_flag):
+            for what, way in differences(node, first, evaluates=net.eval_flag, inside=path not in outside):
                 yield _finding("differs", what, entries[path], way)
