@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -23,7 +24,7 @@ from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import dropout
-from rfnb.ops.shape import replace_dim, set_feature_dim
+from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 if TYPE_CHECKING:
     from rfnb.network.rec.net import RecNet
@@ -55,6 +56,7 @@ class Layer(Module):
 
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
+        broadcasts: whether axes of size 1 of a source stand for axes that only others have.
         sourceless: whether the layer has no sources unless `from` is given.
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
@@ -73,6 +75,7 @@ class Layer(Module):
     layer_class: ClassVar[str | None] = None
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
+    broadcasts: ClassVar[bool] = False
     sourceless: ClassVar[bool] = False
     cell_scope: ClassVar[str] = ""  # before the names of the variables of a cell
     recurrent: ClassVar[bool] = False
@@ -132,7 +135,7 @@ class Layer(Module):
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
         self.target_dim: Dim | None = None
-        self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
+        self.renamed: tuple[tuple[tuple[Dim, Dim | None], ...], ...] = ()
         self.feature_dim: Dim | None = None
         self.logits: Tensor | None = None
         self.dropped_dims: tuple[Dim, ...] = ()
@@ -190,6 +193,9 @@ class Layer(Module):
         if self.joins and len(given) > 1:
             given = [joined(given, self.joined_dim)]
         if self.dropout and given:
+            if given[0].sparse_dim is not None and get_run_ctx().train_flag:
+                got, hint = given[0].describe_dims(), "dropout in the layers after it"
+                raise NetworkError("dropout in training needs numbers, and the source has labels", got=got, hint=hint)
             given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
         return tuple(given)
 
@@ -340,10 +346,10 @@ def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
         yield
 
 
-def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim]]) -> Tensor:
+def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
     feature = dict(pairs).get(x.feature_dim, x.feature_dim)  # type: ignore[arg-type]
     for old, new in pairs:
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
+        x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
     return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
 
 

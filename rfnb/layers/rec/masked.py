@@ -19,7 +19,7 @@ from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.masked import masked_select
-from rfnb.ops.math import cast
+from rfnb.ops.math import cast, where
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
@@ -109,7 +109,9 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
-        values, new = self.inner.run(outside, state)
+        # Where the mask is false, there may be labels that the unit does not know: blanks, for example.
+        known = {key: where(mask, x, 0) if x.sparse_dim is not None else x for key, x in outside.items()}
+        values, new = self.inner.run(known, state)
         new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
         self.parts = self.parts_of(new)

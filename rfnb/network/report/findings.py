@@ -145,6 +145,9 @@ def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> F
         return Finding("stops", part + what, (path,) if path else (), (), way)
     if entry.cls in NOT_YET and what.startswith("there is no layer class"):
         what, way = next(unsupported(entry))
+    for name, value in entry.described.items():
+        if isinstance(value, Opaque) and repr(value)[:40] in f"{what} {error}":
+            what, way = _imported(name, value)
     return _finding("stops", part + what, entry, way)
 
 
@@ -163,6 +166,12 @@ def reason(error: Exception) -> tuple[str, str]:
     return what, "" if way.startswith("known: ") else way
 
 
+def _imported(name: str, value: Opaque) -> tuple[str, str]:
+    """What is said about an option whose value comes from another module."""
+    what = f"{name} is what the config imports, and not known: {value!r:.60}"
+    return what, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
+
+
 def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
     """What is wrong with a layer that was not constructed, as far as its options alone tell."""
     try:
@@ -172,7 +181,7 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
         return
     for name, value in entry.described.items():
         if isinstance(value, Opaque):
-            yield f"{name} is what the config imports, and not known: {value!r:.60}", "from_config(…, options={…})"
+            yield _imported(name, value)
         elif name not in ("class", "from") and name not in IGNORED and name not in known.options:
             yield f"unknown option {name!r}", did_you_mean(name, known.options) or ""
         elif name in known.options and known.options[name].kind == "value" and not isinstance(value, Function):
