@@ -61,12 +61,19 @@ def differences(node: Node, template: Any, *, evaluates: bool, inside: bool) -> 
     if layer.loss == "ctc" and evaluates and not (layer.loss_opts or {}).get("beam_width"):
         what = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
         yield what, '"loss_opts": {"beam_width": 100}, which is slower'
-    momentum = layer.batch_norm.get("momentum") if isinstance(layer.batch_norm, Mapping) else None
-    if momentum is None and (layer.layer_class == "batch_norm" or layer.batch_norm) and layer.version < 12:
-        yield (
-            "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)",
-            ('"momentum": 0.1'),
-        )
+    yield from _of_batch_norm(layer)
+
+
+def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
+    given = layer.batch_norm if isinstance(layer.batch_norm, Mapping) else vars(layer)
+    if layer.version >= 12 or not (layer.layer_class == "batch_norm" or layer.batch_norm):
+        return
+    if given.get("momentum") is None:
+        what = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
+        yield what, '"momentum": 0.1'
+    if not given.get("update_sample_only_in_training") and not given.get("delay_sample_update"):
+        what = "batch_norm counts statistics of the batch in evaluation too (behavior version < 12)"
+        yield what, '"update_sample_only_in_training": True, "delay_sample_update": True'
 
 
 def _ragged(dims: Iterable[Dim]) -> bool:
