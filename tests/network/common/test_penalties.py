@@ -106,7 +106,7 @@ def test_in_a_loop_they_are_those_of_all_frames(moves, options):
     assert not net.report().of("differs")
 
 
-def test_in_a_unit_or_a_second_loop_the_report_says_that_they_have_no_effect():
+def test_in_a_unit_or_a_second_loop_the_report_says_no_effect():
     h = {"class": "linear", "n_out": 5, "activation": "tanh", "darc1": 0.5, "from": "data"}
     second = {"h": {**h, "from": ["data:source", "prev:h"]}, "output": {"class": "copy", "from": "h"}}
     late = {"class": "compare", "kind": "greater", "value": 2, "from": ":i"}
