@@ -77,7 +77,7 @@ class Cond(Layer, layer_class="cond"):
 
     @property
     def nets_inside(self) -> list[InnerNet]:
-        """Those of the sides that are described by a dict."""
+        """The net of each side that is described by a dict."""
         return list(self.inner.nets.values())
 
     @property

@@ -203,8 +203,8 @@ def broadcast(sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> list[list[
 
     >>> from rfnb.network.axes import broadcast
     >>> time, ten, one = rf.Dim(None, name="time"), rf.Dim(10, name="ten"), rf.Dim(1, name="one")
-    >>> broadcast([([time, ten], ten), ([time, one], one), ([one], None)])
-    [[], [Dim{one}], []]
+    >>> broadcast([([time, ten], ten), ([time, one], one), ([time], None)])
+    [[], [Dim{one:1}], []]
     """
     return [
         [
