@@ -56,9 +56,9 @@ class Linear(Layer, layer_class=("linear", "hidden", "forward")):
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         y = set_feature_dim(y, self.out_dim)
-        if self.loss is not None or self.darc1:
+        if self.loss is not None:
             self.logits = y if self.activation == "softmax" else None
-        return activation_of(self.activation)(y)
+        return self.activated(activation_of(self.activation), y)
 
 
 class Softmax(Linear, layer_class="softmax"):
@@ -83,7 +83,7 @@ class Activation(Layer, layer_class="activation"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
-        return activation_of(self.activation, self.opts)(x)
+        return self.activated(activation_of(self.activation, self.opts), x)
 
 
 class Cast(Layer, layer_class="cast"):

@@ -16,7 +16,8 @@ from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.masked import pack_padded, pad_packed
 from rfnb.ops.math import combine_bc
-from rfnb.ops.shape import merge_dims
+from rfnb.ops.shape import merge_dims, replace_dim
+from rfnb.ops.slice import slice as slice_
 
 
 class FlattenBatch(Layer, layer_class="flatten_batch"):
@@ -104,3 +105,13 @@ def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
     none = Dim(0, name="none")
     nothing = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
     return concat((x, dim), (nothing, none), allow_broadcast=True, handle_dynamic_dims=False)
+
+
+def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:
+    """The first frames of an axis that has padding as frames; what is behind a length stays. {…, whole} → {…, out_dim}
+
+    lengths: {batch}, or {}.
+    """
+    _, out_dim = slice_(range_over_dim(whole, device=x.device), axis=whole, end=lengths, out_dim=out_dim)
+    x, cut = slice_(x, axis=whole, end=out_dim.size.max)
+    return replace_dim(x, in_dim=cut, out_dim=out_dim)[0]

@@ -209,7 +209,7 @@ class Conv(Sliding, layer_class="conv"):
             bias=shift,
             use_mask=False,
         )
-        return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
+        return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))
 
 
 class Pool(Sliding, layer_class="pool"):
@@ -312,7 +312,7 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
             bias=params.get("bias"),
         )
         self.new_dims = list(made)
-        return activation_of(self.activation)(set_feature_dim(y, self.out_dim))
+        return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:conv:sI."""

@@ -12,13 +12,13 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
-from rfnb.network.axes import order_now
+from rfnb.network.axes import broadcast, order_now
 from rfnb.network.config.arrays import Padding
 from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
 from rfnb.ops.math import add, combine_bc, compare_bc, mul, sub, where
-from rfnb.ops.shape import set_feature_dim, set_sparse_dim
+from rfnb.ops.shape import set_feature_dim, set_sparse_dim, squeeze
 
 KINDS = {
     **{name: name for name in "add sub mul truediv floordiv mod pow maximum minimum".split()},
@@ -34,6 +34,7 @@ class Evaluated(Layer):
     """What `eval` and `combine` of the kind eval share: the computation of an expression or a function."""
 
     joins = False
+    broadcasts = True
     eval: Any = value("source(0)")
     eval_locals: dict[str, Any] | None = value(None, dict)
 
@@ -102,7 +103,7 @@ class Combine(Evaluated, layer_class="combine"):
         if self.with_bias:
             y = combine_bc(y, "add", self.b)
         y = set_feature_dim(y, feature_of_any(y, sources))
-        return activation_of(self.activation)(y)
+        return self.activated(activation_of(self.activation), y)
 
 
 def _combined(a: Tensor, kind: str, b: Tensor) -> Tensor:
@@ -123,13 +124,14 @@ class Eval(Evaluated, layer_class="eval"):
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {…}"""
-        return activation_of(self.activation)(self.evaluated(*sources))
+        return self.activated(activation_of(self.activation), self.evaluated(*sources))
 
 
 class Compare(Layer, layer_class="compare"):
     """Whether the sources, or a source and a number, are equal, greater and so on. {…}, {…} → {… of all} bool"""
 
     joins = False
+    broadcasts = True
     kind: str = value("equal", str)
     value: Any = value(None, int, float, bool, str)
 
@@ -158,8 +160,16 @@ class Switch(Layer, layer_class="switch"):
             raise NetworkError(
                 "switch: the condition must be a layer", got=self.condition, expected='"condition": "layer"'
             )
+        condition, a, b = _without_ones(condition, a, b)
         y = where(condition, a, b, allow_broadcast_all_sources=True)
         return set_feature_dim(y, feature_of_any(y, [x for x in (a, b) if isinstance(x, Tensor)]))
+
+
+def _without_ones(*given: Any) -> list[Any]:
+    """The tensors without axes of size 1 that stand for an axis of another one; numbers as they are."""
+    tensors = [x for x in given if isinstance(x, Tensor)]
+    ones = iter(broadcast([(x.dims, x.feature_dim) for x in tensors]))
+    return [reduce(squeeze, next(ones), x) if isinstance(x, Tensor) else x for x in given]
 
 
 def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:

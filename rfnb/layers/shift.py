@@ -9,14 +9,17 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.layers.batches import with_padding
+from rfnb.layers.batches import with_lengths, with_padding
 from rfnb.layers.range import cast_number
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import abs as abs_, cast, compare_bc, equal, logical_and, maximum, minimum, mod, where
+from rfnb.ops.masked import masked_select
+from rfnb.ops.math import abs as abs_, cast, compare_bc, equal, logical_and, logical_or, maximum, minimum, mod, where
+from rfnb.ops.random import random_uniform
+from rfnb.ops.reduce import reduce_sum
 from rfnb.ops.repeat import repeat
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.slice import slice as slice_
@@ -59,7 +62,7 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
         if self.axis.dimension is not None:
             return slice_(moved, axis=self.axis, end=max(last + 1 - abs(self.amount), 0), out_dim=self.cut)[0]
         lengths = minimum(get_size_tensor(self.axis, device=x.device), maximum(end - abs(self.amount), 0))
-        return slice_(moved, axis=self.axis, end=lengths, out_dim=self.cut)[0]
+        return with_lengths(*with_padding(moved, self.axis), lengths, self.cut)
 
     def _adjusted(self, x: Tensor) -> Tensor:
         """With lengths that are `amount` larger, within the size of the axis."""
@@ -67,31 +70,35 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
             return x
         lengths = get_size_tensor(self.axis, device=x.device) + self.amount
         lengths = minimum(maximum(lengths, 0), end_of(self, x, self.axis))
-        x, whole = with_padding(x, self.axis)
-        return slice_(x, axis=whole, end=lengths, out_dim=self.cut)[0]
+        return with_lengths(*with_padding(x, self.axis), lengths, self.cut)
 
 
 class Resize(Layer, layer_class="resize"):
     """`factor` frames for each frame. {…, axis} → {…, axis · factor}
 
     Kind "nn" repeats it, "linear" goes on to the next frame in equal steps, "cubic" along a curve through four frames
-    (Keys 1981, with the slope −3/4), "fill" puts `fill_value` behind it.
+    (Keys 1981, with the slope −3/4), "fill" puts `fill_value` behind it. Of the frames between, each is left out with
+    the probability `fill_dropout`, also outside of training, and in all sequences the same ones.
     """
 
     axis: Dim = axis()
     factor: int = value(1, int)
     kind: str = value("nn", str)
     fill_value: Any = value(None)
-    fill_dropout: Any = value(None)
+    fill_dropout: float | None = value(None, float)
     out_dim: Dim | None = value(None, Dim)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """Whether the kind is known."""
         if self.kind not in ("nn", "linear", "cubic", "fill"):
             raise NetworkError("resize: there is no such kind", got=self.kind, expected="nn, linear, cubic, fill")
-        if self.fill_dropout:
-            raise NetworkError("resize: fill_dropout is not supported here", got=self.fill_dropout)
         size = self.axis.dimension
+        if self.fill_dropout:
+            if size is not None:
+                what = "resize: fill_dropout needs an axis whose size the batch gives"
+                raise NetworkError(what, got=str(self.axis), expected='"axis": "T"')
+            self.left = self.out_dim or Dim(None, name=f"{self.name}_resize", kind="spatial")
+            self.out_dim = None
         if self.out_dim is None and size is not None:
             make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
             self.out_dim = make(size * self.factor, [dim for dim in x.dims if dim is not self.axis])
@@ -99,15 +106,31 @@ class Resize(Layer, layer_class="resize"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis · factor}"""
         y, frames = self._repeated(x)
+        part = mod(range_over_dim(frames, device=x.device), self.factor)
+        y = self._filled(x, y, part)
+        return self._dropped(y, frames) if self.fill_dropout else y
+
+    def _filled(self, x: Tensor, y: Tensor, part: Tensor) -> Tensor:
+        """The repeated frames with those between replaced. part: how many places after its frame each one is."""
         if self.kind == "nn":
             return y
-        part = mod(range_over_dim(frames, device=x.device), self.factor)
         if self.kind == "fill":
             return where(equal(part, 0), y, cast_number(self.fill_value or 0, x))
         place = cast(part, x.dtype) * (1.0 / self.factor)
         if self.kind == "linear":
             return y + (self._repeated(self._moved(x, 1))[0] - y) * place
         return reduce(add, (self._repeated(self._moved(x, by))[0] * _cubic(place - by) for by in (-1, 0, 1, 2)))
+
+    def _dropped(self, x: Tensor, frames: Dim) -> Tensor:
+        """Without some of the frames between: as short as that makes each sequence."""
+        lengths = get_size_tensor(frames, device=x.device)
+        x, whole = with_padding(x, frames)
+        places = range_over_dim(whole, device=x.device)
+        kept = compare_bc(random_uniform([whole], device=x.device), "greater_equal", self.fill_dropout or 0.0)
+        kept = logical_or(equal(mod(places, self.factor), 0), kept)
+        lengths = reduce_sum(cast(logical_and(kept, compare_bc(places, "less", lengths)), "int32"), axis=whole)
+        x, some = masked_select(x, mask=kept, dims=[whole])
+        return with_lengths(x, some, lengths, self.left)
 
     def _moved(self, x: Tensor, by: int) -> Tensor:
         """Each frame replaced by one before or after it, or by the first or last one."""

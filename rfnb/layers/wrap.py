@@ -52,6 +52,7 @@ class Cond(Layer, layer_class="cond"):
 
     sourceless = True
     joins = False
+    units = SIDES
     condition: Any = layer(REQUIRED)
     true_layer: Any = layer(REQUIRED)
     false_layer: Any = layer(REQUIRED)
@@ -65,14 +66,19 @@ class Cond(Layer, layer_class="cond"):
         nets, inputs = {}, {}
         for side in SIDES:
             if isinstance(described.get(side), Mapping):
-                unit = {**described, "from": "data", "unit": described[side]}
-                inner = nets[side] = InnerBuilder(builder, scope, path, unit, lambda x: x).net_of_one_call()
+                unit = {**described, "from": "data"}
+                inner = nets[side] = InnerBuilder(builder, scope, path, unit, lambda x: x, side).net_of_one_call()
                 inputs.update({f"{side} {key}": outside for key, outside in inner.inputs.items()})
                 if inner.carrying:
                     what = f"{side} carries a state from step to step, which cond cannot"
                     hint = "masked_computation, or the layer outside of the cond"
                     raise NetworkError(what, got=", ".join(inner.carrying), hint=hint)
         return Branches(nets), inputs
+
+    @property
+    def nets_inside(self) -> list[InnerNet]:
+        """The net of each side that is described by a dict."""
+        return list(self.inner.nets.values())
 
     @property
     def params(self) -> dict[str, Parameter]:

@@ -194,3 +194,37 @@ def matching(source: Tensor, first: Tensor) -> tuple[tuple[Dim, Dim], ...]:
             free.remove(chosen)
             pairs.append((dim, chosen))
     return tuple(pairs)
+
+
+def broadcast(sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> list[list[Dim]]:
+    """For each source the axes of size 1 that stand for an axis of another one: a feature axis for the features.
+
+    sources: the dims of each, with the same ones for what matches, and its feature dim.
+
+    >>> from rfnb.network.axes import broadcast
+    >>> time, ten, one = rf.Dim(None, name="time"), rf.Dim(10, name="ten"), rf.Dim(1, name="one")
+    >>> broadcast([([time, ten], ten), ([time, one], one), ([time], None)])
+    [[], [Dim{one:1}], []]
+    """
+    return [
+        [
+            dim
+            for dim in dims
+            if dim.dimension == 1 and any(_stands_for(dim, dims, feature, *other) for other in sources)
+        ]
+        for dims, feature in sources
+    ]
+
+
+def _stands_for(
+    dim: Dim, dims: Sequence[Dim], feature: Dim | None, others: Sequence[Dim], feature_there: Dim | None
+) -> bool:
+    """Whether an axis of size 1 of a source stands for one that only the other source has."""
+    if dim in others:
+        return False
+    of_features = dim is feature
+    return any(
+        (each is feature_there) == of_features and each.dimension != 1 and not each.is_batch_dim()
+        for each in others
+        if each not in dims
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,8 @@ from rfnb.ops.math import where
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
 UNIT = "unit"
-"""The name of the only layer of an inner net; if it is a subnetwork, its layers are in it."""
+"""The option that describes the only layer of an inner net, unless it is another one. If that is a subnetwork, its
+layers are in it."""
 NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
@@ -69,7 +71,8 @@ class InnerNet(Module):
         self.path: str = builder.scope.path
         self.inputs = {key: path for path, key in builder.inputs.items()}
         self.order = order_of(builder.nodes, builder.loop)
-        self.output = builder.nodes[f"{self.path}{UNIT}"]
+        self.option = builder.option
+        self.output = builder.nodes[f"{self.path}{self.option}"]
         self.first: Any = None
         self.axis: Dim | None = None
         self.frames: Dim | None = None
@@ -94,7 +97,7 @@ class InnerNet(Module):
 
     def called(self, path: str) -> str:
         """How a layer of the unit is called outside of it; "" is the unit itself."""
-        return path.removeprefix(self.path).removeprefix(UNIT).removeprefix("/")
+        return path.removeprefix(self.path).removeprefix(self.option).removeprefix("/")
 
     @property
     def carrying(self) -> dict[str, Node]:
@@ -126,6 +129,10 @@ class InnerNet(Module):
                 new[name] = values[node.of]
         new.update({name: values[path] for name, (path, _) in self.kept.items()})
         return values, new
+
+    def every_node(self) -> dict[str, Node]:
+        """The nodes of the layers of the unit by path, and those of units of theirs."""
+        return {path: node for path, node in every_node(self.nodes).items() if path.startswith(self.path)}
 
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
@@ -184,10 +191,21 @@ class InnerNet(Module):
         return set_feature_dim(x, template.feature_dim)
 
 
+def every_node(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
+    found = dict(nodes)
+    for node in nodes.values():
+        for net in node.layer.nets_inside if node.layer is not None else ():
+            found.update(net.every_node())
+    return found
+
+
 class InnerBuilder(Builder):
     """Constructs the net inside of a layer. inputs: names of inputs by the paths of values outside."""
 
-    def __init__(self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take):
+    def __init__(
+        self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take, option: str = UNIT
+    ):
         super().__init__(Module(), outer.extern, outer.version, outer.variables.device)
         self.axes, self.variables, self.stack = outer.axes, outer.variables, outer.stack
         self.config, self.batch_independent = outer.config, outer.batch_independent
@@ -195,12 +213,15 @@ class InnerBuilder(Builder):
         self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
         self.around = scope
         self.loop = None if scope.in_loop is None else outer.loops.net(scope.in_loop)
-        name = path[len(scope.path) :]
-        unit = described.get("unit")
+        name, unit = path[len(scope.path) :], described.get(option)
         if not isinstance(unit, Mapping) or "class" not in unit:
-            raise NetworkError("the unit is not a layer", got=repr(unit)[:60], expected='"unit": {"class": …}')
-        unit = {"name_scope": "", **unit}
-        self.scope = InnerScope({UNIT: unit}, f"{path}/", scope, name, described=described)
+            raise NetworkError(
+                f"the {option} is not a layer", got=repr(unit)[:60], expected=f'"{option}": {{"class": …}}'
+            )
+        unit = copy(unit)  # with its line
+        unit.setdefault("name_scope", "")  # type: ignore[attr-defined]
+        self.option = option
+        self.scope = InnerScope({option: unit}, f"{path}/", scope, name, described=described)
 
     def net_of_one_call(self) -> InnerNet:
         """Constructs the unit, with all that it needs, where nothing goes from one call to the next."""
@@ -208,7 +229,7 @@ class InnerBuilder(Builder):
         return InnerNet(self)
 
     def _construct_unit(self) -> None:
-        self.layer(self.scope, UNIT)
+        self.layer(self.scope, self.option)
         known = self.outer.loops.nets
         self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
         self.loops.order()
@@ -218,7 +239,7 @@ class InnerBuilder(Builder):
         self._construct_unit()
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
             node.first = self.first(node.of)
-        first = self.first(f"{self.scope.path}{UNIT}")
+        first = self.first(f"{self.scope.path}{self.option}")
         made = InnerNet(self)
         made.first, made.axis, made.frames = first, axis, frames
         top = self.around

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -23,7 +24,7 @@ from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import dropout
-from rfnb.ops.shape import replace_dim, set_feature_dim
+from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 if TYPE_CHECKING:
     from rfnb.network.rec.net import RecNet
@@ -55,6 +56,7 @@ class Layer(Module):
 
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
+        broadcasts: whether axes of size 1 of a source stand for axes that only others have.
         sourceless: whether the layer has no sources unless `from` is given.
         recurrent: whether the layer has a net of its own that is one step of a loop.
         can_step: whether the layer may carry a state from step to step of a loop that it stands in, instead of an axis.
@@ -63,6 +65,7 @@ class Layer(Module):
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
         batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
             reference lets frames behind the end of a sequence into it.
+        units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -72,6 +75,7 @@ class Layer(Module):
     layer_class: ClassVar[str | None] = None
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
+    broadcasts: ClassVar[bool] = False
     sourceless: ClassVar[bool] = False
     cell_scope: ClassVar[str] = ""  # before the names of the variables of a cell
     recurrent: ClassVar[bool] = False
@@ -80,6 +84,7 @@ class Layer(Module):
     by_place: ClassVar[bool] = False
     can_leave: ClassVar[bool] = True
     state_has_output: ClassVar[bool] = False
+    units: ClassVar[tuple[str, ...]] = ()
 
     n_out: int | None = value(None, int)
     out_dim: Dim | None = value(None, Dim)
@@ -130,7 +135,7 @@ class Layer(Module):
         self.nets: Mapping[str, RecNet] = {}
         self.joined_dim: Dim | None = None
         self.target_dim: Dim | None = None
-        self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()
+        self.renamed: tuple[tuple[tuple[Dim, Dim | None], ...], ...] = ()
         self.feature_dim: Dim | None = None
         self.logits: Tensor | None = None
         self.dropped_dims: tuple[Dim, ...] = ()
@@ -138,6 +143,7 @@ class Layer(Module):
         self.gives_parts = True
         self.normalized: BatchNorm | None = None
         self.changes = Changes()
+        self.before: Tensor | None = None  # the activation
         self.for_penalties: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -170,9 +176,16 @@ class Layer(Module):
             out = set_feature_dim(out, self.feature_dim)
         if self.normalized is not None:
             out = set_feature_dim(self.normalized(out), self.feature_dim)
-        if (self.darc1 or self.spatial_smoothing) and self.loop is None:
-            self.for_penalties = out if self.logits is None else self.logits, out
+        if self.darc1 or self.spatial_smoothing:
+            self.for_penalties = out if self.before is None else self.before, out
+            self.before = None
         return out
+
+    def activated(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The function of `x`, for `compute`; the layer keeps `x` if an option is about it. {…} → the same"""
+        if self.darc1:
+            self.before = x
+        return function(x)
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""
@@ -180,6 +193,9 @@ class Layer(Module):
         if self.joins and len(given) > 1:
             given = [joined(given, self.joined_dim)]
         if self.dropout and given:
+            if given[0].sparse_dim is not None and get_run_ctx().train_flag:
+                got, hint = given[0].describe_dims(), "dropout in the layers after it"
+                raise NetworkError("dropout in training needs numbers, and the source has labels", got=got, hint=hint)
             given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
         return tuple(given)
 
@@ -189,6 +205,11 @@ class Layer(Module):
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
+
+    @property
+    def nets_inside(self) -> list[Any]:
+        """The nets that the layer computes itself, one for each of the `units` that the net dict describes."""
+        return []
 
     @property
     def takes_target(self) -> bool:
@@ -325,10 +346,10 @@ def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
         yield
 
 
-def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim]]) -> Tensor:
+def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
     feature = dict(pairs).get(x.feature_dim, x.feature_dim)  # type: ignore[arg-type]
     for old, new in pairs:
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
+        x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
     return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
 
 

@@ -93,7 +93,9 @@ def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
 
 
 class CrossEntropy(LayerLoss, loss="ce"):
-    """−log p(target). With label smoothing the target has the probability 1 − s in training, the others share s."""
+    """−log p(target). With label smoothing the target has the probability 1 − s, the others share s; not only in
+    training, as in the reference.
+    """
 
     own: ClassVar[dict[str, Any]] = {
         "label_smoothing": 0.0,
@@ -114,7 +116,7 @@ class CrossEntropy(LayerLoss, loss="ce"):
             taken = gather(log_p, indices=labels, axis=axis)
         else:
             return -reduce_sum(as_axis(target, axis) * log_p, axis=axis)
-        if smoothing and train:
+        if smoothing:
             return self._smoothed(log_p, taken, labels, axis, smoothing, logits)
         if self.opts["focal_loss_factor"]:
             return -taken * (1.0 - exp(taken)) ** self.opts["focal_loss_factor"]

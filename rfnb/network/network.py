@@ -22,6 +22,7 @@ from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holder_of
+from rfnb.network.inner import every_node
 from rfnb.network.layer import Layer
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
@@ -74,16 +75,14 @@ class Network(Module):
         batch_independent: bool = False,
     ):
         self.config = dict(config or {})
-        if extern_data is None:
-            extern_data = ExternData(self.config.get("extern_data") or {})
-        self.extern_data = extern_data
+        self.extern_data = ExternData(self.config.get("extern_data") or {}) if extern_data is None else extern_data
         self.train_flag, self.search_flag = train_flag, search_flag
         self.batch_independent = batch_independent
         self.eval_flag = bool(eval_flag or train_flag is not False)
         self.name = name
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
-        self._builder = Builder(self, extern_data, self.behavior_version, device, search=search_flag)
+        self._builder = Builder(self, self.extern_data, self.behavior_version, device, search=search_flag)
         self._order: list[Node | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
@@ -165,6 +164,10 @@ class Network(Module):
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
 
+    def every_layer(self) -> dict[str, Layer]:
+        """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
+        return {path: node.layer for path, node in every_node(self._nodes).items() if node.layer is not None}
+
     @property
     def layers(self) -> dict[str, Layer]:
         """The constructed layers by path, each after those that it needs."""
@@ -191,7 +194,7 @@ class Network(Module):
 
     def templates(self) -> dict[str, Tensor]:
         """The templates of all constructed layers by path, and those of the data that they read, as "data:key"."""
-        return {path: node.template for path, node in self._nodes.items()}
+        return {path: node.template for path, node in every_node(self._nodes).items()}
 
     def variables(self) -> dict[str, Parameter]:
         """The parameters by the names that they have in checkpoints of the reference: "output/rec/s/W"."""

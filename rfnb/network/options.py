@@ -97,8 +97,10 @@ def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | Non
 
 
 def checked(option: Option, name: str, given: Any) -> Any:
-    """The given value. Raises NetworkError if it has a type that the option does not have."""
+    """The given value; None where the default means nothing. Raises NetworkError if it has another type."""
     types = tuple(int if kind is bool else kind for kind in option.types)
+    if given is None and types and not option.default:
+        return option.default
     if given is option.default or not types or isinstance(given, (*types, *((int,) if float in types else ()))):
         return given
     expected = " or ".join("a Dim" if kind is Dim else kind.__name__ for kind in option.types)

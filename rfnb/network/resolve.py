@@ -27,6 +27,22 @@ def inner_net(described: Any) -> Any:
     return described.get("subnetwork") if described.get("class") == "subnetwork" else None
 
 
+def size_told(described: Any) -> Any:
+    """The number of features that a layer says it has, or that the layer in a unit says; None if it is not told.
+
+    >>> from rfnb.network.resolve import size_told
+    >>> size_told({"class": "masked_computation", "unit": {"class": "linear", "n_out": 3}})
+    3
+    """
+    if not isinstance(described, Mapping):
+        return None
+    size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
+    if size is None and described.get("class") == "masked_computation":
+        return size_told(described.get("unit"))
+    inner = described.get("subnetwork") if size is None else None
+    return size_told(inner.get("output")) if isinstance(inner, Mapping) else size
+
+
 @dataclass(eq=False)
 class Scope:
     """A net dict, at its place: the whole one, or that of a subnetwork, which may be recurrent.

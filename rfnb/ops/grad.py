@@ -52,6 +52,7 @@ def scaled_gradient_ext(
     scale: float | Tensor,
     shift: float | Tensor | None = None,
     scale_shift_by_sum_over_axis: Dim | None = None,
+    clip_max_axis: Dim | None = None,
 ) -> Tensor:
     """The same values, with the gradient g replaced by scale · g + shift. {…} → the same
 
@@ -65,9 +66,14 @@ def scaled_gradient_ext(
     Args:
         scale, shift: numbers, or Tensors with some of the dims.
         scale_shift_by_sum_over_axis: the shift is multiplied by Σ |g| over this dim.
+        clip_max_axis: the result is at most as large as the largest |g| over this dim.
     """
     return backend_of_raw(source._raw).scaled_gradient_ext(
-        source, scale=scale, shift=shift, scale_shift_by_sum_over_axis=scale_shift_by_sum_over_axis
+        source,
+        scale=scale,
+        shift=shift,
+        scale_shift_by_sum_over_axis=scale_shift_by_sum_over_axis,
+        clip_max_axis=clip_max_axis,
     )
 
 

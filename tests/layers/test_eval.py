@@ -86,3 +86,42 @@ def test_the_axes_of_several_sources_are_matched():
     both = {"class": "eval", "eval": "source(0) - source(1)[:, 0:1]", "from": ["data", "mean"]}
     net.construct_from_dict({"mean": mean, "output": both})
     np.testing.assert_allclose(net.forward({"data": X})["output"].raw_tensor, X - X.mean(1, keepdims=True))
+
+
+FEATURES = {
+    "ten": {"class": "linear", "n_out": 10, "activation": "tanh", "from": "data"},
+    "one": {"class": "linear", "n_out": 1, "activation": None, "from": "data"},
+    "heads": {"class": "split_dims", "axis": "F", "dims": (2, 5), "from": "ten"},
+    "sums": {"class": "reduce", "mode": "sum", "axes": "s:1", "keep_dims": True, "from": "heads"},
+    "mean": {"class": "reduce", "mode": "mean", "axes": "T", "keep_dims": True, "from": "data"},
+    "positive": {"class": "compare", "kind": "greater", "value": 0, "from": "one"},
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        ({"class": "combine", "kind": "add", "from": ["ten", "one"]}, lambda v: v["ten"] + v["one"]),
+        ({"class": "combine", "kind": "sub", "from": ["data", "mean"]}, lambda v: v["data"] - v["mean"]),
+        ({"class": "combine", "kind": "mul", "from": ["heads", "sums"]}, lambda v: v["heads"] * v["sums"]),
+        ({"class": "combine", "kind": "add", "from": ["heads", "one"]}, lambda v: v["heads"] + v["one"][..., None]),
+        ({"class": "eval", "eval": "source(0) * source(1)", "from": ["ten", "one"]}, lambda v: v["ten"] * v["one"]),
+        ({"class": "compare", "kind": "less", "from": ["ten", "one"]}, lambda v: v["ten"] < v["one"]),
+        (
+            {"class": "switch", "condition": "positive", "true_from": "ten", "false_from": "one"},
+            lambda v: np.where(v["one"] > 0, v["ten"], v["one"]),
+        ),
+    ],
+    ids=str,
+)
+def test_an_axis_of_size_1_stands_for_that_of_another_source(layer, expected):
+    """A cross product of 10 and 1 features would be what the reference never gives."""
+    values, x = {}, np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
+    everything = {name: {**each, "is_output_layer": True} for name, each in FEATURES.items()}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    net.construct_from_dict({**everything, "output": layer})
+    out = net.forward({"data": (x, [4, 4])})
+    for name in FEATURES:
+        values[name] = out[name].copy_transpose(net.template(name).dims).raw_tensor.detach().numpy()
+    found = out["output"].copy_transpose(net.template("output").dims).raw_tensor.detach().numpy()
+    np.testing.assert_allclose(found, expected({**values, "data": x}), rtol=1e-5, atol=1e-6)

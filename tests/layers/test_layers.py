@@ -247,7 +247,7 @@ def test_hdf_dump_writes_the_sequences(tmp_path):
         {"class": "loss", "loss_": "edit_distance", "target_": "classes", "from": "data:classes"},
         {"class": "get_last_hidden_state", "from": "data"},
         {"class": "concat", "from": ["data", "data"]},
-        {"class": "resize", "factor": 2, "axis": "T", "kind": "fill", "fill_dropout": 0.5, "from": "data"},
+        {"class": "resize", "factor": 2, "axis": "F", "kind": "fill", "fill_dropout": 0.5, "from": "data"},
         {"class": "weighted_sum", "axes": "T", "from": "data"},
         {"class": "reinterpret_data", "switch_axes": "TF", "from": "data"},
     ],

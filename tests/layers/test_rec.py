@@ -75,3 +75,15 @@ def test_what_cannot_be_is_told():
         built({"a": rec("gru"), "output": {**last, "key": "*", "combine": "mul"}})
     with pytest.raises(NetworkError, match="depht"):
         built({"output": rec("rhn", depht=3)})
+
+
+@pytest.mark.parametrize("unit", ["GRU", "LSTMBlock", "nativelstm2", "BasicRNN", "layernormvariantslstm"])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_behind_the_end_is_0_as_a_window_may_read_it(unit, direction):
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    net.construct_from_dict(
+        {"output": {"class": "rec", "unit": unit, "n_out": 2, "direction": direction, "from": "data"}}
+    )
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
+    out = net.forward({"data": (x, [5, 3])})["output"].copy_transpose(net.template("output").dims)
+    assert (out.raw_tensor[1, 3:] == 0).all() and (out.raw_tensor[1, :3] != 0).all()

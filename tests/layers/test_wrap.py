@@ -26,7 +26,7 @@ def test_one_of_two_layers_with_the_same_parameters(sign):
     net = built({**COND, "loss": "as_is"}, train_flag=True)
     assert set(net.get_layer("output").params) == {"W", "b"}
     assert {name for name, _ in net.named_parameters()} == {
-        f"output.inner.true_layer.layers.unit.{name}" for name in "Wb"
+        f"output.inner.true_layer.layers.true_layer.{name}" for name in "Wb"
     }
     w = net.get_layer("output").params["W"]
     x = sign * np.abs(X)

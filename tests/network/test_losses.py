@@ -127,3 +127,14 @@ def test_targets_that_are_too_long_are_clipped():
     found = ctc_net({**batch, "labels": (labels, [4, 2])}, auto_clip_target_len=True).get_loss_value_per_pos()
     np.testing.assert_allclose(found.raw_tensor, ctc_net(clipped).get_loss_value_per_pos().raw_tensor, rtol=1e-5)
     assert np.isfinite(found.raw_tensor.detach().numpy()).all()
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_label_smoothing_counts_in_evaluation_too(train):
+    """5.9955 is what a run of the reference gave in both, for 9 frames and equal probabilities of 4 labels."""
+    extern = {"data": {"dim": 3}, "classes": {"dim": 4, "sparse": True}}
+    net = rf.Network(extern_data=rf.ExternData(extern), train_flag=train, eval_flag=True)
+    options = {"loss": "ce", "loss_opts": {"label_smoothing": 0.2}, "forward_weights_init": 0.0}
+    net.construct_from_dict({"output": {"class": "softmax", "target": "classes", "from": "data", **options}})
+    net.forward({"data": (np.ones((2, 5, 3), "float32"), [5, 4]), "classes": (np.zeros((2, 5), int), [5, 4])})
+    assert net.get_total_loss().item() == pytest.approx(5.9955244, rel=1e-5)

@@ -128,12 +128,12 @@ def test_each_sequence_is_as_alone(name, lengths):
 
 @pytest.mark.parametrize("name", NETS)
 def test_the_report_names_what_depends_on_the_batch(name):
-    net, x, lengths = made(NETS[name]), noise([7, 2, 3, 4]), [7, 2, 3, 4]
-    together = parts_of(net, net.forward({"data": (x, lengths)})["output"])
-    same = True
-    for found, row, length in zip(together, x, lengths, strict=True):
-        expected = parts_of(net, net.forward({"data": (row[None, :length], [length])})["output"])[0]
-        same &= found.shape == expected.shape and np.allclose(found, expected, atol=1e-5)
+    net, lengths, same = made(NETS[name]), [7, 2, 3, 4], True
+    for x in (noise(lengths), -noise(lengths)):
+        together = parts_of(net, net.forward({"data": (x, lengths)})["output"])
+        for found, row, length in zip(together, x, lengths, strict=True):
+            expected = parts_of(net, net.forward({"data": (row[None, :length], [length])})["output"])[0]
+            same &= found.shape == expected.shape and np.allclose(found, expected, atol=1e-5)
     depends = [found for found in net.report().of("differs") if "depend on the batch" in found.what]
     assert bool(depends) == (not same), [found.what for found in depends]
     report = made(NETS[name], batch_independent=True).report()

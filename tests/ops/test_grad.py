@@ -78,6 +78,8 @@ def test_gradients_can_be_shifted():
     own = rf.convert_to_tensor([1.0, 2.0, 3.0], dims=[feat])
     assert gradient(scale=1.0, shift=own, scale_shift_by_sum_over_axis=feat) == [7, 10, 21]
     assert gradient(scale=own, shift=0.0) == [1, -4, 9]
+    assert gradient(scale=own, clip_max_axis=feat) == [1, -3, 3]
+    assert gradient(scale=1.0, shift=-2.0, clip_max_axis=feat) == [-1, -3, 1]
 
 
 def test_no_gradient_for_padding():

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class GradOps:
-    """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
-    `gradient_raw(y, x)`, `gradient_leaves_raw(ys)`,
+    """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`,
+    `shifted_gradient_raw(raw, scale, shift, axis, clip, padding)`, `gradient_raw(y, x)`, `gradient_leaves_raw(ys)`,
     `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
     `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`; and the contexts
     `no_gradients` and `gradient_checkpoint_scope`.
@@ -56,14 +56,16 @@ class GradOps:
         scale: float | Tensor = 1.0,
         shift: float | Tensor | None = None,
         scale_shift_by_sum_over_axis: Dim | None = None,
+        clip_max_axis: Dim | None = None,
     ) -> Tensor:
-        """The same values; the gradient g becomes scale · g + shift, with the shift times Σ |g| over an axis."""
-        if shift is None:
+        """The same values; the gradient g becomes scale · g + shift, perhaps with Σ |g| over an axis, and a limit."""
+        if shift is None and clip_max_axis is None:
             return cls.scaled_gradient(x, scale)
-        over = scale_shift_by_sum_over_axis
-        axis = None if over is None else axis_of("scaled_gradient_ext", x, over)
-        by = [v.copy_compatible_to_dims_raw(x.dims) if isinstance(v, Tensor) else v for v in (scale, shift)]
-        return x.like(cls.shifted_gradient_raw(x._raw, *by, axis, cls.padding_for(x, x.sig.dims)))
+        over = scale_shift_by_sum_over_axis, clip_max_axis
+        axis, clip = (None if dim is None else axis_of("scaled_gradient_ext", x, dim) for dim in over)
+        factors = scale, 0.0 if shift is None else shift
+        by = [v.copy_compatible_to_dims_raw(x.dims) if isinstance(v, Tensor) else v for v in factors]
+        return x.like(cls.shifted_gradient_raw(x._raw, *by, axis, clip, cls.padding_for(x, x.sig.dims)))
 
     @classmethod
     def gradient(cls: type[Backend], y: Tensor, x: Tensor) -> Tensor:

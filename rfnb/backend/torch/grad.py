@@ -14,32 +14,40 @@ from rfnb.backend.torch.recompute import gradient_checkpoint_scope
 
 
 class ShiftedGradient(torch.autograd.Function):
-    """The identity, whose gradient g becomes scale · g + shift, the shift times Σ |g| over an axis if there is one."""
+    """The identity, whose gradient g becomes scale · g + shift.
+
+    axis: the shift is multiplied by Σ |g| over it. clip: the result is at most as large as the largest |g| over it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, padding: Any) -> torch.Tensor:
+    def forward(ctx: Any, raw: torch.Tensor, *how: Any) -> torch.Tensor:
         """Raw itself."""
-        ctx.how = scale, shift, axis, padding
+        ctx.how = how
         return raw.view_as(raw)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """scale · gradient + shift, 0 in padding."""
-        scale, shift, axis, padding = ctx.how
+        scale, shift, axis, clip, padding = ctx.how
         [gradient] = gradients
         if padding is not None:
             gradient = gradient.masked_fill(padding, 0)
         if axis is not None:
             shift = shift * gradient.abs().sum(axis, keepdim=True)
+        most = None if clip is None or not gradient.numel() else gradient.abs().amax(clip, keepdim=True)
         gradient = gradient * scale + shift
-        return gradient if padding is None else gradient.masked_fill(padding, 0), None, None, None, None
+        gradient = gradient if most is None else gradient.clamp(-most, most)
+        gradient = gradient if padding is None else gradient.masked_fill(padding, 0)
+        return gradient, *(None for _ in ctx.how)
 
 
-def shift_gradient(raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, padding: Any) -> torch.Tensor:
+def shift_gradient(
+    raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, clip: int | None, padding: Any
+) -> torch.Tensor:
     """A single raw call for recorders of raw calls."""
     if has_torch_function_unary(raw):
-        return handle_torch_function(shift_gradient, (raw,), raw, scale, shift, axis, padding)
-    return ShiftedGradient.apply(raw, scale, shift, axis, padding)
+        return handle_torch_function(shift_gradient, (raw,), raw, scale, shift, axis, clip, padding)
+    return ShiftedGradient.apply(raw, scale, shift, axis, clip, padding)
 
 
 class ScaledGradient(torch.autograd.Function):

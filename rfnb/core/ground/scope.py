@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
+_calling: ContextVar[Any] = ContextVar("rfnb_calling", default=None)
 _describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
 _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
@@ -35,6 +36,22 @@ def module_path() -> str:
 def inside_module(name: str) -> AbstractContextManager[None]:
     """Adds `name` to the module path inside the block."""
     return within(_path, (*_path.get(), name))
+
+
+@contextmanager
+def calling(module: Any) -> Iterator[None]:
+    """Inside the block, the module path ends with the name of a module that is being called.
+
+    It is that of the attribute of the module around it, "layers.0", or the name that a layer of a net dict has. Without
+    a module around it, it is its class.
+    """
+    around, name = _calling.get(), getattr(module, "name_in_loop", None)
+    if name is not None:
+        name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
+    elif hasattr(around, "name_of"):
+        name = around.name_of(module)
+    with within(_calling, module), inside_module(name or type(module).__name__):
+        yield
 
 
 def module_facts(module: Any) -> Any:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.scope import inside_module
+from rfnb.core.ground.scope import calling
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -34,10 +34,10 @@ class Listener:
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Calls a module; ops inside have its class in their path."""
+        """Calls a module; ops inside have its name in their path."""
         if self.outer is not None:
             return self.outer.call_module(module, forward, args, kwargs)
-        with inside_module(type(module).__name__):
+        with calling(module):
             return forward(module, *args, **kwargs)
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:

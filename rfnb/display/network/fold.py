@@ -12,6 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.display.graph.values import Values, signature
 from rfnb.display.network.parts import Part, has_loss, parts_of
+from rfnb.network.inner import UNIT
 from rfnb.network.report.outline import Entry
 
 Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]
@@ -95,6 +96,7 @@ class NetFolder:
 
     def _port(self, body: GraphBody, ports: dict[str, str], path: str, net: str, back: bool) -> str:
         name = path.removeprefix(net) if net else path.removeprefix("data:")
+        name = name.removeprefix(f"{UNIT}/")
         name = f"prev:{name}" if back else name
         if name not in ports:
             value = [self._value(path, name, ())] if path in self.templates else []

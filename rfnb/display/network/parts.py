@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from rfnb.network.inner import UNIT
 from rfnb.network.report.outline import Entry
 
 PERIOD = 64
@@ -22,19 +23,23 @@ Read = tuple[str, bool]
 
 @dataclass(eq=False)
 class Part:
-    """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions."""
+    """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions.
+
+    hidden: layers that have no box of their own: a subnetwork that is the only layer in another one.
+    """
 
     name: str
     path: str
     entry: Entry | None = None
     inner: list[Part] = field(default_factory=list)
     alike: list[Part] = field(default_factory=list)
+    hidden: list[Entry] = field(default_factory=list)
 
     @cached_property
     def entries(self) -> list[Entry]:
         """All layers that it stands for."""
         own = [] if self.entry is None else [self.entry]
-        return [*own, *(each for part in (*self.inner, *self.alike) for each in part.entries)]
+        return [*own, *self.hidden, *(each for part in (*self.inner, *self.alike) for each in part.entries)]
 
     @cached_property
     def makes(self) -> set[str]:
@@ -70,7 +75,10 @@ def _level(below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any]
     parts = []
     for entry in below.get(path, ()):
         inner = [] if entry.ends is None else _level(below, f"{entry.path}/", signs)
-        parts.append(Part(entry.name, entry.path, entry, inner))
+        made = Part(entry.name, entry.path, entry, inner)
+        if len(inner) == 1 and inner[0].inner and inner[0].name == UNIT and inner[0].entry is not None:
+            made.inner, made.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
+        parts.append(made)
     return sections(folded(parts, signs))
 
 

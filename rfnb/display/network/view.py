@@ -52,8 +52,9 @@ def describe(
     entries = net.outline()
     status = status_of(net, entries)
     templates = net.templates()
-    layers = net.layers
-    params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in layers.items()}
+    layers = net.every_layer()
+    own = {path: each for path, each in layers.items() if not each.nets_inside}
+    params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in own.items()}
     folder = NetFolder(entries, templates, status, params)
     graph: GraphView = {
         "kind": "graph", "name": net.name, "root": folder.root, "dims": folder.values.dims, "bodies": folder.bodies,
@@ -85,7 +86,7 @@ def _entry(entries: Mapping[str, Entry], path: str) -> Entry:
 def status_of(net: Network, entries: Mapping[str, Entry]) -> dict[str, Status]:
     """What became of each layer, and why."""
     found: dict[str, Status] = {}
-    layers = net.layers
+    layers = net.every_layer()
     for path, entry in entries.items():
         if path in net.failures:
             found[path] = "stops", (next(unsupported(entry), None) or reason(net.failures[path]))[0]

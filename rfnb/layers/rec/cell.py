@@ -167,6 +167,8 @@ class Rec(Layer, layer_class="rec"):
             self.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
+        if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 behind the end
+            y = y.copy_masked(0.0)
         return set_feature_dim(y, self.out_dim)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:

@@ -11,7 +11,7 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes, time_of
-from rfnb.network.inner import InnerBuilder, InnerNet, chosen
+from rfnb.network.inner import UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.resolve import names_of_sources
@@ -19,7 +19,7 @@ from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.masked import masked_select
-from rfnb.ops.math import cast
+from rfnb.ops.math import cast, where
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
@@ -43,6 +43,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     state_has_output = True
     joins = False
     sourceless = True
+    units = (UNIT,)
     mask: Any = layer(REQUIRED)
     unit: Any = value(REQUIRED, dict)
     masked_from: Any = value(None, str)
@@ -83,6 +84,11 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return self.inner.params
 
     @property
+    def nets_inside(self) -> list[InnerNet]:
+        """That of the unit."""
+        return [self.inner]
+
+    @property
     def stepwise(self) -> bool:
         """Whether the mask is that of a step."""
         return self.loop is not None and self.inner.axis is None
@@ -103,7 +109,9 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
-        values, new = self.inner.run(outside, state)
+        # Where the mask is false, there may be labels that the unit does not know: blanks, for example.
+        known = {key: where(mask, x, 0) if x.sparse_dim is not None else x for key, x in outside.items()}
+        values, new = self.inner.run(known, state)
         new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
         self.parts = self.parts_of(new)

@@ -10,7 +10,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
-from rfnb.network.axes import Axes, matching
+from rfnb.network.axes import Axes, broadcast, matching
 from rfnb.network.layer import IGNORED, Layer
 from rfnb.network.versions import holds
 
@@ -34,12 +34,16 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
 
 def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
-    pairs: list[tuple[tuple[Dim, Dim], ...]] = []
+    pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
         found = matching(x, templates[0]) if pairs else ()
         if layer.joins:
             found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(found)
+    if layer.broadcasts:
+        pairs = [
+            (*each, *((dim, None) for dim in ones)) for each, ones in zip(pairs, _ones(pairs, templates), strict=True)
+        ]
     layer.renamed = tuple(pairs)
     if layer.joins and len(templates) > 1:
         if any(not x.dims for x in templates):
@@ -49,6 +53,15 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
         sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
         taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
         layer.joined_dim = axes.feature(sum(sizes), taken)
+
+
+def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]) -> list[list[Dim]]:
+    """The axes of size 1 that each source does without, as they stand for an axis of another one."""
+    sources = []
+    for each, x in zip(pairs, templates, strict=True):
+        new: dict[Any, Any] = dict(each)
+        sources.append(([new.get(dim, dim) for dim in x.dims], new.get(x.feature_dim, x.feature_dim)))
+    return broadcast(sources)
 
 
 def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:

@@ -60,6 +60,7 @@ class BatchNorm:
         if opts["masked_time"] is None and newer:
             raise NetworkError("batch_norm: masked_time is missing", expected='"masked_time": True')
         defaults = {"momentum": 0.1 if newer else 0.99, "masked_time": True, "param_version": 2 if newer else 0}
+        defaults |= {"update_sample_only_in_training": newer, "delay_sample_update": newer}
         opts.update({name: value for name, value in defaults.items() if opts[name] is None})
         short = layer.name.rpartition("/")[2]
         prefix = ("", "", "v2_")[opts["param_version"]] or (
@@ -81,13 +82,24 @@ class BatchNorm:
         """{…, F} → the same"""
         given = {part: self._part(part) for part in self.names}
         mean, variance = given["mean"], given["variance"]
-        if get_run_ctx().is_train_flag_enabled() or self.opts["force_sample"]:
-            over = [dim for dim in x.dims if dim is not self.in_dim]
-            mean, variance = moments(x, over, use_mask=self.opts["masked_time"] or self.layer.batch_independent)
-            if get_run_ctx().is_train_flag_enabled():
-                for part, new in (("mean", mean), ("variance", variance)):
-                    change = (stop_gradient(new) - given[part]) * self.opts["momentum"]
-                    self.layer.params[self.names[part]].assign_add(change)
+        train, opts = get_run_ctx().is_train_flag_enabled(), self.opts
+        updated = (train or not opts["update_sample_only_in_training"]) and not opts["delay_sample_update"]
+        if train or opts["force_sample"] or updated:
+            alone = self.layer.batch_independent and not train
+            over = [dim for dim in x.dims if dim is not self.in_dim and not (alone and dim.is_batch_dim())]
+            found = moments(x, over, use_mask=opts["masked_time"] or self.layer.batch_independent)
+            changes = [
+                (stop_gradient(new) - old) * opts["momentum"] for new, old in zip(found, (mean, variance), strict=True)
+            ]
+            if updated:
+                mean, variance = mean + changes[0], variance + changes[1]
+            if train or opts["force_sample"]:
+                share = opts["use_sample"]
+                mean, variance = (
+                    a * (1.0 - share) + b * share if share else a for a, b in zip(found, (mean, variance), strict=True)
+                )
+            for part, change in zip(("mean", "variance"), changes, strict=True) if train else ():
+                self.layer.params[self.names[part]].assign_add(change)
         y = (x - mean) * rsqrt(variance + self.opts["epsilon"])
         y = y * given["gamma"] if given["gamma"] is not None else y
         return y + given["beta"] if given["beta"] is not None else y

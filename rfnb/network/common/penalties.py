@@ -27,12 +27,12 @@ def darc1(x: Tensor, feature: Dim) -> Tensor:
 def spatial_smoothing(x: Tensor, feature: Dim) -> Tensor:
     """The squared differences of each feature from the mean of its eight neighbours. {…, feature} → {}
 
-    The features stand in a grid that is as square as possible, and whose borders meet (Wu et al. 2016, "Stimulated deep
-    neural network for speech recognition").
+    The features stand in a grid that is as square as possible, with at least as many rows as columns, and whose borders
+    meet (Wu et al. 2016, "Stimulated deep neural network for speech recognition").
     """
     size = feature.get_dim_value()
-    rows = next(n for n in range(math.isqrt(size), 0, -1) if size % n == 0)
-    grid = [Dim(rows, name="rows"), Dim(size // rows, name="columns")]
+    columns = next(n for n in range(math.isqrt(size), 0, -1) if size % n == 0)
+    grid = [Dim(size // columns, name="rows"), Dim(columns, name="columns")]
     x = split_dims(x, axis=feature, dims=grid)
     box = x
     for dim in grid:

@@ -67,6 +67,9 @@ class Config:
                 f"{Path(self.path).name}: the config has no network",
                 got=found,
                 expected="network = {…}",
+                hint="rf.read_config(path, execute=True) runs a file that you trust, with what it imports"
+                if isinstance(found, Opaque)
+                else None,
             )
         checked(self._interpreter, self.path, lambda: Limits().weigh(found))
         return self._of_epoch(found, epoch, 0)

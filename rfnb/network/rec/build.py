@@ -19,7 +19,7 @@ from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import put_in_order
-from rfnb.network.resolve import STEP, Scope, names_of_sources
+from rfnb.network.resolve import STEP, Scope, names_of_sources, size_told
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
@@ -230,7 +230,7 @@ class Loops:
         if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
             batch += [dim for dim in source.dims if dim.is_batch_dim()]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
-        size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
+        size = size_told(described)
         feature: Dim | None
         if size is not None:
             feature = builder.axes.feature(size, dims)

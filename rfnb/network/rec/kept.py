@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rfnb.network.layer import Layer
     from rfnb.network.rec.net import RecNet
 
-CHANGING = {"parts", "logits", "cell"}
+CHANGING = {"parts", "logits", "before", "for_penalties", "cell"}
 """Attributes of layers that calls set, or that are looked into by themselves."""
 
 

@@ -19,6 +19,7 @@ from rfnb.network.layer import steps_of
 from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
+from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
@@ -118,21 +119,21 @@ class RecRun:
         key, given = key_of(rec), self._given(own)
         again = None if key is None else rec.kept_steps.find(loop, key, given)
         if again is not None:
-            step, (paths, with_logits) = again
+            step, (paths, of_losses) = again
             results = [result for _, result in step.outputs]
             loop._run_traced(step)
             self._finish(
-                dict(zip(paths, results, strict=False)), dict(zip(with_logits, results[len(paths) :], strict=True))
+                dict(zip(paths, results, strict=False)), dict(zip(of_losses, results[len(paths) :], strict=True))
             )
             return
         left: dict[str, Tensor] = {}
-        logits: dict[Node, Tensor] = {}
+        more: dict[tuple[Node, str], Tensor] = {}
         if key is not None:
             loop.keep = rec.kept_steps.keeping(
-                loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(logits))
+                loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(more))
             )
-        self._trace(own, left, logits)
-        self._finish(left, logits)
+        self._trace(own, left, more)
+        self._finish(left, more)
 
     def _given(self, own: list[Node]) -> list[Tensor]:
         """The tensors from outside that a step may read, besides parameters."""
@@ -140,8 +141,8 @@ class RecRun:
         layers = [node.layer for node in own if node.layer is not None]
         return [*(self.outside[path] for path in paths), *self.cut.values(), *tensors_of(layers)]
 
-    def _trace(self, own: list[Node], left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
-        """Traces a step and runs all. left, logits: get what leaves the loop."""
+    def _trace(self, own: list[Node], left: dict[str, Tensor], more: dict[tuple[Node, str], Tensor]) -> None:
+        """Traces a step and runs all. left, more: get what leaves the loop, the latter for losses and constraints."""
         rec, loop = self.rec, self.loop
         late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
@@ -161,10 +162,12 @@ class RecRun:
                 by_place = layer is not None and layer.by_place
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
-                if node.loss is not None and node.layer.logits is not None:  # type: ignore
-                    logits[node] = loop.stack(node.layer.logits, name=f"{rec.name_of(node.path)}: logits")  # type: ignore[union-attr]
+                for name, x in of_losses(node) if node.layer is not None else ():
+                    more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}")
+        for item in rec.inside:
+            forget_penalties(item)
 
-    def _finish(self, left: dict[str, Tensor], logits: dict[Node, Tensor]) -> None:
+    def _finish(self, left: dict[str, Tensor], more: dict[tuple[Node, str], Tensor]) -> None:
         """Gives to the outside what has left the loop."""
         rec, loop = self.rec, self.loop
         rec.choices = result_of(rec, loop)
@@ -173,9 +176,8 @@ class RecRun:
                 x = with_frames(x, self.axis, rec.axis)
             self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
         self.whole.update({path: self.outside[path] for path in left})
-        for node, x in logits.items():
-            assert node.layer is not None
-            node.layer.logits = x
+        for (node, name), x in more.items():
+            give_back(node, name, x)
 
     def _is_carried(self, node: Node) -> bool:
         """Whether a value of the step before is a state of its own, and not part of the state of its layer."""
@@ -309,9 +311,9 @@ class RecRun:
             assert node.layer is not None
             nothing = [filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
-            logits = node.layer.logits
+            logits, penalties = node.layer.logits, node.layer.for_penalties
             first = like(node.layer(*nothing, **inputs), template)
-            node.layer.logits, node.layer.parts = logits, {}
+            node.layer.logits, node.layer.for_penalties, node.layer.parts = logits, penalties, {}
             return first
         return filled(template, given)
 

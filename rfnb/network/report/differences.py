@@ -39,8 +39,11 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
-def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple[str, str]]:
-    """What differs, and what to do, for a constructed layer. template: of its first source. evaluates: losses too."""
+def differences(node: Node, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+    """What differs, and what to do, for a constructed layer.
+
+    template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.
+    """
     layer = node.layer
     assert layer is not None
     frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
@@ -48,8 +51,8 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
         for what in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{what}: values near the end of a shorter sequence depend on the batch", way
-    if layer.loop is not None and (layer.darc1 or layer.spatial_smoothing):
-        yield "darc1 and spatial_smoothing have no effect on a layer in a loop", ""
+    if (layer.darc1 or layer.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
+        yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
@@ -58,12 +61,19 @@ def differences(node: Node, template: Any, *, evaluates: bool) -> Iterator[tuple
     if layer.loss == "ctc" and evaluates and not (layer.loss_opts or {}).get("beam_width"):
         what = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
         yield what, '"loss_opts": {"beam_width": 100}, which is slower'
-    momentum = layer.batch_norm.get("momentum") if isinstance(layer.batch_norm, Mapping) else None
-    if momentum is None and (layer.layer_class == "batch_norm" or layer.batch_norm) and layer.version < 12:
-        yield (
-            "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)",
-            ('"momentum": 0.1'),
-        )
+    yield from _of_batch_norm(layer)
+
+
+def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
+    given = layer.batch_norm if isinstance(layer.batch_norm, Mapping) else vars(layer)
+    if layer.version >= 12 or not (layer.layer_class == "batch_norm" or layer.batch_norm):
+        return
+    if given.get("momentum") is None:
+        what = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
+        yield what, '"momentum": 0.1'
+    if not given.get("update_sample_only_in_training") and not given.get("delay_sample_update"):
+        what = "batch_norm counts statistics of the batch in evaluation too (behavior version < 12)"
+        yield what, '"update_sample_only_in_training": True, "delay_sample_update": True'
 
 
 def _ragged(dims: Iterable[Dim]) -> bool:

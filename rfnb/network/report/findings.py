@@ -13,6 +13,7 @@ from rfnb.errors import RfError
 from rfnb.network.build.node import Node
 from rfnb.network.config.values import Function, Opaque
 from rfnb.network.extern_data import ExternData
+from rfnb.network.inner import every_node
 from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
 from rfnb.network.rec.net import RecNet
@@ -93,12 +94,12 @@ def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | R
     >>> net.report().findings[0].what
     "there is no layer class 'cpoy'"
     """
-    entries = net.outline()
-    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, entries)]
+    entries, every = net.outline(), every_node(nodes)
+    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
     for group, names, way in training_keys(net.config):
         found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
-    count = sum(node.layer is not None for node in nodes.values())
+    count = sum(node.layer is not None for node in every.values())
     return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
 
 
@@ -123,9 +124,10 @@ def _stops(
         yield Finding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
     for path, error in net.failures.items():
         yield _stop(path, entries.get(path), error)
+    every = every_node(nodes)
     for path, entry in entries.items():
-        if entry.used and path not in nodes and path not in net.failures:
-            for what, way in unsupported(entry):
+        if entry.used and path not in every and path not in net.failures:
+            for what, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
                 yield _finding("stops", what, entry, way)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     for train in modes:
@@ -143,6 +145,9 @@ def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> F
         return Finding("stops", part + what, (path,) if path else (), (), way)
     if entry.cls in NOT_YET and what.startswith("there is no layer class"):
         what, way = next(unsupported(entry))
+    for name, value in entry.described.items():
+        if isinstance(value, Opaque) and repr(value)[:40] in f"{what} {error}":
+            what, way = _imported(name, value)
     return _finding("stops", part + what, entry, way)
 
 
@@ -161,6 +166,12 @@ def reason(error: Exception) -> tuple[str, str]:
     return what, "" if way.startswith("known: ") else way
 
 
+def _imported(name: str, value: Opaque) -> tuple[str, str]:
+    """What is said about an option whose value comes from another module."""
+    what = f"{name} is what the config imports, and not known: {value!r:.60}"
+    return what, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
+
+
 def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
     """What is wrong with a layer that was not constructed, as far as its options alone tell."""
     try:
@@ -170,7 +181,7 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
         return
     for name, value in entry.described.items():
         if isinstance(value, Opaque):
-            yield f"{name} is what the config imports, and not known: {value!r:.60}", "from_config(…, options={…})"
+            yield _imported(name, value)
         elif name not in ("class", "from") and name not in IGNORED and name not in known.options:
             yield f"unknown option {name!r}", did_you_mean(name, known.options) or ""
         elif name in known.options and known.options[name].kind == "value" and not isinstance(value, Function):
@@ -186,6 +197,14 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
             yield f"{each.option}: there is no layer {each.written!r}", ""
 
 
+def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
+    """Data keys that a layer reads and that do not exist."""
+    for path in dict.fromkeys(each.path for each in entry.references):
+        key = "" if path is None else path.removeprefix("data:")
+        if path != key and key and not extern.has_data(key):
+            yield f"there is no data key {key!r}", did_you_mean(key, extern.data) or ""
+
+
 # -- what differs
 
 
@@ -196,9 +215,11 @@ def _ignored(entries: Mapping[str, Entry]) -> Iterator[Finding]:
                 yield _finding("ignored", f"{entry.cls}: {name} has no effect", entry)
 
 
-def _differs(net: Reported, nodes: Mapping[str, Node], entries: Mapping[str, Entry]) -> Iterator[Finding]:
+def _differs(
+    net: Reported, outside: Mapping[str, Node], nodes: Mapping[str, Node], entries: Mapping[str, Entry]
+) -> Iterator[Finding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:
             first = nodes[node.sources[0]].template if node.sources else None
-            for what, way in differences(node, first, evaluates=net.eval_flag):
+            for what, way in differences(node, first, evaluates=net.eval_flag, inside=path not in outside):
                 yield _finding("differs", what, entries[path], way)

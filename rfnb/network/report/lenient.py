@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rfnb.network.builder import Builder
+from rfnb.network.inner import InnerScope
 from rfnb.network.report.outline import Entry
 from rfnb.network.resolve import Scope
 
@@ -60,8 +61,8 @@ def _leave_out(builder: Builder, loops: list[str]) -> None:
 
 
 def _scope(root: Scope, wanted: Scope) -> Scope | None:
-    """The same net in the builder; None in a recurrent net, whose layers are constructed together."""
-    if wanted.in_loop is not None:
+    """The same net in the builder; None in recurrent nets and units, whose layers are constructed together."""
+    if wanted.in_loop is not None or isinstance(wanted, InnerScope):
         return None
     if wanted.parent is None:
         return root

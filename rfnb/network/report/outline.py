@@ -10,6 +10,7 @@ from rfnb.errors import RfError
 from rfnb.network import options as _options
 from rfnb.network.builder import class_of
 from rfnb.network.extern_data import ExternData
+from rfnb.network.inner import UNIT, InnerScope
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.params import reused_layers
 from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources
@@ -125,6 +126,10 @@ class _Outliner:
                 sub = self.scopes[entry.path] = scope.sub(name)
                 entry.ends = [sub.path + each for each in _inner_ends(inner)]
                 yield sub
+            elif units := _units(described):
+                sub = self.scopes[entry.path] = InnerScope(units, f"{entry.path}/", scope, name, described=described)
+                entry.ends = [sub.path + each for each in units]
+                yield sub
 
     def ordered(self, ends: list[str]) -> dict[str, Entry]:
         """The entries in the order in which they are needed."""
@@ -168,6 +173,8 @@ class _Outliner:
             yield self._reference(scope, "from", name)
         for option, name in _named(known, described, lambda name: self._resolved(scope, name)[0] in self.entries):
             yield self._reference(scope, option, name)
+        if isinstance(described.get("masked_from"), str):
+            yield self._reference(scope, "from", described["masked_from"])
         for name in reused_layers(described.get("reuse_params")):
             yield self._reference(scope, "reuse_params", name)
         target = described.get("target")
@@ -178,6 +185,11 @@ class _Outliner:
             reference = target.removeprefix("layer:")
             of_layer = target.startswith("layer:") or target in scope.layers
             yield self._reference(scope, "target", reference if of_layer else f"data:{target}")
+
+    def _is_source(self, scope: Scope, name: str) -> bool:
+        """Whether a name in a unit means a source of the layer around it."""
+        around = self.entries[scope.path.rstrip("/")].described
+        return (name == "data" or name.startswith("data:")) and ("from" in around or "masked_from" in around)
 
     def _reference(self, scope: Scope, option: str, written: Any) -> Reference:
         path, back = self._resolved(scope, str(written))
@@ -193,11 +205,15 @@ class _Outliner:
                 name, scope = name[len("base:") :], scope.parent
             elif found := EXTRA.match(name):
                 name = name[found.end() :]
+            elif isinstance(scope, InnerScope) and scope.parent is not None and not self._is_source(scope, name):
+                scope = scope.parent
             else:
                 break
         head, _, rest = name.partition("/")
         if rest and head in scope.layers:
             sub = self.scopes.get(scope.path + head)
+            if isinstance(sub, InnerScope):  # the layers of a unit have names without it
+                sub = self.scopes.get(f"{sub.path}{UNIT}")
             return (scope.path + head, back) if sub is None else self._resolved(sub, rest, back)
         if name != "data" and not name.startswith("data:"):
             return None, back
@@ -205,6 +221,15 @@ class _Outliner:
         if scope.parent is not None and (key in ("", "source") or key.isdecimal()):
             return f"{scope.path}data", back
         return self.aliases.get(key or self.default_input, f"data:{key or self.default_input}"), back
+
+
+def _units(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers that a layer computes itself, by the options that describe them."""
+    try:
+        options = class_known(described).units
+    except RfError:
+        return {}
+    return {option: described[option] for option in options if isinstance(described.get(option), Mapping)}
 
 
 def class_known(described: Mapping[str, Any]) -> type[Layer]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,12 @@ def rehearse(
     train: whether this is training. losses: whether they are computed too.
     """
     values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
-    with entered(get_run_ctx().again()), get_run_ctx().train_flag_ctx(train), recording(False):
+    with (
+        entered(get_run_ctx().again()),
+        get_run_ctx().train_flag_ctx(train),
+        recording(False),
+        sizes_of(values.values(), [node.template for node in nodes.values()]),
+    ):
         for each in order:
             if any(name not in values for name in outside_needs(each)):
                 continue
@@ -51,6 +57,26 @@ def rehearse(
                 except Exception as error:
                     if not looks_at_numbers(error):
                         yield path, "loss", error
+
+
+@contextmanager
+def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None]:
+    """Inside the block, dims have the sizes that they have in the given tensors; afterwards those of before again.
+
+    others: tensors with further dims, to which the block may give sizes.
+    """
+    given = list(given)
+    roots = dict.fromkeys(root for x in (*given, *others) for dim in x.dims for root in dim.roots.values())
+    before = [(root, root.bound, root.given) for root in roots]
+    try:
+        for x in given:
+            for dim in x.dims:
+                for root in dim.roots.values():
+                    root.bind_to(x.lengths, root.given)
+        yield
+    finally:
+        for root, lengths, by in before:
+            root.bind_to(lengths, by)
 
 
 def looks_at_numbers(error: Exception) -> bool:

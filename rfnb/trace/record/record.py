@@ -18,7 +18,7 @@ from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
+from rfnb.core.ground.scope import calling, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
@@ -287,7 +287,7 @@ class Recorder(Listener):
         node.facts = module_facts(module)
         self._bodies.append(node.body)
         try:
-            with inside_module(getattr(module, "name_in_loop", None) or type(module).__name__):
+            with calling(module):
                 result = forward(module, *args, **kwargs)
         finally:
             self._bodies.pop()

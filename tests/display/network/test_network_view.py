@@ -97,6 +97,60 @@ def test_values_of_the_step_before_are_lines_back():
     assert sum(back for *_, back in lines(view)) == 1
 
 
+SMALL = {
+    "hidden": {"class": "linear", "n_out": 7, "from": "data"},
+    "last": {"class": "linear", "n_out": 3, "from": ["hidden", "base:before"]},
+    "output": {"class": "copy", "from": "last"},
+}
+MASKED = {
+    "before": {"class": "linear", "n_out": 2, "from": "data"},
+    "sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": "data"},
+    "mask": {"class": "compare", "kind": "greater", "value": 0, "from": "sum"},
+    "m": {"class": "masked_computation", "mask": "mask", "from": "data",
+          "unit": {"class": "subnetwork", "from": "data", "subnetwork": SMALL}},
+    "u": {"class": "unmask", "mask": "mask", "from": "m"},
+    "inside": {"class": "linear", "n_out": 3, "from": "m/hidden", "is_output_layer": True},
+    "output": {"class": "softmax", "from": "u", "loss": "ce", "target": "classes"},
+}  # fmt: skip
+
+
+def test_the_net_of_a_masked_computation_is_a_box():
+    net = network(MASKED)
+    view = rf.show(net, depth=2)
+    found = boxes(view)
+    assert {"hidden", "last"} <= found.keys() and "unit" not in found
+    assert {("data", "hidden", False), ("before", "last", False), ("hidden", "last", False)} <= set(lines(view))
+    assert {("data", "m", False), ("before", "m", False), ("m", "u", False), ("m", "inside", False)} <= set(lines(view))
+    assert found["m"]["params"] == 4 * 7 + 7 + 9 * 3 + 3 == found["hidden"]["params"] + found["last"]["params"]
+    assert net.get_num_params() == sum(node["params"] for node in top(view))
+    [card] = rf.show(net, layer="m/unit/last").data["cards"]
+    assert [x["name"] for x in card["params"]] == ["m/last/W", "m/last/b"]
+
+
+def test_the_sides_of_a_cond_are_boxes():
+    side = {"class": "subnetwork", "from": "data", "subnetwork": SMALL}
+    net = network({
+        "before": MASKED["before"],
+        "flag": {"class": "train_flag"},
+        "other": {"class": "linear", "n_out": 3, "from": "data"},
+        "one": {"class": "cond", "condition": "flag", "true_layer": side, "false_layer": "other"},
+        "both": {"class": "cond", "condition": "flag", "true_layer": side,
+                 "false_layer": {"class": "copy", "from": "one"}},
+        "output": {"class": "combine", "kind": "add", "from": ["one", "both"]},
+    })  # fmt: skip
+    view = rf.show(net, depth=3)
+    assert {("data", "hidden", False), ("before", "last", False), ("other", "one", False)} <= set(lines(view))
+    assert ("one", "false_layer", False) in lines(view)
+    assert net.get_num_params() == sum(node["params"] for node in top(view))
+    assert [node["name"] for node in boxes(view).values()].count("true_layer") == 1
+
+
+def top(view):
+    """The outermost boxes."""
+    graph = view.data["graph"]
+    return graph["bodies"][graph["root"]]["nodes"]
+
+
 def block(i, source, extra=None):
     return {
         f"b{i}_in": {"class": "linear", "n_out": 8, "from": source, "activation": "relu"},

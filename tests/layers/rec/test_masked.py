@@ -204,3 +204,24 @@ def test_labels_need_a_first_value():
         run(in_loop(unit), EXTERN, batch(0, [2]))
     _, out = run(in_loop({**unit, "initial_output": 2}), EXTERN, batch(0, [2]))
     assert array(out["output"]).dtype == "int32"
+
+
+def test_labels_that_the_unit_does_not_know_where_the_mask_is_false():
+    """Blanks of an alignment, in the published transducers."""
+    unit = {
+        "blank": {"class": "compare", "kind": "not_equal", "value": 4, "from": "prev:output", "initial_output": True},
+        "label": {"class": "reinterpret_data", "set_sparse_dim": 4, "from": "prev:output"},
+        "lm": {"class": "masked_computation", "mask": "blank", "from": "label",
+               "unit": {"class": "linear", "n_out": 3, "activation": None, "with_bias": False, "from": "data"}},
+        "p": {"class": "softmax", "from": ["lm", "data:source"], "target": "classes", "loss": "ce"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "initial_output": 0, "beam_size": 2},
+    }  # fmt: skip
+    extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 5, "sparse": True}})
+    net = rf.Network(extern_data=extern, train_flag=True)
+    net.construct_from_dict({"output": {"class": "rec", "from": "data", "target": "classes", "unit": unit},
+                             "lm": {"class": "copy", "from": "output/lm", "is_output_layer": True}})  # fmt: skip
+    labels = np.array([[1, 4, 4, 2, 0]])
+    out = net.forward({"data": (np.zeros((1, 5, 2), "float32"), [5]), "classes": (labels, [5])})
+    weight = net.get_layer("output/lm").params["W"].numpy()
+    found = out["lm"].raw_tensor.detach().numpy().reshape(5, 3)
+    np.testing.assert_allclose(found, weight[[0, 1, 1, 1, 2]], rtol=1e-5)

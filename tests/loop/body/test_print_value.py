@@ -165,7 +165,7 @@ def test_what_is_done_for_all_steps_together_stays_there(capsys):
     assert rows["linear"] == "all steps"
     assert rows["watch"] == "each step"
     assert rows["softmax"] == "each step"  # else it would be done after the steps, and shown too late
-    assert "Net.Linear.linear" in capsys.readouterr().out
+    assert "Net.w.linear" in capsys.readouterr().out
 
 
 def test_names_of_recorded_values_stay_the_same_and_replays_show_nothing(capsys):

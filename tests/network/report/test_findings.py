@@ -171,3 +171,66 @@ def test_a_search_is_no_reason_to_stop_though_its_end_needs_numbers():
     net = rf.Network(extern_data=rf.ExternData(EXTERN), search_flag=True)
     net.construct_from_dict({"output": rec}, strict=False)
     assert net.report() and net(net.extern_data.example())["output"].dims
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"class": "rec", "unit": "lstm", "n_out": 3},
+        {"class": "seq_len_mask", "mask_value": 0, "axis": "T"},
+        {"class": "shift_axis", "axis": "T", "amount": 1},
+        {"class": "resize", "axis": "T", "factor": 2, "kind": "fill"},
+    ],
+    ids=lambda layer: layer["class"],
+)
+def test_the_report_after_a_batch_is_that_before_it(layer):
+    net = network({"h": {**layer, "from": "data"}, "output": softmax("h")}, strict=True)
+    before = net.report()
+    out = net(net.extern_data.example(batch=2))["h"]
+    sizes = [out.size_of(dim).max for dim in out.dims]
+    assert net.report() == before and before
+    assert [dim.get_dim_value() for dim in out.dims] == sizes
+
+
+POSITIVE = {
+    "sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": "data"},
+    "mask": {"class": "compare", "kind": "greater", "value": 0, "from": "sum"},
+}
+
+
+def masked(inner, **options):
+    unit = {"class": "subnetwork", "from": "data", "subnetwork": {"output": {"class": "copy", "from": "a"}, **inner}}
+    m = {"class": "masked_computation", "mask": "mask", "from": "data", "unit": unit, **options}
+    return {**POSITIVE, "m": m, "u": {"class": "unmask", "mask": "mask", "from": "m"}, "output": softmax("u")}
+
+
+def branched(inner, other):
+    side = {"class": "subnetwork", "from": "data", "subnetwork": {"output": {"class": "copy", "from": "a"}, **inner}}
+    c = {"class": "cond", "condition": "flag", "true_layer": side, "false_layer": other}
+    return {"flag": {"class": "train_flag"}, "c": c, "output": softmax("c")}
+
+
+def test_nets_inside_of_layers_are_part_of_the_report():
+    conv = {"class": "conv", "n_out": 4, "filter_size": (3,), "padding": "same", "from": "data", "param_device": "GPU"}
+    for net, path in (
+        (masked({"a": conv}), "m/unit/a"),
+        (branched({"a": conv}, {"class": "copy", "from": "data"}), "c/true_layer/a"),
+        (branched({"a": {"class": "copy", "from": "data"}}, conv), "c/false_layer"),
+    ):
+        report = network(net).report()
+        assert report
+        assert [x.layers for x in report.of("ignored")] == [(path,)]
+        assert [x.layers for x in report.of("differs")] == [(path,)]
+        assert (network(net).report().layers, path in network(net).every_layer()) == (report.layers, True)
+
+
+def test_all_that_stops_in_nets_inside_of_layers_is_listed():
+    wrong = {"class": "linear", "n_out": 3, "from": "b", "sise": 3}
+    lost = {"class": "copy", "from": "data:nothing"}
+    found = stops(masked({"a": wrong, "b": {"class": "no such", "from": "data"}}))
+    assert found == [("unknown option 'sise'", ("m/unit/a",)), ("there is no layer class 'no such'", ("m/unit/b",))]
+    found = dict(stops(branched({"a": wrong, "b": {"class": "copy", "from": "data"}}, lost)))
+    assert found == {
+        "unknown option 'sise'": ("c/true_layer/a",),
+        "there is no data key 'nothing'": ("c/false_layer",),
+    }

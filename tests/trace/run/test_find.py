@@ -362,7 +362,7 @@ def test_ops_go_into_modules():
     ops = loop.run[1].ops()
     assert [(op.op, op.name, op.path) for op in ops] == [
         ("unstack", "x_t", ""),
-        ("linear", "Cell.Linear.y", "Cell.Linear"),
+        ("linear", "Cell.linear.y", "Cell.linear"),
         ("tanh", "new", "Cell"),
         ("add", "h", ""),
     ]
