@@ -44,6 +44,7 @@ class Builder:
         self.variables = Variables(device)
         self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
+        self.masked_loop: RecNet | None = None  # in whose steps a mask decides what is computed
         self.stack: list[str] = []
         self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
@@ -266,6 +267,7 @@ class Builder:
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        layer.by_mask = layer.loop is not None and layer.loop is self.masked_loop
         layer.nets = self.loops.nets
         if rec is None:
             join(layer, templates, self.axes)

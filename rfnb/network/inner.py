@@ -59,7 +59,8 @@ class InnerNet(Module):
 
     Attributes:
         inputs: the paths of the values from outside, by names of inputs. output: the node of the result. first: its
-            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. kept: the layers
+            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. grows: whether
+            it has an axis that grows from step to step. kept: the layers
             whose outputs others take, by their names outside: each path, and what is given for the first frame.
     """
 
@@ -73,6 +74,7 @@ class InnerNet(Module):
         self.first: Any = None
         self.axis: Dim | None = None
         self.frames: Dim | None = None
+        self.grows = False
         self.kept: dict[str, tuple[str, Any]] = {}
         self.layers = builder.root
         self._nodes = [builder.nodes]  # in a list: nodes are no modules
@@ -127,6 +129,18 @@ class InnerNet(Module):
         new.update({name: values[path] for name, (path, _) in self.kept.items()})
         return values, new
 
+    def resolved(self, node: Node) -> Node:
+        """The layer whose output it is; that of a subnetwork is the output of one of its layers."""
+        while node.layer is not None and node.layer.layer_class == "subnetwork":
+            node = self.nodes[node.sources[0]]
+        return node
+
+    def grown_output(self, state: State) -> Tensor:
+        """The output along an axis that grows, which belongs to the state after a step."""
+        node = self.resolved(self.output)
+        assert node.layer is not None
+        return node.layer.output_of(state[node.path.removeprefix(self.path)])
+
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
         return {self.called(path): values[path] for path in self.nodes if path in values and self.called(path)}
@@ -163,8 +177,7 @@ class InnerNet(Module):
         """The output of the unit, or of one of its layers, before the first frame. first: what is given for it."""
         if node is None:
             node, first = self.output, self.first
-        while node.layer is not None and node.layer.layer_class == "subnetwork":
-            node = self.nodes[node.sources[0]]
+        node = self.resolved(node)
         template, layer = node.template, node.layer
         dims = [dim for dim in template.dims if dim is not self.frames]
         x: Any = given.get(first) if isinstance(first, str) else first
@@ -195,6 +208,7 @@ class InnerBuilder(Builder):
         self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
         self.around = scope
         self.loop = None if scope.in_loop is None else outer.loops.net(scope.in_loop)
+        self.masked_loop = outer.masked_loop
         name = path[len(scope.path) :]
         unit = described.get("unit")
         if not isinstance(unit, Mapping) or "class" not in unit:
@@ -217,6 +231,7 @@ class InnerBuilder(Builder):
         """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
         self._construct_unit()
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
+            self._check_kept(node)
             node.first = self.first(node.of)
         first = self.first(f"{self.scope.path}{UNIT}")
         made = InnerNet(self)
@@ -224,12 +239,35 @@ class InnerBuilder(Builder):
         top = self.around
         while top.parent is not None:
             top = top.parent
+        output = made.resolved(made.output)
+        made.grows = self._growing(output)
+        if made.grows and (output.layer is None or output.layer.so_far is None):
+            self._check_kept(output)
         used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
             name = made.called(path)
             if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
+                self._check_kept(node)
                 made.kept[name] = (path, self.first(path))
         return made
+
+    def _growing(self, node: Node) -> bool:
+        """Whether the output of a layer in a loop has an axis that grows from step to step."""
+        if self.masked_loop is None or self.masked_loop is not self.loop:
+            return False
+        grown = {dim for each in self.nodes.values() if each.state is not None for dim in _grown_in(each.state)}
+        layers = [each.layer for each in self.nodes.values() if each.layer is not None]
+        grown.update(layer.so_far for layer in layers if layer.so_far is not None)
+        return not grown.isdisjoint(node.template.dims)
+
+    def _check_kept(self, node: Node) -> None:
+        """Raises NetworkError if a value with an axis that grows would have to stay where the mask is false."""
+        if self._growing(node):
+            raise NetworkError(
+                "in masked_computation in a loop, a value with an axis that grows is needed after the step",
+                got=f"{node.path}: {node.template.describe_dims()}",
+                expected="cum_concat as the unit, or as the output of its subnetwork; or values without this axis",
+            )  # fmt: skip
 
     def first(self, path: str) -> Any:
         """What is given for the output of a layer before the first frame."""
@@ -294,21 +332,23 @@ class InnerBuilder(Builder):
 
 
 def chosen(mask: Tensor, new: Any, old: Any) -> Any:
-    """A state, or a tensor, with the new values where the mask is true.
+    """A state, or a tensor, with the new values where the mask is true; along axes that grow, all that is new.
 
-    Raises NetworkError for an axis that grows from step to step.
+    Frames along such an axis are counted, so that one that the mask leaves out is replaced by the next one.
     """
     if isinstance(new, Tensor):
         x = where(mask, new, old, allow_broadcast_all_sources=True)
         return set_feature_dim(set_sparse_dim(x, new.sparse_dim), new.feature_dim)
     if isinstance(new, dict):
-        return type(new)({name: chosen(mask, part, old[name]) for name, part in new.items()})
-    if isinstance(new, Dim):
-        raise NetworkError(
-            "in masked_computation in a loop, an axis of a state grows", got=new.name,
-            expected="a mask that is known before the loop, or a recurrent cell",
-        )  # fmt: skip
+        grown = _grown_in(new)
+        kept = {name for name, part in new.items() if isinstance(part, Tensor) and not grown.isdisjoint(part.dims)}
+        return type(new)({name: part if name in kept else chosen(mask, part, old[name]) for name, part in new.items()})
     return new
+
+
+def _grown_in(state: Mapping[str, Any]) -> set[Dim]:
+    """The axes in a state, which grow from step to step."""
+    return {part for part in state.values() if isinstance(part, Dim)}
 
 
 def _texts(described: Any) -> Iterator[str]:

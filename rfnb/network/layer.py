@@ -64,6 +64,8 @@ class Layer(Module):
         batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
             reference lets frames behind the end of a sequence into it.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
+        by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
+        so_far: an axis of the output that grows from step to step.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
         gives_parts: whether another layer, or somebody outside of a loop, takes one of them.
@@ -125,9 +127,10 @@ class Layer(Module):
         self.name, self.version = name, version
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
-        self.batch_independent = False
+        self.batch_independent = self.by_mask = False
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
+        self.so_far: Dim | None = None
         self.joined_dim: Dim | None = None
         self.target_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim], ...], ...] = ()

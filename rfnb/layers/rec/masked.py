@@ -74,6 +74,8 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             else:
                 _check_frames(builder, scope, path, names_of_sources(described, None), axis)
         inner = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
+        if axis is None:
+            inner.masked_loop = inner.loop
         net = inner.net(axis, frames)
         return net, dict(net.inputs)
 
@@ -98,20 +100,22 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
         """The states of the unit, and its output before the first frame."""
         state = self.inner.first_state(outside)
-        state[OUTPUT] = self.inner.first_output(outside)
+        if not self.inner.grows:
+            state[OUTPUT] = self.inner.first_output(outside)
         return state
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
         values, new = self.inner.run(outside, state)
-        new[OUTPUT] = values[self.inner.output.path]
+        if not self.inner.grows:
+            new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
         self.parts = self.parts_of(new)
-        return new[OUTPUT], new
+        return self.output_of(new), new
 
     def output_of(self, state: State) -> Tensor:
         """The last output where the mask was true."""
-        out: Tensor = state[OUTPUT]
+        out: Tensor = self.inner.grown_output(state) if self.inner.grows else state[OUTPUT]
         return set_feature_dim(out, self.inner.output.template.feature_dim)
 
     def parts_of(self, state: State) -> dict[str, Tensor]:
