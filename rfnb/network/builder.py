@@ -67,6 +67,10 @@ class Builder:
                 self.find(self.scope, name)
             else:
                 self._in_order(self.scope, name)
+        self._construct_ends()
+        self.loops.order()
+
+    def _construct_ends(self) -> None:
         done: set[str] = set()
         while more := [scope for scope in self._all_subs() if scope.path not in done]:
             for scope in more:
@@ -74,7 +78,6 @@ class Builder:
                 if scope.path.rstrip("/") in self.nodes:
                     for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
-        self.loops.order()
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""

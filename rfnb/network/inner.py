@@ -29,6 +29,8 @@ from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 
 UNIT = "unit"
 """The name of the only layer of an inner net; if it is a subnetwork, its layers are in it."""
+TARGET = "target:"
+"""Stands before the path of data that are the target of a loss in a unit, with all frames."""
 NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
@@ -97,6 +99,11 @@ class InnerNet(Module):
     def called(self, path: str) -> str:
         """How a layer of the unit is called outside of it; "" is the unit itself."""
         return path.removeprefix(self.path).removeprefix(UNIT).removeprefix("/")
+
+    @property
+    def ends(self) -> dict[str, Node]:
+        """The layers with a loss, by their names outside."""
+        return {self.called(path): node for path, node in self.nodes.items() if node.loss is not None}
 
     @property
     def carrying(self) -> dict[str, Node]:
@@ -218,18 +225,20 @@ class InnerBuilder(Builder):
 
     def net_of_one_call(self) -> InnerNet:
         """Constructs the unit, with all that it needs, where nothing goes from one call to the next."""
-        self._construct_unit()
+        self._construct_unit(ends=False)
         return InnerNet(self)
 
-    def _construct_unit(self) -> None:
+    def _construct_unit(self, *, ends: bool) -> None:
         self.layer(self.scope, UNIT)
+        if ends:
+            self._construct_ends()
         known = self.outer.loops.nets
         self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
         self.loops.order()
 
     def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
         """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
-        self._construct_unit()
+        self._construct_unit(ends=True)
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
             self._check_kept(node)
             node.first = self.first(node.of)
@@ -246,7 +255,9 @@ class InnerBuilder(Builder):
         used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
             name = made.called(path)
-            if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
+            if node.layer is None or not name:
+                continue
+            if node.layer.is_output_layer or any(text.endswith(f"{own}{name}") for text in used):
                 self._check_kept(node)
                 made.kept[name] = (path, self.first(path))
         return made
@@ -309,6 +320,15 @@ class InnerBuilder(Builder):
             self.nodes[path] = Node(path, None, template, loop=self.loop)
             self.inputs[path] = f"outside{len(self.inputs)}"
         return path
+
+    def _target(self, scope: Scope, target: str, needed_by: str) -> str:
+        """The path of a target. Data for a loss are taken outside of the unit, with all frames."""
+        described = scope.layers.get(needed_by.removeprefix(scope.path), {})
+        if not described.get("loss") or target.startswith("layer:") or target in scope.layers:
+            return super()._target(scope, target, needed_by)
+        path = self.outer.data(self.outer.scope, target.removeprefix("data:"), needed_by)
+        self.nodes[f"{TARGET}{path}"] = self.outer.nodes[path]
+        return f"{TARGET}{path}"
 
     def module(self, scope: Scope) -> Module:
         """The module of a net; that of the unit belongs to the outer layer."""

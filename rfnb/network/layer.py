@@ -26,6 +26,7 @@ from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim, set_feature_dim
 
 if TYPE_CHECKING:
+    from rfnb.network.build.node import Node
     from rfnb.network.rec.net import RecNet
 
 LAYERS: dict[str, type[Layer]] = {}
@@ -276,6 +277,18 @@ class Layer(Module):
     def names_of_dims(self) -> dict[Dim, str]:
         """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
         return {}
+
+    def ends_inside(self, node: Node) -> list[str]:
+        """The paths of what outputs and losses inside of the layer, whose node this is, need after the steps."""
+        return []
+
+    def losses_inside(self, node: Node) -> list[Node]:
+        """The layers with a loss inside of this one, whose node is given, with the paths that they have outside."""
+        return []
+
+    def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The output and the target, by path, of a loss inside of the layer. values: those of the network."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses inside")
 
     @property
     def params(self) -> dict[str, Parameter]:

@@ -21,7 +21,7 @@ from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
-from rfnb.network.holder import LossHolder, constraints_of, holder_of
+from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.layer import Layer
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
@@ -325,8 +325,8 @@ class Network(Module):
             if not self._values:
                 raise NetworkError("get_losses_initialized: there was no batch yet", hint="net.forward(…) first")
             with self._flags():
-                nodes = [node for node in self._nodes.values() if self._has_loss(node)] if self.eval_flag else []
-                self._holders = {node.path: holder_of(node, self._values) for node in nodes}
+                nodes = self._nodes.values() if self.eval_flag else ()
+                self._holders = holders_of(nodes, self._values, self._has_loss)
         if not with_total:
             return self._holders, None, None
         total: Any = 0
