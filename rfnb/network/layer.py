@@ -282,6 +282,10 @@ class Layer(Module):
         """The paths of what outputs and losses inside of the layer, whose node this is, need after the steps."""
         return []
 
+    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+        """The mask of the frames in the last batch that the layer takes, and their axis; None if it takes all."""
+        return None
+
     def losses_inside(self, node: Node) -> list[Node]:
         """The layers with a loss inside of this one, whose node is given, with the paths that they have outside."""
         return []

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
@@ -235,7 +236,8 @@ class Network(Module):
                 self._run(node, values)
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
-                self._mark_losses()
+                for holder in self.get_losses_initialized()[0].values():
+                    holder.mark()
         return Outputs(values)
 
     def _flags(self) -> AbstractContextManager[None]:
@@ -312,6 +314,12 @@ class Network(Module):
             raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
         return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
 
+    def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
+        """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""
+        nodes = [node for node in self._nodes.values() if node.layer is not None]
+        found = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
+        return {path: mask for path, mask in found.items() if mask is not None}
+
     # -- losses
 
     def get_losses_initialized(
@@ -344,10 +352,6 @@ class Network(Module):
         if self._builder.every_layer is None:
             self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
         return constraints_of(self._builder.every_layer)
-
-    def _mark_losses(self) -> None:
-        for holder in self.get_losses_initialized()[0].values():
-            holder.mark()
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""

@@ -21,6 +21,7 @@ from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, q
 from rfnb.display.network.cards import cards_of
 from rfnb.display.network.fold import NetFolder, Status
 from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
+from rfnb.display.network.taken import taken_html, taken_text
 from rfnb.errors import ViewError
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
@@ -69,7 +70,7 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(shown, layers, templates, status, net.variables()),
+        "cards": cards_of(shown, layers, templates, status, net.variables(), net.masks_of_frames()),
         "chosen": layer,
         "note": None,
     }
@@ -148,7 +149,8 @@ def _card_lines(card: LayerCard) -> list[str]:
     lines = [" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)]))]
     lines += [f"from {', '.join(card['sources'])}"] if card["sources"] else []
     lines += [f"{x['name']} = {x['given']}" + (f" → {x['became']}" if x["became"] else "") for x in card["options"]]
-    return lines + [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
+    lines += [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
+    return lines + taken_text(card["taken"])
 
 
 def _about(card: LayerCard) -> Iterator[str]:
@@ -243,6 +245,7 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         _line("from", ", ".join(card["sources"])) if card["sources"] else None,
         *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
         *(_param_html(x) for x in card["params"]),
+        taken_html(card["taken"]),
         _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
     ]
     inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")

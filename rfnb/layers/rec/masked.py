@@ -145,11 +145,19 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return found
 
     def ends_inside(self, node: Node) -> list[str]:
-        """The outputs in the unit; what losses need, and the mask."""
+        """The outputs in the unit, what losses need, and the mask, of which a view shows the frames taken."""
         ends = {self.inner.called(path): each for path, each in self.inner.nodes.items() if each.layer is not None}
         names = [name for name, each in ends.items() if each.layer.is_output_layer]  # type: ignore[union-attr]
         parts = [f"{node.path}/{name}" if name else node.path for name in [*names, *self.loss_parts]]
-        return [*parts, *([node.inputs["mask"]] if self.loss_parts else [])]
+        return [*parts, node.inputs["mask"]]
+
+    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+        """The mask of all frames in the last batch, and their axis; None if there was none."""
+        mask, axis = values.get(node.inputs["mask"]), self.inner.axis
+        if self.stepwise and self.loop is not None:
+            axes = [self.loop.own_axis, self.loop.axis]
+            axis = next((dim for dim in axes if mask is not None and dim in mask.dims), None)
+        return None if mask is None or axis is None else (mask, axis)
 
     def losses_inside(self, node: Node) -> list[Node]:
         """The layers in the unit that have a loss."""

@@ -334,7 +334,7 @@ class Loops:
         for node in self.builder.nodes.values():
             for loop in [] if node.loop is None else node.loop.chain:
                 if loop.path in self.nets:  # not a loop around masked_computation
-                    loop.accumulated.update(dict.fromkeys(ends_of_steps(node)))
+                    loop.accumulated.update(dict.fromkeys(ends_of_steps(node, loop, self.builder.nodes)))
         for rec in self.nets.values():
             put_in_order(rec, self.builder.nodes)
             for path in rec.accumulated:  # now, as the lengths of a batch are others
