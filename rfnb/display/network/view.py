@@ -20,6 +20,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.network.cards import cards_of
 from rfnb.display.network.fold import NetFolder, Status
+from rfnb.display.network.moved import as_computed, loops_of
 from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
 from rfnb.display.network.taken import taken_html, taken_text
 from rfnb.errors import ViewError
@@ -55,7 +56,8 @@ def describe(
     templates = net.templates()
     layers = net.layers
     params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in layers.items()}
-    folder = NetFolder(entries, templates, status, params)
+    loops = loops_of(net)
+    folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)
     graph: GraphView = {
         "kind": "graph", "name": net.name, "root": folder.root, "dims": folder.values.dims, "bodies": folder.bodies,
         "open": [], "params": net.get_num_params(), "failure": None, "note": None,

@@ -169,7 +169,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return found
 
     def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Those of the frames where the mask is true."""
+        """The values of the frames where the mask is true."""
         name, found = end.path.removeprefix(node.path).removeprefix("/"), {}
         mask, axis, frames = values[node.inputs["mask"]], self.inner.axis, self.inner.frames
         known = {key: values.get(f"{node.path}/{_part(key, name)}") for key in ("output", "target", "factor", "logits")}
