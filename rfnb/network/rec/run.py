@@ -109,7 +109,7 @@ class RecRun:
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
         layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
-        with steps_of(layers):
+        with steps_of(layers), self._named_later():
             self._all_steps(own)
 
     def _all_steps(self, own: list[Node]) -> None:
@@ -257,6 +257,19 @@ class RecRun:
         except RfError as error:
             if not error.what.startswith("layer "):
                 error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+            raise
+
+    @contextmanager
+    def _named_later(self) -> Iterator[None]:
+        """Errors of a step that runs, when all of it is traced, name the layer whose line they arose on."""
+        try:
+            yield
+        except RfError as error:
+            name = getattr(error.at, "layer", None)
+            if name is not None and not error.what.startswith("layer "):
+                described = self.nodes.get(f"{self.rec.path}/{name}")
+                cls = "" if described is None or described.layer is None else f" ({described.layer.layer_class})"
+                error.what = f"layer {f'{self.rec.path}/{name}'!r}{cls}: {error.what}"
             raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
