@@ -1,7 +1,8 @@
 """Whether a recurrent net runs a step that was traced in an earlier call, instead of its layers.
 
 The step depends on tensors from outside, and on what Python reads besides: the layers with their options, the train
-flag, default dtypes. Functions of the user may read anything; a net with one is traced in each call.
+flag, default dtypes. Functions of the user may read anything: a net with one is traced in each call, unless they are
+marked with `rf.pure`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import Node
+from rfnb.network.config.compute import is_pure
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -84,5 +86,5 @@ def _described(given: Any) -> Iterator[Any]:
 
 
 def _is_function(leaf: Any) -> bool:
-    """Whether it is a function of the user, which is run by Python, not one of a config, which is read."""
-    return callable(leaf) and not isinstance(leaf, Dim | Tensor) and not getattr(leaf, "is_read", False)
+    """Whether it is a function of the user that may read anything: not one of a config, nor one marked as pure."""
+    return callable(leaf) and not isinstance(leaf, Dim | Tensor) and not is_pure(leaf)
