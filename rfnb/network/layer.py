@@ -297,11 +297,13 @@ class Layer(Module):
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters by their names, "W" and "b" for example; inside of a call, those of this call."""
-        found = {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
+        own = vars(self)
+        found = {name: own[name] for name in self._made if isinstance(own.get(name), Parameter)}
         return {**found, **self.changes.now} if self.changes else found  # type: ignore[dict-item]
 
     pool: Axes
     config: Mapping[str, Any] = MappingProxyType({})
+    _made: tuple[str, ...] = ()  # the names of the parameters
     _new_parameter: NewParameter | None = None
     _value_of: Callable[[str], Tensor] | None = None
 
@@ -309,8 +311,13 @@ class Layer(Module):
         """A parameter with this name, new or shared with another layer."""
         assert self._new_parameter is not None
         made = self._new_parameter(name, dims, initial)
-        setattr(self, name, made)
+        self.own_parameter(name, made)
         return made
+
+    def own_parameter(self, name: str, made: Any) -> None:
+        """Makes a parameter one of this layer."""
+        setattr(self, name, made)
+        self._made = (*self._made, name)
 
     def value_of(self, option: str) -> Tensor:
         """In `setup`: the output, with numbers, of the layer that an option names, which must not depend on data."""

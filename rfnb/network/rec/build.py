@@ -368,7 +368,7 @@ class Loops:
         prefix = variable_scope(rec.scope, inner, described.get("name_scope"))
         variable = f"{prefix}init_{inner.rpartition('/')[2]}_var"
         made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
-        setattr(rec.layer, called, made)
+        rec.layer.own_parameter(called, made)
         return made
 
 

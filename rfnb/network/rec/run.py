@@ -55,6 +55,12 @@ def take_parts(node: Node, values: Values) -> None:
         node.layer.parts = {}
 
 
+def _name_layer(error: RfError, node: Node) -> None:
+    """Lets an error name the layer."""
+    if not error.what.startswith("layer "):
+        error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+
+
 class RecRun:
     """One run of a recurrent net. values: those outside of the loop, by path; it adds those that leave the loop."""
 
@@ -201,8 +207,12 @@ class RecRun:
             return self.whole[node.path]
         assert node.layer is not None
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
-        with self._named(node):
-            y = node.layer(*(self._all(path) for path in node.sources), **inputs)
+        sources = [self._all(path) for path in node.sources]
+        try:
+            y = node.layer(*sources, **inputs)
+        except RfError as error:
+            _name_layer(error, node)
+            raise
         take_parts(node, self.whole)
         return y
 
@@ -245,19 +255,12 @@ class RecRun:
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            with self._named(node):
+            try:
                 self._compute_layer(node, node.layer, values)
-                take_parts(node, values)
-
-    @contextmanager
-    def _named(self, node: Node) -> Iterator[None]:
-        """Errors inside name the layer."""
-        try:
-            yield
-        except RfError as error:
-            if not error.what.startswith("layer "):
-                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
-            raise
+            except RfError as error:
+                _name_layer(error, node)
+                raise
+            take_parts(node, values)
 
     @contextmanager
     def _named_later(self) -> Iterator[None]:
@@ -266,10 +269,9 @@ class RecRun:
             yield
         except RfError as error:
             name = getattr(error.at, "layer", None)
-            if name is not None and not error.what.startswith("layer "):
-                described = self.nodes.get(f"{self.rec.path}/{name}")
-                cls = "" if described is None or described.layer is None else f" ({described.layer.layer_class})"
-                error.what = f"layer {f'{self.rec.path}/{name}'!r}{cls}: {error.what}"
+            node = self.nodes.get(f"{self.rec.path}/{name}")
+            if node is not None and node.layer is not None:
+                _name_layer(error, node)
             raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
