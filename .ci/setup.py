@@ -22,7 +22,8 @@ from environment import Environment, apt_install
 from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
 
 ALL = "lab,test,dev"
-EXTRAS = {"lab": "lab", "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL, "pages": "lab"}
+NOTEBOOKS = "lab,hdf"  # all that the notebooks need
+EXTRAS = {"lab": NOTEBOOKS, "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL, "pages": NOTEBOOKS}
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]

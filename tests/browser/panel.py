@@ -122,6 +122,11 @@ class Panel(Stepper):
         self.root.wait_for()
         return self
 
+    def close(self) -> None:
+        """Hides it."""
+        self.page.locator(".jp-SideBar .lm-TabBar-tab[data-id=rfnb-loops]").click()
+        self.root.wait_for(state="hidden")
+
     def choose(self, loop: str) -> Panel:
         """Opens the newest run of the loop with this name, and waits for its first step."""
         self.group(loop).locator(".rfnb-Run-open").first.click()

@@ -120,6 +120,30 @@ def test_a_tab_that_is_opened_again_finds_the_pause(paused):
     over(panel)
 
 
+def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook):
+    after_scrolling = f"from time import sleep\nsleep(2)\n{LOOP}"
+    notebook = open_notebook(cells=[DATA, WHEN, after_scrolling, *["# more\n" * 40] * 3])
+    panel, page = Panel(notebook.page), notebook.page
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    expect(panel.root).to_be_hidden()
+    notebook.start_cell(2)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.content.scrollToItem(5)")
+    panel.at(2)
+    status = page.locator(".rfnb-PausedStatus-button")
+    expect(status).to_have_text("Paused: running sum, after step 2")
+    expect(page.locator(".rfnb-cm-current")).to_be_in_viewport()
+    panel.close()
+    page.reload()  # by someone who does not know what the cell waits for
+    panel.at(2)
+    panel.close()
+    status.focus()
+    page.keyboard.press("Enter")
+    expect(panel.root).to_be_visible()
+    resume(panel, "last")
+    expect(status).to_have_count(0)
+
+
 def test_marked_lines_and_the_next_step_pause_a_running_cell(open_notebook):
     notebook = open_notebook(cells=[DATA, LOOP])
     panel = Panel(notebook.page).open()

@@ -6,7 +6,7 @@ import type { EditorView } from '@codemirror/view';
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import type { RunView } from '../schema';
+import type { PausedView, RunView } from '../schema';
 import type { StepperState } from '../stepper/stepper_state';
 import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { ILoops } from './tokens';
@@ -155,13 +155,16 @@ export class CellMarks implements IDisposable {
     }
   }
 
-  /** Bring the line into view when the user moved to another step or line, and never otherwise. */
+  /** Bring the line into view when the user moved to another step or line, or a loop has paused; never otherwise. */
   private _scroll(state: StepperState | null): void {
     const place = state && state.step && !state.gone ? [state.run.run, state.step.step, state.line] : null;
     const last = this._place;
     this._place = place;
     const moved = place !== null && last !== null && place[0] === last[0] && String(place) !== String(last);
-    if (!moved || this._loops.notebook === null) {
+    const paused = this._loops.session?.paused ?? null;
+    const stops = paused !== null && paused !== this._paused && place?.[0] === paused.run && place[1] === paused.step;
+    this._paused = stops ? paused : this._paused;
+    if (!(moved || stops) || this._loops.notebook === null) {
       return;
     }
     const { content } = this._loops.notebook;
@@ -212,6 +215,7 @@ export class CellMarks implements IDisposable {
   private _extended = new WeakSet<EditorView>();
   private _lastShown = new WeakMap<EditorView, { key: string; doc: Text }>();
   private _place: (number | null)[] | null = null;
+  private _paused: PausedView | null = null; // the pause whose line was last brought into view
   private _scheduled = false;
   private _isDisposed = false;
   private _lineValues = true;

@@ -196,11 +196,12 @@ export class Session implements IDisposable {
     }
   }
 
-  /** A panel that was opened while a loop is paused shows it. */
+  /** A page that was opened while a loop is paused shows it. */
   private async _findPaused(): Promise<void> {
     try {
       const paused = await this.connection.requests.request('paused', {});
       if (paused !== null) {
+        this._opened.emit(paused.run);
         await this._showPaused(paused);
       }
     } catch (error) {

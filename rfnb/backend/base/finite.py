@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,16 +37,27 @@ BOUNDS = {"float16": Bounds(2.0**-6, 8.0), "float64": Bounds(2.0**-400, 500.0)}
 FLOAT32 = Bounds(2.0**-50, 60.0)
 """For all other dtypes. Numbers within the bounds are never changed."""
 
-Ended = Callable[["type[Backend]", Sig, Any], Any]
+
+class Ended(Protocol):
+    """Knows the sequences that a loop has ended."""
+
+    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
+        """The raw mask of entries that have ended, shaped to broadcast against tensors with that signature; None if
+        there are no such entries."""
+
+    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+        """The raw argument `raw` of an op, made harmless in sequences that end by a condition, which is known later.
+
+        x: the tensor of which it is the argument. finite: whether all its numbers are finite.
+        """
+
+
 _ended: ContextVar[Ended | None] = ContextVar("rfnb_ended", default=None)
 
 
 @contextmanager
 def ended_by(ended: Ended) -> Iterator[None]:
-    """Inside, sequences may have ended: `ended(backend, signature, device)` is the raw mask of entries that have.
-
-    The mask is shaped to broadcast against tensors with that signature; None if there are no such entries.
-    """
+    """Inside, sequences may have ended, as `ended` knows."""
     token = _ended.set(ended)
     try:
         yield
@@ -85,15 +96,25 @@ class FiniteOps:
         lengths: those of the result.
         """
         lengths = x.lengths if lengths is None else lengths
-        if not lengths.ragged and _ended.get() is None:
-            return x._raw
+        ended, raw = _ended.get(), x._raw
+        if ended is None and not lengths.ragged:
+            return raw
+        finite = x.lengths.finite and not cls.version_raw(raw)
         ignored = cls.ignored_for(x, lengths)
-        if ignored is None:
-            return x._raw
-        raw, bounds = x._raw, BOUNDS.get(x.dtype, FLOAT32)
-        if x.dtype.startswith("complex"):
+        if ignored is not None:
+            raw = cls.harmless_raw(raw, ignored, domain, x.dtype, finite=finite)
+        return raw if ended is None else ended.guard(cls, x, raw, domain, finite=finite)
+
+    @classmethod
+    def harmless_raw(
+        cls: type[Backend], raw: Any, ignored: Any, domain: Domain, dtype: str, *, finite: bool = False
+    ) -> Any:
+        """`raw` with harmless numbers where `ignored` is true and it is outside of the domain. finite: whether all its
+        numbers are."""
+        bounds = BOUNDS.get(dtype, FLOAT32)
+        if dtype.startswith("complex"):
             return cls.masked_fill_raw(raw, ignored, 1) if domain == "nonzero" else raw
-        if domain != "not large" and not (x.lengths.finite and not cls.version_raw(raw)):
+        if domain != "not large" and not finite:
             raw = cls.finite_raw(raw, ignored)
         if domain == "nonzero":
             small = cls.compare_raw(cls.activation_raw(raw, "abs"), "less", bounds.small)

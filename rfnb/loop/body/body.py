@@ -354,6 +354,7 @@ class Body:
             unstacked=tuple(self.unstacked),
             outputs=tuple(self.outputs),
             hypotheses=self.hypotheses,
+            reordered=bool(self.reorders),
             lasts=tuple(self.lasts),
             condition=self.condition,
             include_eos=self.include_eos,

@@ -40,6 +40,7 @@ def close(body: Body) -> TracedStep:
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         reads, generators = _reads(body), _generators(body)
         limit = body.ended_masks.limit = _limit(body)
+        body.ended_masks.complete()
         ends = _close_step(body, limit)
         grown = [(each.before, each.var) for each in body.carried if isinstance(each.before, Dim)]
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.tape import current_tape
+from rfnb.backend.base.tape import Call, Var, current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.traced_step import FrameInput
+from rfnb.loop.body.traced_step import FrameInput, place_of
 from rfnb.loop.steps.bounded import unfrozen
 from rfnb.loop.steps.ended_frames import ended
+from rfnb.loop.steps.ended_guard import EndedGuard
 from rfnb.loop.steps.frames import has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
@@ -29,11 +30,12 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.backend.base.math import Domain
     from rfnb.loop.body.body import Body
 
 
 class EndedMasks:
-    """The masks of a body. They are for sequences that end by their length, not for those that `loop.end` ends.
+    """The masks of a body for sequences that end by their length, and the guards for those that `loop.end` ends.
 
     limit: the largest number of steps of each sequence, known when the body is closed.
     """
@@ -43,6 +45,7 @@ class EndedMasks:
         self.limit: Size | None = None
         self._longest: Size | None = None
         self._made: dict[Any, Tensor] = {}
+        self._guards: list[tuple[EndedGuard, Call, bool]] = []  # and whether `loop.end` came before it
 
     @property
     def _body(self) -> Body:
@@ -64,6 +67,30 @@ class EndedMasks:
             how = align.move(size.dims, signature.dims, trailing=False)
             found = self._made[key] = self._input(backend, size, how, device)
         return found._raw
+
+    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+        """The argument of an op, which `complete` makes harmless in sequences that `loop.end` has ended."""
+        body, tape = self._body, current_tape()
+        if tape is not body.tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
+            return raw
+        made = EndedGuard(x.sig, x.dtype, domain, finite=finite)
+        with tape.pause():
+            same = backend.alias_raw(raw)
+        self._guards.append((made, made.record(tape, raw, same), body.condition is not None))
+        return same
+
+    def complete(self) -> None:
+        """Passes the masks of what `loop.end` has ended to the guards. Below `loop.end`, the step in which a sequence
+        ends counts as ended too, if it is left out of the results."""
+        body = self._body
+        place = None if body.condition is None else place_of(body.carried, "ended")
+        if place is None or body.condition is None:
+            return
+        before, condition = body.carried[place].before.plain, body.condition.plain
+        moved = [dim for _, dim in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
+        now = [] if body.include_eos or condition.dims != before.dims else [body.var(condition)]
+        for guard, call, below in self._guards:
+            guard.complete(call, [body.var(before), *(now if below else [])], before.dims, moved)
 
     def _size(self) -> Size | None:
         """The lengths of the sequences, as far as the body knows them yet."""

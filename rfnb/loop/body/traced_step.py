@@ -90,6 +90,7 @@ class TracedLines:
         size: length of the unstacked tensors.
         unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
         hypotheses: those of a search.
+        reordered: whether `reorder` moves entries of the states.
         condition: the argument of `end`.
         originals: the states before the loop. assigned: the states after the lines, by full name.
         own_ops: number of ops that the lines do; the loop adds more.
@@ -105,6 +106,7 @@ class TracedLines:
     unstacked: tuple[tuple[Tensor, Traced], ...]
     outputs: tuple[tuple[Traced, Pending], ...]
     hypotheses: Hypotheses | None
+    reordered: bool
     lasts: tuple[tuple[Traced, Pending], ...]
     condition: Traced | None
     include_eos: bool

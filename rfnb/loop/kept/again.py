@@ -93,8 +93,9 @@ class _Again:
         return TracedStep(
             name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
             size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs,
-            hypotheses=hypotheses, lasts=(), condition=kept.condition and self._traced(*kept.condition),
-            include_eos=kept.include_eos, originals=originals, assigned={}, own_ops=kept.own_ops,
+            hypotheses=hypotheses, reordered=False, lasts=(),
+            condition=kept.condition and self._traced(*kept.condition), include_eos=kept.include_eos,
+            originals=originals, assigned={}, own_ops=kept.own_ops,
             program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
             last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,
             call=None, watchers=(), pauses=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),

@@ -67,6 +67,7 @@ def _check(step: TracedStep) -> None:
         "it pauses": bool(step.pauses),
         "values of the last step": bool(step.lasts),
         "an axis grows": bool(recorder.grown),
+        "entries of states are reordered": step.reordered,
         "it has no steps": step.limit.max == 0,
         "branches": bool(recorder._sides),
         "it changes tensors from outside": bool(tape._before),

@@ -7,10 +7,10 @@ run again themselves, and have to make the same calls but for the sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import Call, External, Tape, current_tape
+from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -35,7 +35,11 @@ from rfnb.loop.kept.kept_step import (
     Slot,
 )
 from rfnb.loop.steps.ended_frames import ended
+from rfnb.loop.steps.ended_guard import EndedGuard
 from rfnb.loop.steps.frames import first_frame
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.math import Domain
 
 
 class NewFrame:
@@ -56,6 +60,7 @@ class NewFrame:
         self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
         self._lengths_made: dict[FromSizes, Lengths] = {}
         self._masks: dict[str, Any] = {}  # by layout and device
+        self._before = 0  # how many calls of the kept step come before those of the tape
 
     def _begin(self, carried: KeptState) -> Any:
         """The initial value of what the loop itself carries."""
@@ -76,7 +81,7 @@ class NewFrame:
     def trace(self) -> None:
         """Makes all raw calls. Raises NotKept if they are not those of the kept step."""
         kept, calls = self.kept, list(self.kept.calls)
-        with self.backend.no_gradients(), ended_by(self._ended):
+        with self.backend.no_gradients(), ended_by(_Ended(self)):
             for part in kept.parts:
                 if part.op is None:
                     self._make(part)
@@ -109,6 +114,7 @@ class NewFrame:
         self._outside(until=op.outside[0])
         self._inputs(until=op.values[0])
         first = len(tape.calls)
+        self._before = op.calls[0] - first
         tape.ops.append(op.row.name)
         try:
             with self.backend.take(tape), listening(_Runs(tape)):
@@ -188,7 +194,7 @@ class NewFrame:
     def _mask(self, how: align.Move, device: Any) -> Any:
         return self.backend.from_numpy_raw(ended(self.limit, how, 1)[0], device)
 
-    def _ended(self, backend: Any, signature: Sig, device: Any) -> Any:
+    def ended(self, backend: Any, signature: Sig, device: Any) -> Any:
         """The mask of the sequences that have ended, while an op runs; see `EndedMasks`."""
         size = self.limit
         if current_tape() is not self.tape or self.tape.paused or not size.ragged or not size.dims:
@@ -205,6 +211,19 @@ class NewFrame:
                 self._inputs(until=len(self.tape.values) + 1)
             found = self._masks[repr(detail)]
         return found
+
+    def guarded(self, x: Tensor, raw: Any) -> Any:
+        """The argument of an op; see `EndedMasks`."""
+        tape = self.tape
+        if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
+            return raw
+        before = self.kept.calls[self._before + len(tape.calls)]
+        if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
+            raise NotKept("another guard for what has ended")
+        with tape.pause():
+            same = self.backend.alias_raw(raw)
+        before.fn.record(tape, raw, same, before.args[1:])
+        return same
 
     def filled(self, leaf: Any) -> Any:
         """A leaf of the arguments of an op for this batch."""
@@ -256,6 +275,21 @@ class NewFrame:
         generator = self.backend.new_generator(device)
         self.tape.stream(generator)
         return generator
+
+
+class _Ended:
+    """See `EndedMasks`."""
+
+    def __init__(self, frame: NewFrame):
+        self._frame = frame
+
+    def __call__(self, backend: Any, signature: Sig, device: Any) -> Any:
+        """The mask of the sequences that end by their length."""
+        return self._frame.ended(backend, signature, device)
+
+    def guard(self, backend: Any, x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+        """The argument of an op, with the guard that the step has kept."""
+        return self._frame.guarded(x, raw)
 
 
 class _Runs(Listener):

@@ -13,6 +13,8 @@ from rfnb.core.dims.lengths import Size
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.backend.base.math import Domain
+    from rfnb.core.tensor.tensor import Tensor
 
 
 def ended(size: Size, how: align.Move, steps: int) -> np.ndarray:
@@ -41,3 +43,7 @@ class EndedFrames:
             aligned = align.apply(align.move((frames, *limit.dims), signature.dims, trailing=False), over)
             found = self._made[signature.serial, device] = backend.from_numpy_raw(aligned, device)
         return found
+
+    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+        """The argument itself: after the steps, all lengths are known."""
+        return raw

@@ -18,6 +18,7 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.scope import current_meter
@@ -272,8 +273,11 @@ class Hoist:
 
     # -- after the steps
 
-    def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
-        """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
+    def after(self, stacked: Sequence[Any], steps: int, taken: Size) -> list[Any]:
+        """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …].
+
+        taken: the number of steps of each sequence.
+        """
         self.dim = frames_dim(steps)
         if self.measured is not None:
             self.measured.frames = self.dim
@@ -285,7 +289,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), broadcast_allowed(), self._ended():
+        with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.dim)):
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):
