@@ -60,7 +60,7 @@ class Own:
         taken = inspect.signature(function).parameters
         self.all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
         self.names = frozenset(taken)
-        self.is_pure = is_pure(function)
+        self.is_pure = bool(getattr(function, "is_pure", False))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The result for arrays and numbers."""
@@ -72,11 +72,6 @@ class Own:
             return found
         order = [dim for dim in arrays[0].axes if dim is not None and dim in found.sig.index]
         return arrays[0].like(found, [*order, *(dim for dim in found.dims if dim not in order)])
-
-
-def is_pure(given: Any) -> bool:
-    """Whether a function is marked as pure, or is one of a config, which can only be."""
-    return bool(getattr(given, "is_pure", False) or getattr(given, "is_read", False))
 
 
 def _tensor(given: Any) -> Any:

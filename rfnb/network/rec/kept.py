@@ -17,7 +17,6 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import Node
-from rfnb.network.config.compute import is_pure
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -87,4 +86,8 @@ def _described(given: Any) -> Iterator[Any]:
 
 def _is_function(leaf: Any) -> bool:
     """Whether it is a function of the user that may read anything: not one of a config, nor one marked as pure."""
-    return callable(leaf) and not isinstance(leaf, Dim | Tensor) and not is_pure(leaf)
+    return (
+        callable(leaf)
+        and not isinstance(leaf, Dim | Tensor)
+        and not any(getattr(leaf, mark, False) for mark in ("is_read", "is_pure"))
+    )
