@@ -141,7 +141,7 @@ NAMES = {
         LossHolder
         Network
         SpatialDim
-        preload
+        preload pure
         read_config
         set_behavior_version
     """,

@@ -13,7 +13,9 @@ import rfnb as rf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
-LOOK, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, TRAINED, SAVED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOOK, MASKED, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, TRAINED, SAVED = re.findall(
+    r"```python\n(.*?)```", PAGE, re.DOTALL
+)
 
 
 @pytest.fixture
@@ -25,8 +27,8 @@ def names(monkeypatch):
 
 
 def test_the_examples_run(names):
-    exec(DRAFT, names)
-    exec(TRAIN, names)
+    for block in (MASKED, DRAFT, TRAIN):
+        exec(block, names)
     assert names["batches"]
 
 

@@ -48,6 +48,8 @@ export interface AttentionShape {
   chosen: number[];
   /** in it the column of each row, by the best path that never goes back */
   path: number[];
+  /** what the heads are, if they are something else */
+  unit?: 'head' | 'hypothesis';
 }
 
 /** What scripts read beside the pictures of the HTML, which are `<img data-rfnb-head="layer,head">` in the overview,

@@ -52,6 +52,12 @@ class Dot(Layer, layer_class="dot"):
         )
         own2 = self.pool.find(var2, b) if var2 is not None else [d for d in b_dims if d not in {*a.dims, *reduced}]
         self.own2 = list(own2)
+        if not {*self.own1}.isdisjoint(reduced1) or not {*self.own2}.isdisjoint(reduced2):
+            raise NetworkError(
+                "dot: an axis is reduced, and kept as well",
+                got=f"red1={red1!r}, red2={red2!r}, var1={var1!r}, var2={var2!r}",
+                expected='"var1": "auto", "var2": "auto": all axes that are not reduced',
+            )  # fmt: skip
         for i, dim in enumerate(self.own2):  # an axis that both keep is there twice
             if dim in self.own1:
                 taken = [*a.dims, *b.dims]

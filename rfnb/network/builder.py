@@ -44,6 +44,7 @@ class Builder:
         self.variables = Variables(device)
         self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
+        self.masked_loop: RecNet | None = None  # in whose steps a mask decides what is computed
         self.stack: list[str] = []
         self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
@@ -66,6 +67,10 @@ class Builder:
                 self.find(self.scope, name)
             else:
                 self._in_order(self.scope, name)
+        self._construct_ends()
+        self.loops.order()
+
+    def _construct_ends(self) -> None:
         done: set[str] = set()
         while more := [scope for scope in self._all_subs() if scope.path not in done]:
             for scope in more:
@@ -73,7 +78,6 @@ class Builder:
                 if scope.path.rstrip("/") in self.nodes:
                     for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
-        self.loops.order()
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""
@@ -266,6 +270,7 @@ class Builder:
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        layer.by_mask = layer.loop is not None and layer.loop is self.masked_loop
         layer.nets = self.loops.nets
         if rec is None:
             join(layer, templates, self.axes)

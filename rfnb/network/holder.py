@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,21 @@ def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
     loss = loss_by_name(layer.loss or "", layer.loss_opts)
     return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+
+
+def holders_of(
+    nodes: Iterable[Node], values: Mapping[str, Tensor], counts: Callable[[Node], bool]
+) -> dict[str, LossHolder]:
+    """The losses of layers, and of those inside of them, by path. counts: whether that of a layer counts."""
+    found = {}
+    for node in nodes:
+        if counts(node):
+            found[node.path] = holder_of(node, values)
+        for end in () if node.layer is None else node.layer.losses_inside(node):
+            if counts(end):
+                assert node.layer is not None
+                found[end.path] = holder_of(end, node.layer.values_of_loss(node, end, values))
+    return found
 
 
 def constraints_of(layers: Iterable[Layer]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +14,14 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.build.naming import is_trainable, variable_scope
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.template import on_meta
 from rfnb.network.builder import Builder
 from rfnb.network.layer import Layer
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of
 from rfnb.network.rec.run import RecRun, run_node, take_parts
-from rfnb.network.resolve import Scope
+from rfnb.network.resolve import Scope, texts_in
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full, zeros
 from rfnb.ops.index import gather
@@ -31,6 +31,8 @@ from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
 UNIT = "unit"
 """The option that describes the only layer of an inner net, unless it is another one. If that is a subnetwork, its
 layers are in it."""
+TARGET = "target:"
+"""Stands before the path of data that are the target of a loss in a unit, with all frames."""
 NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
@@ -61,7 +63,8 @@ class InnerNet(Module):
 
     Attributes:
         inputs: the paths of the values from outside, by names of inputs. output: the node of the result. first: its
-            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. kept: the layers
+            output before the first frame: a number, "apply(0)", the name of an input, or a Parameter. grows: whether
+            it has an axis that grows from step to step. kept: the layers
             whose outputs others take, by their names outside: each path, and what is given for the first frame.
     """
 
@@ -76,6 +79,7 @@ class InnerNet(Module):
         self.first: Any = None
         self.axis: Dim | None = None
         self.frames: Dim | None = None
+        self.grows = False
         self.kept: dict[str, tuple[str, Any]] = {}
         self.layers = builder.root
         self._nodes = [builder.nodes]  # in a list: nodes are no modules
@@ -98,6 +102,11 @@ class InnerNet(Module):
     def called(self, path: str) -> str:
         """How a layer of the unit is called outside of it; "" is the unit itself."""
         return path.removeprefix(self.path).removeprefix(self.option).removeprefix("/")
+
+    @property
+    def ends(self) -> dict[str, Node]:
+        """The layers with a loss, by their names outside."""
+        return {self.called(path): node for path, node in self.nodes.items() if node.loss is not None}
 
     @property
     def carrying(self) -> dict[str, Node]:
@@ -133,6 +142,18 @@ class InnerNet(Module):
     def every_node(self) -> dict[str, Node]:
         """The nodes of the layers of the unit by path, and those of units of theirs."""
         return {path: node for path, node in every_node(self.nodes).items() if path.startswith(self.path)}
+
+    def resolved(self, node: Node) -> Node:
+        """The layer whose output it is; that of a subnetwork is the output of one of its layers."""
+        while node.layer is not None and node.layer.layer_class == "subnetwork":
+            node = self.nodes[node.sources[0]]
+        return node
+
+    def grown_output(self, state: State) -> Tensor:
+        """The output along an axis that grows, which belongs to the state after a step."""
+        node = self.resolved(self.output)
+        assert node.layer is not None
+        return node.layer.output_of(state[node.path.removeprefix(self.path)])
 
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
@@ -170,8 +191,7 @@ class InnerNet(Module):
         """The output of the unit, or of one of its layers, before the first frame. first: what is given for it."""
         if node is None:
             node, first = self.output, self.first
-        while node.layer is not None and node.layer.layer_class == "subnetwork":
-            node = self.nodes[node.sources[0]]
+        node = self.resolved(node)
         template, layer = node.template, node.layer
         dims = [dim for dim in template.dims if dim is not self.frames]
         x: Any = given.get(first) if isinstance(first, str) else first
@@ -191,15 +211,6 @@ class InnerNet(Module):
         return set_feature_dim(x, template.feature_dim)
 
 
-def every_node(nodes: Mapping[str, Node]) -> dict[str, Node]:
-    """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
-    found = dict(nodes)
-    for node in nodes.values():
-        for net in node.layer.nets_inside if node.layer is not None else ():
-            found.update(net.every_node())
-    return found
-
-
 class InnerBuilder(Builder):
     """Constructs the net inside of a layer. inputs: names of inputs by the paths of values outside."""
 
@@ -213,6 +224,7 @@ class InnerBuilder(Builder):
         self.outer, self.take, self.inputs = outer, take, {}  # type: ignore[var-annotated]
         self.around = scope
         self.loop = None if scope.in_loop is None else outer.loops.net(scope.in_loop)
+        self.masked_loop = outer.masked_loop
         name, unit = path[len(scope.path) :], described.get(option)
         if not isinstance(unit, Mapping) or "class" not in unit:
             raise NetworkError(
@@ -225,19 +237,22 @@ class InnerBuilder(Builder):
 
     def net_of_one_call(self) -> InnerNet:
         """Constructs the unit, with all that it needs, where nothing goes from one call to the next."""
-        self._construct_unit()
+        self._construct_unit(ends=False)
         return InnerNet(self)
 
-    def _construct_unit(self) -> None:
+    def _construct_unit(self, *, ends: bool) -> None:
         self.layer(self.scope, self.option)
+        if ends:
+            self._construct_ends()
         known = self.outer.loops.nets
         self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
         self.loops.order()
 
     def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
         """Constructs the unit, with all that it needs. axis, frames: that outside and that of the unit, if any."""
-        self._construct_unit()
+        self._construct_unit(ends=True)
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
+            self._check_kept(node)
             node.first = self.first(node.of)
         first = self.first(f"{self.scope.path}{self.option}")
         made = InnerNet(self)
@@ -245,12 +260,37 @@ class InnerBuilder(Builder):
         top = self.around
         while top.parent is not None:
             top = top.parent
-        used, own = set(_texts(top.layers)), self.scope.path[len(self.around.path) :]
+        output = made.resolved(made.output)
+        made.grows = self._growing(output)
+        if made.grows and (output.layer is None or output.layer.so_far is None):
+            self._check_kept(output)
+        used, own = set(texts_in(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
             name = made.called(path)
-            if node.layer is not None and name and any(text.endswith(f"{own}{name}") for text in used):
+            if node.layer is None or not name:
+                continue
+            if node.layer.is_output_layer or any(text.endswith(f"{own}{name}") for text in used):
+                self._check_kept(node)
                 made.kept[name] = (path, self.first(path))
         return made
+
+    def _growing(self, node: Node) -> bool:
+        """Whether the output of a layer in a loop has an axis that grows from step to step."""
+        if self.masked_loop is None or self.masked_loop is not self.loop:
+            return False
+        grown = {dim for each in self.nodes.values() if each.state is not None for dim in _grown_in(each.state)}
+        layers = [each.layer for each in self.nodes.values() if each.layer is not None]
+        grown.update(layer.so_far for layer in layers if layer.so_far is not None)
+        return not grown.isdisjoint(node.template.dims)
+
+    def _check_kept(self, node: Node) -> None:
+        """Raises NetworkError if a value with an axis that grows would have to stay where the mask is false."""
+        if self._growing(node):
+            raise NetworkError(
+                "in masked_computation in a loop, a value with an axis that grows is needed after the step",
+                got=f"{node.path}: {node.template.describe_dims()}",
+                expected="cum_concat as the unit, or as the output of its subnetwork; or values without this axis",
+            )  # fmt: skip
 
     def first(self, path: str) -> Any:
         """What is given for the output of a layer before the first frame."""
@@ -293,6 +333,15 @@ class InnerBuilder(Builder):
             self.inputs[path] = f"outside{len(self.inputs)}"
         return path
 
+    def _target(self, scope: Scope, target: str, needed_by: str) -> str:
+        """The path of a target. Data for a loss are taken outside of the unit, with all frames."""
+        described = scope.layers.get(needed_by.removeprefix(scope.path), {})
+        if not described.get("loss") or target.startswith("layer:") or target in scope.layers:
+            return super()._target(scope, target, needed_by)
+        path = self.outer.data(self.outer.scope, target.removeprefix("data:"), needed_by)
+        self.nodes[f"{TARGET}{path}"] = self.outer.nodes[path]
+        return f"{TARGET}{path}"
+
     def module(self, scope: Scope) -> Module:
         """The module of a net; that of the unit belongs to the outer layer."""
         return self.root if scope is self.scope else super().module(scope)
@@ -315,30 +364,23 @@ class InnerBuilder(Builder):
 
 
 def chosen(mask: Tensor, new: Any, old: Any) -> Any:
-    """A state, or a tensor, with the new values where the mask is true.
+    """A state, or a tensor, with the new values where the mask is true; along axes that grow, all that is new.
 
-    Raises NetworkError for an axis that grows from step to step.
+    Frames along such an axis are counted, so that one that the mask leaves out is replaced by the next one.
     """
     if isinstance(new, Tensor):
         x = where(mask, new, old, allow_broadcast_all_sources=True)
         return set_feature_dim(set_sparse_dim(x, new.sparse_dim), new.feature_dim)
     if isinstance(new, dict):
-        return type(new)({name: chosen(mask, part, old[name]) for name, part in new.items()})
-    if isinstance(new, Dim):
-        raise NetworkError(
-            "in masked_computation in a loop, an axis of a state grows", got=new.name,
-            expected="a mask that is known before the loop, or a recurrent cell",
-        )  # fmt: skip
+        grown = _grown_in(new)
+        kept = {name for name, part in new.items() if isinstance(part, Tensor) and not grown.isdisjoint(part.dims)}
+        return type(new)({name: part if name in kept else chosen(mask, part, old[name]) for name, part in new.items()})
     return new
 
 
-def _texts(described: Any) -> Iterator[str]:
-    """All texts in a net dict, such as names of layers."""
-    if isinstance(described, str):
-        yield described
-    elif isinstance(described, Mapping | list | tuple):
-        for entry in described.values() if isinstance(described, Mapping) else described:
-            yield from _texts(entry)
+def _grown_in(state: Mapping[str, Any]) -> set[Dim]:
+    """The axes in a state, which grow from step to step."""
+    return {part for part in state.values() if isinstance(part, Dim)}
 
 
 def _filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:

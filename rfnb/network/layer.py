@@ -27,6 +27,7 @@ from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 if TYPE_CHECKING:
+    from rfnb.network.build.node import Node
     from rfnb.network.rec.net import RecNet
 
 LAYERS: dict[str, type[Layer]] = {}
@@ -67,6 +68,8 @@ class Layer(Module):
             reference lets frames behind the end of a sequence into it.
         units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
+        by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
+        so_far: an axis of the output that grows from step to step.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
         gives_parts: whether another layer, or somebody outside of a loop, takes one of them.
@@ -130,9 +133,10 @@ class Layer(Module):
         self.name, self.version = name, version
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
-        self.batch_independent = False
+        self.batch_independent = self.by_mask = False
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
+        self.so_far: Dim | None = None
         self.joined_dim: Dim | None = None
         self.target_dim: Dim | None = None
         self.renamed: tuple[tuple[tuple[Dim, Dim | None], ...], ...] = ()
@@ -295,14 +299,32 @@ class Layer(Module):
         """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
         return {}
 
+    def ends_inside(self, node: Node) -> list[str]:
+        """The paths of what outputs and losses inside of the layer, whose node this is, need after the steps."""
+        return []
+
+    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+        """The mask of the frames in the last batch that the layer takes, and their axis; None if it takes all."""
+        return None
+
+    def losses_inside(self, node: Node) -> list[Node]:
+        """The layers with a loss inside of this one, whose node is given, with the paths that they have outside."""
+        return []
+
+    def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The output and the target, by path, of a loss inside of the layer. values: those of the network."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses inside")
+
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters by their names, "W" and "b" for example; inside of a call, those of this call."""
-        found = {name: part for name, part in vars(self).items() if isinstance(part, Parameter)}
+        own = vars(self)
+        found = {name: own[name] for name in self._made if isinstance(own.get(name), Parameter)}
         return {**found, **self.changes.now} if self.changes else found  # type: ignore[dict-item]
 
     pool: Axes
     config: Mapping[str, Any] = MappingProxyType({})
+    _made: tuple[str, ...] = ()  # the names of the parameters
     _new_parameter: NewParameter | None = None
     _value_of: Callable[[str], Tensor] | None = None
 
@@ -310,8 +332,13 @@ class Layer(Module):
         """A parameter with this name, new or shared with another layer."""
         assert self._new_parameter is not None
         made = self._new_parameter(name, dims, initial)
-        setattr(self, name, made)
+        self.own_parameter(name, made)
         return made
+
+    def own_parameter(self, name: str, made: Any) -> None:
+        """Makes a parameter one of this layer."""
+        setattr(self, name, made)
+        self._made = (*self._made, name)
 
     def value_of(self, option: str) -> Tensor:
         """In `setup`: the output, with numbers, of the layer that an option names, which must not depend on data."""

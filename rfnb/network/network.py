@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
@@ -15,14 +16,13 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
 from rfnb.network.build.naming import ends_of
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
-from rfnb.network.holder import LossHolder, constraints_of, holder_of
-from rfnb.network.inner import every_node
+from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.layer import Layer
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
@@ -238,7 +238,8 @@ class Network(Module):
                 self._run(node, values)
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
-                self._mark_losses()
+                for holder in self.get_losses_initialized()[0].values():
+                    holder.mark()
         return Outputs(values)
 
     def _flags(self) -> AbstractContextManager[None]:
@@ -315,6 +316,12 @@ class Network(Module):
             raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
         return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
 
+    def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
+        """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""
+        nodes = [node for node in self._nodes.values() if node.layer is not None]
+        found = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
+        return {path: mask for path, mask in found.items() if mask is not None}
+
     # -- losses
 
     def get_losses_initialized(
@@ -328,29 +335,20 @@ class Network(Module):
             if not self._values:
                 raise NetworkError("get_losses_initialized: there was no batch yet", hint="net.forward(…) first")
             with self._flags():
-                nodes = [node for node in self._nodes.values() if self._has_loss(node)] if self.eval_flag else []
-                self._holders = {node.path: holder_of(node, self._values) for node in nodes}
+                nodes = self._nodes.values() if self.eval_flag else ()
+                self._holders = holders_of(nodes, self._values, self._has_loss)
         if not with_total:
             return self._holders, None, None
         total: Any = 0
         for value in map(LossHolder.get_loss_value_for_objective, self._holders.values()):
             total = total if value is None else value + total
-        return self._holders, total, self._constraints()
+        return self._holders, total, self.get_total_constraints()
 
     def _has_loss(self, node: Node) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
         if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
             return False
         return node.loop is None or self.train_flag is not False
-
-    def _constraints(self) -> Any:
-        if self._builder.every_layer is None:
-            self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
-        return constraints_of(self._builder.every_layer)
-
-    def _mark_losses(self) -> None:
-        for holder in self.get_losses_initialized()[0].values():
-            holder.mark()
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""
@@ -363,7 +361,9 @@ class Network(Module):
 
     def get_total_constraints(self) -> Any:
         """The sum of the constraints on parameters, such as L2. → {}"""
-        return self._constraints()
+        if self._builder.every_layer is None:
+            self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+        return constraints_of(self._builder.every_layer)
 
     # -- parameters
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -190,3 +190,12 @@ def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopE
         got=f"a circle of {len(circle) - 1} layers",
         hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
     )
+
+
+def texts_in(described: Any) -> Iterator[str]:
+    """All texts in a net dict, such as names of layers."""
+    if isinstance(described, str):
+        yield described
+    elif isinstance(described, Mapping | list | tuple):
+        for entry in described.values() if isinstance(described, Mapping) else described:
+            yield from texts_in(entry)

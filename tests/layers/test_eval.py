@@ -112,7 +112,7 @@ FEATURES = {
             lambda v: np.where(v["one"] > 0, v["ten"], v["one"]),
         ),
     ],
-    ids=str,
+    ids=["add", "sub", "mul", "add without the axis", "eval", "less", "switch"],
 )
 def test_an_axis_of_size_1_stands_for_that_of_another_source(layer, expected):
     """A cross product of 10 and 1 features would be what the reference never gives."""

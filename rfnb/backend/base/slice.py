@@ -13,6 +13,7 @@ import numpy as np
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -147,15 +148,18 @@ def _slice_by_tensors(
     if isinstance(start, Tensor) and isinstance(size, int | Dim) and end is None:
         return _slice_from(backend, source, axis, start, step, size, out_dim)
     given = [x for x in (start, end, step, size) if isinstance(x, Tensor)]
-    limit, lengths = size_in(source, axis), join(source, *given)
+    limit, lengths, tape = size_in(source, axis), join(source, *given), current_tape()
     count = None if isinstance(size, Tensor) else _count(source, size)
     dims = list(dict.fromkeys([*limit.dims, *(count.dims if count else ()), *(d for x in given for d in x.dims)]))
 
     def values(bound_: Any, padding: int = 0, unknown: int = 0) -> Any:
         if not isinstance(bound_, Tensor):
             return bound_
-        known = backend.with_numbers(bound_, unknown)
-        raw = backend.to_numpy_raw(backend.fill_padding(known, padding)).astype(np.int64)
+        if tape is not None and tape.differs(bound_._raw, axis):
+            raw = np.full(backend.get_shape_tuple_raw(bound_._raw), unknown)
+        else:
+            known = backend.with_numbers(bound_, unknown)
+            raw = backend.to_numpy_raw(backend.fill_padding(known, padding)).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
     n, step = limit.over(dims), 1 if step is None else values(step, 1, unknown=1)

@@ -117,6 +117,7 @@ class Tape:
         self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
         self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
+        self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
@@ -167,6 +168,10 @@ class Tape:
         """Declares an input of the step that is a number: a size that grows."""
         self.values.append(number)
         return Var(len(self.values) - 1)
+
+    def differs(self, raw: Any, dim: Any) -> bool:
+        """Whether a value differs per step, as the size of the dim does: ops on it are called in each step."""
+        return not self.grown.isdisjoint(dim.roots) and isinstance(self.find(raw), Var)
 
     def stream(self, generator: Any) -> Stream:
         """Declares the generator of a random op."""

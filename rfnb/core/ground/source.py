@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -54,6 +54,10 @@ LISTED: dict[str, str] = {}
 """What texts that are in no file are called, by the file name that stands for them."""
 
 
+LAYERS: weakref.WeakKeyDictionary[CodeType, Mapping[int, str]] = weakref.WeakKeyDictionary()
+"""By code that stands for the lines of a net dict, the names of its layers by line."""
+
+
 class Source(NamedTuple):
     """A place in the user's code. Cheap to take; line and text are resolved only when they are read."""
 
@@ -79,6 +83,11 @@ class Source(NamedTuple):
     def line(self) -> int:
         """The line number in the file, or in the cell as the user sees it."""
         return self.span.line + (self.cell.skipped_lines if self.cell else 0)
+
+    @property
+    def layer(self) -> str | None:
+        """The name of the layer of a net dict that this line describes; None if it describes none."""
+        return LAYERS.get(self.code, {}).get(self.line)
 
     def place(self) -> str:
         """The place as text: "cell 4, line 2" or "model.py:31"."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.advice.alike import is_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.display.attention.weights import ROLES, Side, Weights, split
+from rfnb.display.attention.weights import ROLES, Side, Unit, Weights, split
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.tensor.select import index_of, sequence
@@ -158,7 +159,11 @@ def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, note
     sides = [axis for axis, i in zip(one.axes, range(len(one.axes)), strict=True) if i not in extra]
     row_axis, col_axis = (sides[roles.index(role)] for role in ("row", "col"))
     count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
-    return Weights(data.name, tag, index, raws, [*range(count)], [*range(heads)], [""] * count, row_axis, col_axis)
+    beams = [role for role, axis in zip(roles, sides, strict=True) if is_beam(axis.dim)]
+    unit: Unit = "hypothesis" if "head" in beams else "head"
+    names = [f"hypothesis {i}" if "layer" in beams else "" for i in range(count)]
+    numbers = [*range(count)], [*range(heads)], names
+    return Weights(data.name, tag, index, raws, *numbers, row_axis, col_axis, unit)
 
 
 def _dim_of(side: Side, data: Data) -> Dim | None:

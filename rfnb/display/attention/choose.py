@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display.attention.weights import Weights
+from rfnb.display.attention.weights import SEVERAL, Weights
 from rfnb.display.kit import options
 from rfnb.display.kit.data import to_numpy
 from rfnb.display.kit.degrade import Notes
@@ -25,7 +25,10 @@ def choose(weights: Weights, layer: int | str | None, head: int | str | None, no
     if len(weights.raws) * len(weights.heads) > most:
         fewer = max(1, most // max(1, len(weights.heads)))
         heads = weights.heads[:most]
-        notes.add(f"the first {fewer} of {len(weights.raws)} layers, {len(heads)} of {len(weights.heads)} heads")
+        notes.add(
+            f"the first {fewer} of {len(weights.raws)} layers, {len(heads)} of {len(weights.heads)} "
+            f"{SEVERAL[weights.unit]}"
+        )
         weights = replace(
             weights, raws=weights.raws[:fewer], layers=weights.layers[:fewer], names=weights.names[:fewer], heads=heads
         )
@@ -41,7 +44,7 @@ def _of_first_rows(weights: Weights, most: int, notes: Notes) -> Weights:
 
 
 def _of_head(weights: Weights, head: Any) -> Weights:
-    at = _place(weights.heads, head, "head")
+    at = _place(weights.heads, head, weights.unit)
     return replace(weights, raws=[raw[at : at + 1] for raw in weights.raws], heads=[weights.heads[at]])
 
 
@@ -61,7 +64,7 @@ def _place(numbers: list[int], asked: Any, what: str) -> int:
 
 
 def _mean_of_heads(weights: Weights, notes: Notes) -> Weights:
-    notes.add(f"mean over {len(weights.heads)} heads")
+    notes.add(f"mean over {len(weights.heads)} {SEVERAL[weights.unit]}")
     raws = [to_numpy(raw).mean(axis=0, keepdims=True, dtype=np.float32) for raw in weights.raws]
     return replace(weights, raws=raws, heads=[-1])
 

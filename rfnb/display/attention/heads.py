@@ -67,7 +67,7 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> He
 
 def _how_drawn(every: Weights, pool: tuple[int, int]) -> str:
     size = "×".join(str(-(-n // p)) for n, p in zip(every.shape, pool, strict=True))
-    sides = (("layer", every.layers), ("head", every.heads))
+    sides = (("layer", every.layers), ("head", every.heads))  # as the arguments are called
     one = ", ".join(f"{word}={numbers[-1]}" for word, numbers in sides if len(numbers) > 1)
     return f"the small pictures are drawn at {size}; rf.show_attention(…, {one}) shows one exactly"
 

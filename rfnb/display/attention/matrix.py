@@ -9,6 +9,7 @@ import numpy as np
 from rfnb.display.attention import drawing
 from rfnb.display.attention.labels import name_or_number
 from rfnb.display.attention.schema import AttentionHead, AttentionView
+from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
@@ -79,7 +80,8 @@ def which_head(view: AttentionView) -> str:
     layers = len({other["layer"] for other in view["heads"]})
     layer = head["name"] or f"layer {name_or_number('', head['layer'])}"
     words = [layer] if layers > 1 else []
-    words.append("mean of the heads" if head["head"] < 0 else f"head {head['head']}")
+    unit = view.get("unit", "head")
+    words.append(f"mean of the {SEVERAL[unit]}" if head["head"] < 0 else f"{unit} {head['head']}")
     return " ".join(words)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rfnb.display.attention.labels import lines_of, name_or_number
 from rfnb.display.attention.matrix import measured, rounded
 from rfnb.display.attention.schema import AttentionHead, AttentionView
+from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
@@ -22,7 +23,9 @@ def overview(view: AttentionView) -> Html:
     look += f"width:{wide}px;height:{high}px;display:block;max-width:none;margin:0"
     cells = [_cell(view, head, picture, look) for head, picture in zip(view["heads"], view["pictures"], strict=True)]
     told = view["sort"] or "entropy"
-    words = "rows are layers, columns heads; " if view["grid"] else "layer.head, or head; " if view["sort"] else ""
+    unit = view.get("unit", "head")
+    sorted_ = f"layer.{unit}, or {unit}; " if view["sort"] else ""
+    words = f"rows are layers, columns {SEVERAL[unit]}; " if view["grid"] else sorted_
     return el(
         "div",
         _grid(view, cells) if view["grid"] else _flow(view, cells, wide),
@@ -68,7 +71,7 @@ def _cell(view: AttentionView, head: AttentionHead, picture: str, look: str) -> 
     told = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
     title = ", ".join([measured(head), *head["flags"]])
     image = el(
-        "img", src=picture, style=look, alt=f"layer {head['layer']} head {head['head']}",
+        "img", src=picture, style=look, alt=f"layer {head['layer']} {view.get('unit', 'head')} {head['head']}",
         data_rfnb_head=f"{head['layer']},{head['head']}",
     )  # fmt: skip
     border = el("div", image, style=f"border:{edge};padding:1px;display:inline-block")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup.schema import Number
@@ -41,6 +41,7 @@ class AttentionShape(TypedDict):
     heads: list[AttentionHead]  # in the order of the HTML
     chosen: list[int]  # layer and head of the large picture; -1: the mean of them
     path: list[int]  # in it the column of each row, by the best path that never goes back
+    unit: NotRequired[Literal["head", "hypothesis"]]  # what the heads are, if they are something else
 
 
 class AttentionScripts(AttentionShape):

@@ -31,7 +31,7 @@ from rfnb.display.attention.measures import best_path
 from rfnb.display.attention.overview import overview
 from rfnb.display.attention.read import read_weights
 from rfnb.display.attention.schema import AttentionScripts, AttentionShape, AttentionView
-from rfnb.display.attention.weights import Side
+from rfnb.display.attention.weights import SEVERAL, Side
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dim_word
@@ -86,7 +86,7 @@ def describe(
     names = [cell_labels(*side) for side in zip(labels, every.shape, pool, hops, strict=True)]
     frame: Any = {"pool": pool, "causal": found.causal, "padding": padding}
     row_dim, col_dim = describe_axes([every.rows, every.cols])
-    return {
+    made: AttentionView = {
         "kind": "attention",
         "name": every.name,
         "row_dim": row_dim,
@@ -113,6 +113,9 @@ def describe(
         "causal": found.causal,
         "note": notes.text(),
     }
+    if every.unit != "head":
+        made["unit"] = every.unit
+    return made
 
 
 def to_text(view: AttentionView) -> str:
@@ -128,7 +131,7 @@ def to_text(view: AttentionView) -> str:
     if len(view["heads"]) > 1:
         lines += ["", *repr(to_table(view, most=options.ATTENTION_LINES)).splitlines()]
     if len(view["heads"]) > options.ATTENTION_LINES:
-        lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more heads")
+        lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more {_several(view)}")
     return "\n".join(lines + note_text(view["note"]))
 
 
@@ -145,7 +148,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
         ]
         for head in view["heads"][:most]
     ]
-    columns = ["layer", "head", *MEASURES, "role", "top columns", "flags"]
+    columns = ["layer", view.get("unit", "head"), *MEASURES, "role", "top columns", "flags"]
     kept = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
     return Table(columns[:kept], [row[:kept] for row in rows])
 
@@ -153,7 +156,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
 def to_scripts(view: AttentionView) -> AttentionScripts:
     """The data that scripts need besides the pictures in the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
-    shared: Any = {key: view[key] for key in AttentionShape.__annotations__}  # type: ignore[literal-required]
+    shared: Any = {key: view[key] for key in AttentionShape.__annotations__ if key in view}  # type: ignore[literal-required]
     own: Any = {
         "row_name": view["row_dim"]["name"],
         "col_name": view["col_dim"]["name"],
@@ -173,9 +176,9 @@ def to_html(view: AttentionView) -> Html:
         "div",
         el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(rest)), style=style.HEAD),
         overview(view) if several else None,
-        large(view, view["heads"][0]) if view["heads"] else quiet("(no heads)", tag="div"),
+        large(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
         note_html(view["note"]),
-        fold("all heads", table_html(to_table(view))) if several else None,
+        fold(f"all {_several(view)}", table_html(to_table(view))) if several else None,
         strongest_html(view),
         style=style.BOX,
     )
@@ -189,9 +192,15 @@ def head_words(view: AttentionView) -> list[str]:
     heads = len(view["heads"])
     if heads > 1:
         layers = len({head["layer"] for head in view["heads"]})
-        words.append(f"· {layers} layers × {heads // layers} heads" if layers > 1 else f"· {heads} heads")
+        words.append(
+            f"· {layers} layers × {heads // layers} {_several(view)}" if layers > 1 else f"· {heads} {_several(view)}"
+        )
         words += [f"· by {view['sort']}"] if view["sort"] else []
     return words
+
+
+def _several(view: AttentionView) -> str:
+    return SEVERAL[view.get("unit", "head")]
 
 
 def _plain(matrix: np.ndarray) -> list[list[Any]]:

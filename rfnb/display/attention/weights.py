@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from rfnb.display.kit.data import Axis, to_numpy
 
 Side = Any
 """How a side is given: a Dim, labels (one list, or one for each sequence), a sparse Tensor with a vocab, or None."""
+
+Unit = Literal["head", "hypothesis"]
+SEVERAL: dict[Unit, str] = {"head": "heads", "hypothesis": "hypotheses"}
 
 ROLES = ("layer", "batch", "head", "row", "col")
 
@@ -20,6 +23,7 @@ class Weights:
     """Weights of one sequence: [heads, rows, columns] for each layer, padding included.
 
     rows, cols: the axes, with their true size. layers, heads: their numbers; -1 for a mean. names: names of layers.
+    unit: what is shown in the place of heads.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Weights:
     names: list[str]
     rows: Axis
     cols: Axis
+    unit: Unit = "head"
 
     def matrix(self, layer: int, head: int) -> np.ndarray:
         """The matrix [rows, columns] of one head, by its place."""

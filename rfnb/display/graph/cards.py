@@ -14,6 +14,7 @@ from rfnb.display.graph.pills import (
     FAINT,
     HEAT,
     INK,
+    MOVED,
     OP,
     PAPER,
     PORT,
@@ -253,12 +254,17 @@ def _paper(node: GraphNode, wide: float, high: float) -> list[Html]:
         return [svg.rect(0, 0, wide, high, rx=7, **look)]
     failed = node["status"] == "failed"
     bad = failed or bool(node.get("number") and node["number"]["bad"])
-    fill, stroke = (FAILED_PAPER, FAILED) if bad else (tinted(node, PAPER), BORDER)
+    fill, stroke = (FAILED_PAPER, FAILED) if bad else (tinted(node, _paper_of(node)), BORDER)
     behind = [svg.rect(d, d, wide, high, rx=7, fill=fill, stroke=stroke) for d in (6, 3) if node["times"] > 1]
     sheet = svg.rect(0, 0, wide, high, rx=7, fill=fill, stroke=stroke, stroke_width=1.6 if failed else 1)
     if node["kind"] != "loop":
         return [*behind, sheet]
     return [*behind, sheet, svg.rect(2.5, 2.5, wide - 5, high - 5, rx=5, fill="none", stroke=stroke)]
+
+
+def _paper_of(node: GraphNode) -> str:
+    place = node.get("place")
+    return PAPER if place is None else MOVED[place]
 
 
 def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card:
@@ -270,13 +276,15 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     measured = number_line(node)
     chip = svg.width(measured, 10, bold=True) + 12 if measured else 0.0
     told = PAD + head + 10 + (chip + 8 if chip else 0.0)
-    words = " · ".join([*params, *_notes(view, node, 1)])
+    words = " · ".join([*params, *_notes(view, node, 2 if node["kind"] == "loop" else 1)])
     for word in [] if number is None else number["more"]:  # as many as there is room for
         longer = " · ".join(filter(None, [words, word]))
         words = longer if told + svg.width(longer, 10) + PAD <= width + 2 * FRAME["pad"] else words
     wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]
-    line = {"fill": "#808080", "fill_opacity": 0.06, "stroke": FAILED if failed else "#8d929c"}
+    place = node.get("place")
+    back = {"fill": "#808080", "fill_opacity": 0.06} if place is None else {"fill": MOVED[place], "fill_opacity": 0.35}
+    line = back | {"stroke": FAILED if failed else "#8d929c"}
     parts = [
         svg.rect(0, 0, wide, high, rx=9, **line),
         svg.rect(3, 3, wide - 6, high - 6, rx=7, **line | {"fill": "none"}) if node["kind"] == "loop" else None,

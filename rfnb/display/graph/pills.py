@@ -17,6 +17,8 @@ PAPER, BORDER = "#f4f5f8", "#b4bac6"
 OP, PORT = "#e7e9ee", "#dfe8f3"
 FAILED, FAILED_PAPER = "#d03a3a", "#fdecea"
 ACCENT = "#4a6fa5"
+MOVED = {"before": "#e2f1e6", "after": "#f6ead6"}
+"""Papers of layers that are computed before the loop that they are written in, or after it."""
 HEAT = "#f7b25e"
 """The darkest tint of what was measured."""
 ROOM = 250.0

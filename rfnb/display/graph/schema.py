@@ -54,6 +54,7 @@ class GraphNode(TypedDict):
     status: Literal["done", "failed", "ghost"]
     body: str | None
     number: NotRequired[NodeNumber]  # if something was measured
+    place: NotRequired[Literal["before", "after"]]  # of a layer that has left the loop that it is written in
 
 
 class GraphEdge(TypedDict):

@@ -3,6 +3,7 @@
 schema.py  the JSON
 parts.py   layers, nets inside of layers, repeated blocks and sections: what is one box of the picture
 fold.py    the boxes and lines of the picture, as a graph of a model call has them
+taken.py   the frames that masked_computation takes, as strips
 cards.py   what each layer was given, what that became, and its parameters
 view.py    the view of a network
 report.py  the view of `net.report()`

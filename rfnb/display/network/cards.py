@@ -14,6 +14,7 @@ from rfnb.display.kit.dims import UNKNOWN, describe_axis
 from rfnb.display.kit.schema import DimView
 from rfnb.display.network.fold import Status
 from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam
+from rfnb.display.network.taken import describe_taken
 from rfnb.network.layer import Layer
 from rfnb.network.report.outline import Entry
 
@@ -27,10 +28,11 @@ def cards_of(
     templates: Mapping[str, Tensor],
     status: Mapping[str, Status],
     variables: Mapping[str, Parameter],
+    masks: Mapping[str, tuple[Tensor, Dim]],
 ) -> list[LayerCard]:
     """The cards; layers that differ in names, lines and sources only share one.
 
-    variables: the parameters by their names in checkpoints.
+    variables: the parameters by their names in checkpoints. masks: of the frames that layers take.
     """
     made: dict[Any, LayerCard] = {}
     names = {id(parameter): name for name, parameter in variables.items()}
@@ -44,6 +46,7 @@ def cards_of(
             made[key]["alike"].append(path)
         else:
             made[key] = card
+            card["taken"] = describe_taken(*masks[path]) if path in masks else None
     return list(made.values())
 
 
@@ -63,6 +66,7 @@ def _card(
         "sources": [each.written for each in entry.references if each.option == "from"],
         "options": list(_options(entry, layer)),
         "params": [] if layer is None else [_param(name, x, entry, names) for name, x in layer.params.items()],
+        "taken": None,
     }
 
 

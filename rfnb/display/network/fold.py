@@ -11,7 +11,8 @@ from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.display.graph.values import Values, signature
-from rfnb.display.network.parts import Part, has_loss, parts_of
+from rfnb.display.network.moved import LoopBox
+from rfnb.display.network.parts import PLACES, Part, has_loss, parts_of
 from rfnb.network.inner import UNIT
 from rfnb.network.report.outline import Entry
 
@@ -25,7 +26,7 @@ class NetFolder:
     """Makes the bodies of the picture.
 
     templates: by path, of layers and data. status: by path. params: by path, the number of values of a layer's own
-    parameters.
+    parameters. loops: by path.
     """
 
     def __init__(
@@ -34,15 +35,18 @@ class NetFolder:
         templates: Mapping[str, Tensor],
         status: Mapping[str, Status],
         params: Mapping[str, int],
+        loops: Mapping[str, LoopBox],
     ):
-        self.templates, self.status, self.params = templates, status, params
+        self.templates, self.status, self.params, self.loops = templates, status, params, loops
+        self._data = {f"{path}/data": loop.sources for path, loop in loops.items()}
         self.values = Values()
         self.numbers = {path: i for i, path in enumerate([*templates, *(p for p in entries if p not in templates)])}
         self.bodies: dict[str, GraphBody] = {}
-        self._given: dict[str, Value] = {}
+        self._given: dict[tuple[str, bool], Value] = {}
         self._count = 0
         signs = {path: self._sign(entry) for path, entry in entries.items()}
-        self.root = self._body(parts_of(entries, signs), "")
+        places = {path: loop.places for path, loop in loops.items() if loop.runs}
+        self.root = self._body(parts_of(entries, signs, places), "")
 
     def _sign(self, entry: Entry) -> Any:
         """What layers of repeated blocks have in common."""
@@ -69,13 +73,12 @@ class NetFolder:
                 loss = self._loss(body, part.entry)
                 lines[key, loss, self.numbers[part.path], False] = None
             target = None if loss is None else self._target(part.entry)
-            for path, back in self._reads(part):
+            for path, back in self._reads(part, net):
                 source = holder.get(path) or self._port(body, ports, path, net, back)
                 goal = loss if path == target and loss is not None else key
+                back = back and path in holder and net.startswith(self._around(path))
                 if source != goal:
-                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back and path in holder] = (
-                        None
-                    )
+                    lines[source, goal, self.numbers.setdefault(path, len(self.numbers)), back] = None
         order = {"input": 0, "output": 2}
         body["nodes"].sort(key=lambda node: order.get(node["kind"], 1))
         body["edges"] = [{"source": a, "target": b, "value": n, "back": back} for a, b, n, back in lines]
@@ -83,12 +86,17 @@ class NetFolder:
         self.bodies[key] = body
         return key
 
-    def _reads(self, part: Part) -> Iterator[tuple[str, bool]]:
-        yield from part.reads
+    def _reads(self, part: Part, net: str) -> Iterator[tuple[str, bool]]:
+        found = [*part.reads]
         for again in part.alike:
-            for path, back in again.reads:
-                if path not in part.makes and (path, back) not in part.reads:
-                    yield path, back
+            found += [read for read in again.reads if read[0] not in part.makes and read not in part.reads]
+        for path, back in found:
+            outside = path in self._data and not net.startswith(path.removesuffix("data"))
+            yield from [(source, False) for source in self._data[path]] if outside else [(path, back)]
+
+    def _around(self, path: str) -> str:
+        """The net of the innermost loop that a layer is written in: "output/"."""
+        return max((f"{loop}/" for loop in self.loops if path.startswith(f"{loop}/")), key=len, default="")
 
     def _target(self, entry: Entry | None) -> str | None:
         found = [each.path for each in entry.references if each.option == "target"] if entry is not None else []
@@ -128,11 +136,13 @@ class NetFolder:
         stops = [path for path in part.makes if self.status[path][0] == "stops"]
         state, reason = ("constructed", "") if entry is None else self.status[entry.path]
         notes = list(self._notes(part, state, reason, len(stops)))
+        loop = self.loops.get(part.path) if entry is not None else None
+        name = f"{part.beside.rpartition('/')[2]}/{part.name}" if part.beside else part.name
         ghost = state in ("waits", "unused") and not stops
-        return {
+        node: GraphNode = {
             "id": key,
-            "kind": "module" if entry is not None else "section",
-            "name": part.name if times == 1 else f"{part.name} – {part.alike[-1].name}",
+            "kind": "section" if entry is None else "module" if loop is None or not loop.runs else "loop",
+            "name": name if times == 1 else f"{name} – {part.alike[-1].name}",
             "cls": self._cls(part),
             "path": part.path,
             "outputs": self._outputs(part),
@@ -143,6 +153,9 @@ class NetFolder:
             "status": "failed" if stops else "ghost" if ghost else "done",
             "body": inside,
         }
+        if part.place:
+            node["place"] = "before" if part.place == PLACES[0] else "after"
+        return node
 
     def _cls(self, part: Part) -> str:
         if part.entry is None:
@@ -160,10 +173,13 @@ class NetFolder:
         elif state == "unused":
             yield "unused"
         entry = part.entry
+        if part.place:
+            yield part.place
         if entry is not None:
+            yield from self.loops[entry.path].words if entry.path in self.loops else ()
             if entry.described.get("is_output_layer") and entry.name != "output":
                 yield "output"
-            yield from (f"↻ prev:{each.path}" for each in entry.references if each.back and each.path == entry.path)
+            yield from (f"↻ {each.written}" for each in entry.references if each.back and each.path == entry.path)
 
     def _outputs(self, part: Part) -> list[GraphValue]:
         """The dims of a layer where they change; those of the last layer of a section."""
@@ -173,14 +189,20 @@ class NetFolder:
         if last.path not in self.templates:
             return []
         reads = [path for path, _ in part.reads if path in self.templates]
-        made = self._value(last.path, last.name, [signature(self._of(path)) for path in reads])
+        whole = bool(part.place)
+        made = self._value(last.path, last.name, [signature(self._of(path, whole)) for path in reads], whole)
         return [made] if made["changed"] else []
 
-    def _of(self, path: str) -> Value:
-        if path not in self._given:
+    def _of(self, path: str, whole: bool = False) -> Value:
+        """The value of a layer. whole: of one that has left its loop, that of all frames."""
+        dims = next((loop.whole[path] for loop in self.loops.values() if whole and path in loop.whole), None)
+        key = path, dims is not None
+        if key not in self._given:
             template = self.templates[path]
-            self._given[path] = Value(self.numbers[path], path, template.dims, template.sparse_dim)
-        return self._given[path]
+            self._given[key] = Value(
+                self.numbers[path], path, template.dims if dims is None else dims, template.sparse_dim
+            )
+        return self._given[key]
 
-    def _value(self, path: str, name: str, taken: Sequence[Any]) -> GraphValue:
-        return self.values.describe(self._of(path), name, taken)
+    def _value(self, path: str, name: str, taken: Sequence[Any], whole: bool = False) -> GraphValue:
+        return self.values.describe(self._of(path, whole), name, taken)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from rfnb.network.inner import UNIT
 from rfnb.network.report.outline import Entry
 
+PLACES = "before the loop", "after the loop"
 PERIOD = 64
 """The most layers of a block that is repeated."""
 BOXES = 60
@@ -26,6 +27,8 @@ class Part:
     """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions.
 
     hidden: layers that have no box of their own: a subnetwork that is the only layer in another one.
+    place: "before the loop" or "after the loop" if it has left the steps. beside: the path of the loop that it stands
+    beside, although it is written in it.
     """
 
     name: str
@@ -34,6 +37,8 @@ class Part:
     inner: list[Part] = field(default_factory=list)
     alike: list[Part] = field(default_factory=list)
     hidden: list[Entry] = field(default_factory=list)
+    place: str = ""
+    beside: str = ""
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -63,23 +68,52 @@ def has_loss(entry: Entry) -> bool:
     return isinstance(entry.described.get("loss"), str)
 
 
-def parts_of(entries: Mapping[str, Entry], signs: Mapping[str, Any]) -> list[Part]:
-    """The boxes of a net. signs: by path, what layers must have in common to be repeated: dims, for example."""
+def parts_of(
+    entries: Mapping[str, Entry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+) -> list[Part]:
+    """The boxes of a net.
+
+    signs: by path, what layers must have in common to be repeated: dims, for example. loops: by the path of a loop, the
+    place of each layer that is written in it, "" for those in its steps. Those that have left it stand beside its box.
+    """
     below: dict[str, list[Entry]] = {}
     for entry in entries.values():
         below.setdefault(entry.scope.path, []).append(entry)
-    return _level(below, "", signs)
+    return _arranged(_level(below, "", signs, loops), signs)
 
 
-def _level(below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any]) -> list[Part]:
+def _arranged(parts: list[Part], signs: Mapping[str, Any]) -> list[Part]:
+    return sections(folded(parts, signs))
+
+
+def _level(
+    below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+) -> list[Part]:
+    """The boxes of a level, each one for itself."""
     parts = []
     for entry in below.get(path, ()):
-        inner = [] if entry.ends is None else _level(below, f"{entry.path}/", signs)
-        made = Part(entry.name, entry.path, entry, inner)
+        inner = [] if entry.ends is None else _level(below, f"{entry.path}/", signs, loops)
+        stay = inner
+        if entry.path in loops:
+            for part in inner:
+                _place(part, loops[entry.path], loops)
+                part.beside = part.beside or (entry.path if part.place else "")
+            stay = [part for part in inner if part.beside != entry.path]
+        early, late = ([part for part in inner if part.beside == entry.path and part.place == at] for at in PLACES)
+        made = Part(entry.name, entry.path, entry, _arranged(stay, signs))
         if len(inner) == 1 and inner[0].inner and inner[0].name == UNIT and inner[0].entry is not None:
             made.inner, made.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
-        parts.append(made)
-    return sections(folded(parts, signs))
+        parts += [*early, made, *late]
+    return parts
+
+
+def _place(part: Part, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
+    """Sets the place of a box in a loop, and those of the boxes in it; a loop of its own stays."""
+    found = {places[path] for path in part.makes if path in places}
+    if not part.beside and part.makes.isdisjoint(loops) and len(found) == 1:
+        part.place = found.pop()
+    for inner in (*part.inner, *part.alike):
+        _place(inner, places, loops)
 
 
 def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
@@ -94,7 +128,7 @@ def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
             start, times = _named(parts, made, keys, start, period, times)
             blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
             first, *others = [block[0] if period == 1 else _block(block) for block in blocks]
-            made.append(Part(first.name, first.path, first.entry, first.inner, others))
+            made.append(replace(first, alike=others))
         else:
             made.append(parts[start])
         start += period * times
@@ -107,7 +141,7 @@ def _key(part: Part, i: int, place: Mapping[str, int], signs: Mapping[str, Any])
         (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
         for path, back in part.reads
     )
-    return reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
+    return part.place, reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
 
 
 def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[int, int]:
@@ -166,7 +200,8 @@ def _block(parts: list[Part]) -> Part:
     """Several boxes as one, under what their names have in common, or the first and the last name."""
     names = [part.name for part in parts]
     name = (len(parts) > 1 and stem(names)) or f"{names[0]} … {names[-1]}"
-    return Part(name, f"{parts[0].path}…", None, parts)
+    places = {part.place for part in parts}
+    return Part(name, f"{parts[0].path}…", None, parts, place=places.pop() if len(places) == 1 else "")
 
 
 def sections(parts: list[Part]) -> list[Part]:

@@ -25,6 +25,24 @@ class LayerParam(TypedDict):
     trained: bool
 
 
+class TakenRow(TypedDict):
+    """A sequence, and which of its frames a mask takes."""
+
+    name: str
+    frames: int
+    taken: int
+    cells: list[float]  # of each frame, or of some frames together, the part that is taken
+
+
+class TakenFrames(TypedDict):
+    """The frames that masked_computation takes of the last batch."""
+
+    axis: str
+    width: int  # number of cells of the longest sequence
+    rows: list[TakenRow]
+    more: int  # sequences that are not listed
+
+
 class LayerCard(TypedDict):
     """A layer, or several that differ in their names only."""
 
@@ -39,6 +57,7 @@ class LayerCard(TypedDict):
     sources: list[str]
     options: list[LayerOption]
     params: list[LayerParam]
+    taken: TakenFrames | None
 
 
 class NetworkView(TypedDict):

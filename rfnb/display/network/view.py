@@ -20,7 +20,9 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.network.cards import cards_of
 from rfnb.display.network.fold import NetFolder, Status
+from rfnb.display.network.moved import as_computed, loops_of
 from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
+from rfnb.display.network.taken import taken_html, taken_text
 from rfnb.errors import ViewError
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
@@ -55,7 +57,8 @@ def describe(
     layers = net.every_layer()
     own = {path: each for path, each in layers.items() if not each.nets_inside}
     params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in own.items()}
-    folder = NetFolder(entries, templates, status, params)
+    loops = loops_of(net)
+    folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)
     graph: GraphView = {
         "kind": "graph", "name": net.name, "root": folder.root, "dims": folder.values.dims, "bodies": folder.bodies,
         "open": [], "params": net.get_num_params(), "failure": None, "note": None,
@@ -70,7 +73,7 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(shown, layers, templates, status, net.variables()),
+        "cards": cards_of(shown, layers, templates, status, net.variables(), net.masks_of_frames()),
         "chosen": layer,
         "note": None,
     }
@@ -149,7 +152,8 @@ def _card_lines(card: LayerCard) -> list[str]:
     lines = [" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)]))]
     lines += [f"from {', '.join(card['sources'])}"] if card["sources"] else []
     lines += [f"{x['name']} = {x['given']}" + (f" → {x['became']}" if x["became"] else "") for x in card["options"]]
-    return lines + [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
+    lines += [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
+    return lines + taken_text(card["taken"])
 
 
 def _about(card: LayerCard) -> Iterator[str]:
@@ -244,6 +248,7 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         _line("from", ", ".join(card["sources"])) if card["sources"] else None,
         *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
         *(_param_html(x) for x in card["params"]),
+        taken_html(card["taken"]),
         _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
     ]
     inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")

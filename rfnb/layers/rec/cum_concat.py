@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.layers.rec.so_far import no_frames, with_frame
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
-from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.shape import replace_dim, set_feature_dim
+from rfnb.ops.slice import slice as slice_
 
 
 class CumConcat(Layer, layer_class="cum_concat"):
@@ -25,6 +26,7 @@ class CumConcat(Layer, layer_class="cum_concat"):
     can_leave = False
     out_spatial_dim: Dim | None = value(None, Dim)
     axis: Dim = axis("T")
+    so_far: Dim
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new axis."""
@@ -41,13 +43,21 @@ class CumConcat(Layer, layer_class="cum_concat"):
     def first_state(self, x: Tensor) -> State:
         """No frames yet."""
         so_far = Dim(0, name="so far")
-        return State(frames=zeros([*x.dims, so_far], dtype=x.dtype, sparse_dim=x.sparse_dim), so_far=so_far)
+        frames = zeros([*x.dims, so_far], dtype=x.dtype, sparse_dim=x.sparse_dim)
+        return State(frames=frames, so_far=so_far, **no_frames(self, _without(x.dims, x.feature_dim)))
 
     def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, out_spatial_dim}"""
-        frames, so_far = cum_concat_step(x, prev_accum=state["frames"], axis=state["so_far"])
-        y, _ = replace_dim(frames, in_dim=so_far, out_dim=self.so_far)
-        return set_feature_dim(y, x.feature_dim), State(frames=frames, so_far=so_far)
+        frames, so_far, count = with_frame(x, state, "frames")
+        new = State(frames=frames, so_far=so_far, **count)
+        return set_feature_dim(self.output_of(new), x.feature_dim), new
+
+    def output_of(self, state: State) -> Tensor:
+        """The frames so far, of each sequence as many as count."""
+        frames, so_far = state["frames"], state["so_far"]
+        if "count" in state:
+            frames, so_far = slice_(frames, axis=so_far, end=state["count"])
+        return replace_dim(frames, in_dim=so_far, out_dim=self.so_far)[0]
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The new axis in the place of the old one, in a loop behind the batch."""
@@ -55,3 +65,7 @@ class CumConcat(Layer, layer_class="cum_concat"):
         if self.so_far not in source:
             source.insert(len([dim for dim in source if dim.is_batch_dim()]), self.so_far)
         return source
+
+
+def _without(dims: Sequence[Dim], dim: Dim | None) -> list[Dim]:
+    return [each for each in dims if each is not dim]

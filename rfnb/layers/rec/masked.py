@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -11,7 +12,8 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes, time_of
-from rfnb.network.inner import UNIT, InnerBuilder, InnerNet, chosen
+from rfnb.network.build.node import Node
+from rfnb.network.inner import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.resolve import names_of_sources
@@ -21,12 +23,14 @@ from rfnb.ops.index import gather
 from rfnb.ops.masked import masked_select
 from rfnb.ops.math import cast, where
 from rfnb.ops.sequence import cumsum
-from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 
 MASKED = "masked by"
 """Marks an axis that has only the frames where a mask is true."""
 FIRST = "initial:output"
 """The output before the first frame, as a part of masked_computation."""
+LOSS = "loss:"
+"""Stands before the names of parts of masked_computation that losses need."""
 OUTPUT = "output of the unit"
 """The output, as a part of the state."""
 
@@ -48,6 +52,8 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     unit: Any = value(REQUIRED, dict)
     masked_from: Any = value(None, str)
     inner: InnerNet
+    loss_parts: Sequence[str] = ()
+    frames_of_losses: Dim | None = None
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,7 +81,14 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             else:
                 _check_frames(builder, scope, path, names_of_sources(described, None), axis)
         inner = InnerBuilder(builder, scope, path, described, lambda x: packed(x, mask, axis, frames))
+        if axis is None:
+            inner.masked_loop = inner.loop
         net = inner.net(axis, frames)
+        if net.ends and isinstance(builder, InnerBuilder):
+            raise NetworkError(
+                "a layer with a loss is in a masked_computation that is in another one",
+                got=next(iter(net.ends.values())).path, expected="losses in the outer unit, or outside of both",
+            )  # fmt: skip
         return net, dict(net.inputs)
 
     @property
@@ -97,14 +110,15 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         """{…, axis} → {…, frames}"""
         axis, frames = self.inner.axis, self.inner.frames
         values, _ = self.inner.run({key: packed(x, mask, axis, frames) for key, x in outside.items()})
-        self.parts = self.inner.parts_of(values)
+        self.parts = {**self.inner.parts_of(values), **self._of_losses(values)}
         self.parts[FIRST] = self.inner.first_output(outside)
         return values[self.inner.output.path]
 
     def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
         """The states of the unit, and its output before the first frame."""
         state = self.inner.first_state(outside)
-        state[OUTPUT] = self.inner.first_output(outside)
+        if not self.inner.grows:
+            state[OUTPUT] = self.inner.first_output(outside)
         return state
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
@@ -112,19 +126,73 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         # Where the mask is false, there may be labels that the unit does not know: blanks, for example.
         known = {key: where(mask, x, 0) if x.sparse_dim is not None else x for key, x in outside.items()}
         values, new = self.inner.run(known, state)
-        new[OUTPUT] = values[self.inner.output.path]
+        if not self.inner.grows:
+            new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
-        self.parts = self.parts_of(new)
-        return new[OUTPUT], new
+        self.parts = {**self.parts_of(new), **self._of_losses(values)}
+        return self.output_of(new), new
 
     def output_of(self, state: State) -> Tensor:
         """The last output where the mask was true."""
-        out: Tensor = state[OUTPUT]
+        out: Tensor = self.inner.grown_output(state) if self.inner.grows else state[OUTPUT]
         return set_feature_dim(out, self.inner.output.template.feature_dim)
 
     def parts_of(self, state: State) -> dict[str, Tensor]:
         """The last states of the unit."""
         return self.inner.parts_of_state(state)
+
+    def _of_losses(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the losses of layers in the unit need, as parts. In a loop, frames that do not count are among them."""
+        found = {}
+        for name, end in self.inner.ends.items():
+            needed = {"output": end.path, "target": end.target or "", "factor": end.inv_norm_factor or ""}
+            found.update({_part(key, name): values[path] for key, path in needed.items() if path in values})
+            if end.layer is not None and end.layer.logits is not None:
+                found[_part("logits", name)] = end.layer.logits
+        self.loss_parts = list(found)
+        return found
+
+    def ends_inside(self, node: Node) -> list[str]:
+        """The outputs in the unit, what losses need, and the mask, of which a view shows the frames taken."""
+        ends = {self.inner.called(path): each for path, each in self.inner.nodes.items() if each.layer is not None}
+        names = [name for name, each in ends.items() if each.layer.is_output_layer]  # type: ignore[union-attr]
+        parts = [f"{node.path}/{name}" if name else node.path for name in [*names, *self.loss_parts]]
+        return [*parts, node.inputs["mask"]]
+
+    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+        """The mask of all frames in the last batch, and their axis; None if there was none."""
+        mask, axis = values.get(node.inputs["mask"]), self.inner.axis
+        if self.stepwise and self.loop is not None:
+            axes = [self.loop.own_axis, self.loop.axis]
+            axis = next((dim for dim in axes if mask is not None and dim in mask.dims), None)
+        return None if mask is None or axis is None else (mask, axis)
+
+    def losses_inside(self, node: Node) -> list[Node]:
+        """The layers in the unit that have a loss."""
+        found = []
+        for name, end in self.inner.ends.items():
+            path = f"{node.path}/{name}" if name else node.path
+            target = None if end.target is None else end.target.removeprefix(TARGET)
+            found.append(replace(end, path=path, target=target, loop=node.loop))
+        return found
+
+    def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The values of the frames where the mask is true."""
+        name, found = end.path.removeprefix(node.path).removeprefix("/"), {}
+        mask, axis, frames = values[node.inputs["mask"]], self.inner.axis, self.inner.frames
+        known = {key: values.get(f"{node.path}/{_part(key, name)}") for key in ("output", "target", "factor", "logits")}
+        if self.stepwise:
+            assert self.loop is not None and known["output"] is not None
+            axis = known["output"].dims[0]
+            frames = self.frames_of_losses = self.frames_of_losses or Dim(None, name="taken", kind="spatial")
+            mask = mask if axis in mask.dims else expand_dim(mask, axis)
+            known = {key: None if x is None else packed(x, mask, axis, frames) for key, x in known.items()}
+        if known["target"] is None and end.target is not None and end.target in values:
+            known["target"] = _taken(values[end.target], mask, axis, frames)
+        assert end.layer is not None
+        end.layer.logits = known["logits"]
+        found = {end.path: known["output"], end.target: known["target"], end.inv_norm_factor: known["factor"]}
+        return {path: x for path, x in found.items() if path is not None and x is not None}
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the unit."""
@@ -160,6 +228,19 @@ def packed(x: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Ten
         return x
     y, _ = masked_select(x, mask=mask, dims=[axis], out_dim=frames)
     return set_feature_dim(y, x.feature_dim)
+
+
+def _part(key: str, name: str) -> str:
+    """The part of masked_computation that has the output, or another value, of a layer in the unit for its loss."""
+    return f"{LOSS}{key}/{name}"
+
+
+def _taken(target: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Tensor:
+    """The frames of a target where the mask is true; one that has other lengths than the mask is taken as it is."""
+    own = time_of(target)
+    if own is not None and axis not in (None, own) and target.size_of(own).agrees(axis.size):
+        target, own = replace_dim(target, in_dim=own, out_dim=axis)[0], axis
+    return packed(target, mask, axis, frames) if own is axis else target
 
 
 class Unmask(Layer, layer_class="unmask"):

@@ -13,7 +13,7 @@ from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
-from rfnb.ops.concat import concat, cum_concat_step
+from rfnb.ops.concat import concat
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, clip_by_value, combine_bc
@@ -108,6 +108,7 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
         if not self.fixed:
             initial = initial_values(self.forward_weights_init)
             self.encoding_matrix = self.parameter("encoding_matrix", [self.distances, self.out_dim], initial)
+            self.distances = self.encoding_matrix.dims[0]  # another net may have made it
 
     def leave_loop(self, axis: Dim) -> None:
         """Queries and keys are the frames of the loop."""
@@ -132,15 +133,15 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
 
     def first_state(self, x: Tensor) -> State:
         """No step yet."""
-        so_far = Dim(0, name="so far")
-        count = full(dims=[], fill_value=-1, dtype="int32")
-        return State(count=count, positions=zeros([so_far], dtype="int32"), so_far=so_far)
+        count = full(dims=_without(x, x.feature_dim) if self.by_mask else [], fill_value=-1, dtype="int32")
+        return State(count=count, so_far=Dim(0, name="so far"))
 
     def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {key, n_out}"""
         count: Tensor = state["count"] + 1
-        positions, so_far = cum_concat_step(count, prev_accum=state["positions"], axis=state["so_far"])
-        return self._vectors(positions - count), State(count=count, positions=positions, so_far=so_far)
+        so_far: Dim = state["so_far"] + 1
+        positions = cast(range_over_dim(so_far), "int32")
+        return self._vectors(combine_bc(positions, "sub", count)), State(count=count, so_far=so_far)
 
     def _vectors(self, distance: Tensor) -> Tensor:
         """{…} → {…, n_out}"""

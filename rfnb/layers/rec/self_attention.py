@@ -9,10 +9,11 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
+from rfnb.layers.rec.so_far import no_frames, with_frame
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.attention import attend
-from rfnb.ops.concat import cum_concat_step, split
+from rfnb.ops.concat import split
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.math import compare_bc, where
 from rfnb.ops.matmul import matmul
@@ -77,25 +78,26 @@ class SelfAttention(Layer, layer_class="self_attention"):
         q, k, v = self._parts(x)
         keys = next(dim for dim in key_shift.dims if dim is not self.axis and dim is not key_shift.feature_dim)
         k, v = (replace_dim(part, in_dim=self.axis, out_dim=keys)[0] for part in (k, v))
-        return self._attended(q, k, v, keys, key_shift, left_only=self.attention_left_only)
+        last = range_over_dim(self.axis) if self.attention_left_only else None
+        return self._attended(q, k, v, keys, key_shift, last=last)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No frames yet."""
         batch, so_far = [dim for dim in x.dims if dim is not x.feature_dim], Dim(0, name="so far")
         left = {"k_left": self.keys_dim, "v_left": self.values_dim}
         made = {name: zeros([*batch, so_far, self.heads, dim], dtype=x.dtype) for name, dim in left.items()}
-        return State(**made, so_far=so_far)
+        return State(**made, so_far=so_far, **no_frames(self, batch))
 
     def step(self, state: State, x: Tensor, key_shift: Tensor | None = None) -> tuple[Tensor, State]:
         """{…, in} → {…, n_out}"""
         q, k, v = self._parts(x)
-        old: Dim = state["so_far"]
-        k, keys = cum_concat_step(k, prev_accum=state["k_left"], axis=old)
-        v, _ = cum_concat_step(v, prev_accum=state["v_left"], axis=old)
+        k, keys, _ = with_frame(k, state, "k_left")
+        v, _, count = with_frame(v, state, "v_left")
         if key_shift is not None:
-            own = next(dim for dim in key_shift.dims if dim is not key_shift.feature_dim)
+            own = next(dim for dim in key_shift.dims if dim not in (key_shift.feature_dim, *q.dims))
             key_shift = replace_dim(key_shift, in_dim=own, out_dim=keys)[0] if own is not keys else key_shift
-        return self._attended(q, k, v, keys, key_shift), State(k_left=k, v_left=v, so_far=keys)
+        y = self._attended(q, k, v, keys, key_shift, last=state.get("count"))
+        return y, State(k_left=k, v_left=v, so_far=keys, **count)
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The queries, keys and values of each head. {…, in} → {…, heads, key}, {…, heads, key}, {…, heads, value}"""
@@ -111,16 +113,17 @@ class SelfAttention(Layer, layer_class="self_attention"):
         return float(self.keys_dim.get_dim_value() ** -0.5)
 
     def _attended(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Dim, key_shift: Tensor | None, *, left_only: bool = False
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Dim, key_shift: Tensor | None, *, last: Tensor | None = None
     ) -> Tensor:
+        """last: the last key that counts, for each query; None: all count."""
         q = q * self.scale
         energy = matmul(q, k, reduce=self.keys_dim)
         if key_shift is not None:
             assert key_shift.feature_dim is not None
             shift = replace_dim(key_shift, in_dim=key_shift.feature_dim, out_dim=self.keys_dim)[0]
             energy = energy + matmul(q, shift, reduce=self.keys_dim)
-        if left_only:
-            allowed = compare_bc(range_over_dim(keys), "<=", range_over_dim(self.axis))
+        if last is not None:
+            allowed = compare_bc(range_over_dim(keys), "<=", last)
             energy = where(allowed, energy, -1e30, allow_broadcast_all_sources=True)
         masked = not self.attention_left_only  # frames after the end of a sequence are after all that count
         weights = softmax(energy, axis=keys, use_mask=masked)

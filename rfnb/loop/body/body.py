@@ -103,7 +103,7 @@ class Body:
         self.originals = state._values
         with untaped(), listening(None):
             grown = self._grown_dims([leaf for _, leaf in state._leaves()])
-            self.recorder.grown = {dim.serial for dim in grown.values()}
+            self.recorder.grown = self.tape.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
         state._replace([each.before for each in self.carried])

@@ -149,6 +149,8 @@ def _reason(op: OpPlacement, needed: frozenset[str]) -> str:
 def note_step(error: BaseException, step: int, loop: str, node: Node | None) -> None:
     """Adds a note to an error that says where it was raised: "in step 3 of decoder, cell 4, line 2 (log)"."""
     source = None if node is None else node.source
+    if source is not None and source.layer is not None:
+        loop = f"{loop}, layer {source.layer!r}"
     place = f", {source.place()} ({node.op})" if node is not None and source is not None else ""
     error.add_note(f"in step {step} of {loop}{place}")
     if isinstance(error, RfError):

@@ -68,13 +68,13 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
 def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
     """New axes in the result of an op that are not computed from other dims, such as the ranks of a sort.
 
-    A dim from outside of the body is one too where an op calls a growing axis by it.
+    A dim from outside of the body is one too where an op calls a growing axis by it, each time with a size of its own.
     """
     given = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
     made = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
     new = [dim for dim in made if isinstance(dim, Dim) and dim not in given and set(dim.roots) == {dim.serial}]
     called = set(leaves(op_call.kwargs)) if op_call.row.name in RENAMING else ()
-    return list(dict.fromkeys(dim for dim in new if (dim.serial > first or dim in called) and dim.serial not in known))
+    return list(dict.fromkeys(dim for dim in new if dim in called or (dim.serial > first and dim.serial not in known)))
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
@@ -101,7 +101,7 @@ class _RepeatedOp:
         }
         for dim, size in sizes.items():
             dim.bind(size)
-        raws = iter(values[len(sizes) :])
+        raws = iter(values[len(self.dims) :])
 
         def now(leaf: Any) -> Any:
             return tensor_of(next(raws), leaf.sig, leaf.lengths.bind(sizes)) if isinstance(leaf, Tensor) else leaf

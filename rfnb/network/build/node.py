@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,3 +64,12 @@ class Node:
         """The paths of all values that its own is computed from, in the same step."""
         owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
         return (*self.sources, *self.inputs.values(), *owner)
+
+
+def every_node(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
+    found = dict(nodes)
+    for node in nodes.values():
+        for net in node.layer.nets_inside if node.layer is not None else ():
+            found.update(net.every_node())
+    return found

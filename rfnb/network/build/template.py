@@ -10,6 +10,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.extern_data import Data
@@ -44,12 +45,12 @@ def without_numbers(x: Tensor) -> Tensor:
 
 @contextmanager
 def on_meta(*parameters: Parameter) -> Iterator[None]:
-    """Computes without numbers inside the block, with these parameters too."""
+    """Computes without numbers inside the block, with these parameters too; nobody who watches ops sees it."""
     raws = [parameter._raw for parameter in parameters]
     try:
         for parameter in parameters:
             parameter._raw = backend_of_raw(parameter._raw).without_numbers_raw(parameter._raw)
-        with set_default_device_ctx("meta"):
+        with listening(None), set_default_device_ctx("meta"):
             yield
     finally:
         for parameter, raw in zip(parameters, raws, strict=True):

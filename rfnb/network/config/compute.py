@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import ConfigError, NetworkError, RfError
+from rfnb.errors import ConfigError, NetworkError, ParameterError, RfError
 from rfnb.network.axes import Axes
 from rfnb.network.config.arrays import PADDING, Array, Padding
 from rfnb.network.config.interpreter import Interpreter, Leave
@@ -21,7 +21,32 @@ from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
+Given = TypeVar("Given", bound=Callable[..., Any])
 _INTERPRETERS: WeakKeyDictionary[Axes, Interpreter] = WeakKeyDictionary()
+
+
+def pure(function: Given) -> Given:
+    """Marks a function for a net dict: its result depends on its arguments alone, and it changes nothing else.
+
+    A loop whose layers call it is then traced once, and later calls of the network run the kept step. What the function
+    reads besides, such as a global variable, has the value that it had then. Returns the function.
+
+    >>> @rf.pure
+    ... def halved(source, **options):
+    ...     return source(0) * 0.5
+    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+    >>> _ = net.construct_from_dict({"output": {"class": "eval", "eval": halved, "from": "data"}})
+    >>> net.forward({"data": (np.ones((1, 1, 2)), [1])})["output"].raw_tensor.tolist()
+    [[[0.5, 0.5]]]
+
+    Raises ParameterError if it cannot be marked.
+    """
+    try:
+        function.is_pure = True  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        what = "pure: this cannot be marked"
+        raise ParameterError(what, got=repr(function)[:60], expected="a function that is written with def") from None
+    return function
 
 
 class Own:
@@ -35,6 +60,7 @@ class Own:
         taken = inspect.signature(function).parameters
         self.all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
         self.names = frozenset(taken)
+        self.is_pure = bool(getattr(function, "is_pure", False))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The result for arrays and numbers."""

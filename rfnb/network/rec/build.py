@@ -18,7 +18,7 @@ from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
-from rfnb.network.rec.order import put_in_order
+from rfnb.network.rec.order import ends_of_steps, put_in_order
 from rfnb.network.resolve import STEP, Scope, names_of_sources, size_told
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
@@ -331,10 +331,10 @@ class Loops:
                     rec.last_choice = chosen[-1]
                 for of in list(rec.previous):
                     rec.initial[of] = self._initial(rec, of)
-        for node in list(self.builder.nodes.values()):
-            if node.loop is not None and node.layer is not None and (node.loss or node.layer.is_output_layer):
-                for loop in node.loop.chain:
-                    loop.accumulated[node.path] = None
+        for node in self.builder.nodes.values():
+            for loop in [] if node.loop is None else node.loop.chain:
+                if loop.path in self.nets:  # not a loop around masked_computation
+                    loop.accumulated.update(dict.fromkeys(ends_of_steps(node, loop, self.builder.nodes)))
         for rec in self.nets.values():
             put_in_order(rec, self.builder.nodes)
             for path in rec.accumulated:  # now, as the lengths of a batch are others
@@ -368,7 +368,7 @@ class Loops:
         prefix = variable_scope(rec.scope, inner, described.get("name_scope"))
         variable = f"{prefix}init_{inner.rpartition('/')[2]}_var"
         made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
-        setattr(rec.layer, called, made)
+        rec.layer.own_parameter(called, made)
         return made
 
 

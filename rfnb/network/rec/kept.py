@@ -1,7 +1,8 @@
 """Whether a recurrent net runs a step that was traced in an earlier call, instead of its layers.
 
 The step depends on tensors from outside, and on what Python reads besides: the layers with their options, the train
-flag, default dtypes. Functions of the user may read anything; a net with one is traced in each call.
+flag, default dtypes. Functions of the user may read anything: a net with one is traced in each call, unless they are
+marked with `rf.pure`.
 """
 
 from __future__ import annotations
@@ -84,5 +85,9 @@ def _described(given: Any) -> Iterator[Any]:
 
 
 def _is_function(leaf: Any) -> bool:
-    """Whether it is a function of the user, which is run by Python, not one of a config, which is read."""
-    return callable(leaf) and not isinstance(leaf, Dim | Tensor) and not getattr(leaf, "is_read", False)
+    """Whether it is a function of the user that may read anything: not one of a config, nor one marked as pure."""
+    return (
+        callable(leaf)
+        and not isinstance(leaf, Dim | Tensor)
+        and not any(getattr(leaf, mark, False) for mark in ("is_read", "is_pure"))
+    )

@@ -36,6 +36,7 @@ class Lines:
         self.rec = rec
         self.numbers: dict[str, int] = {}
         self.listing = self._of_config() or self._written()
+        self.listing.name(self.numbers)
 
     @contextmanager
     def naming(

@@ -92,6 +92,14 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
 
 
+def ends_of_steps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> list[str]:
+    """The values of a loop that are needed after its steps: outputs and losses, also those inside of a layer."""
+    if node.layer is None:
+        return []
+    own = [node.path] if node.loss or node.layer.is_output_layer else []
+    return [*own, *(path for path in node.layer.ends_inside(node) if nodes[path].loop in rec)]
+
+
 def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
     """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
     ways, seen = [[node.path]], {node.path}

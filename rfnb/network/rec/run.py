@@ -56,6 +56,12 @@ def take_parts(node: Node, values: Values) -> None:
         node.layer.parts = {}
 
 
+def _name_layer(error: RfError, node: Node) -> None:
+    """Lets an error name the layer."""
+    if not error.what.startswith("layer "):
+        error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+
+
 class RecRun:
     """One run of a recurrent net. values: those outside of the loop, by path; it adds those that leave the loop."""
 
@@ -110,7 +116,7 @@ class RecRun:
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
         self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
         layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
-        with steps_of(layers):
+        with steps_of(layers), self._named_later():
             self._all_steps(own)
 
     def _all_steps(self, own: list[Node]) -> None:
@@ -203,8 +209,12 @@ class RecRun:
             return self.whole[node.path]
         assert node.layer is not None
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
-        with self._named(node):
-            y = node.layer(*(self._all(path) for path in node.sources), **inputs)
+        sources = [self._all(path) for path in node.sources]
+        try:
+            y = node.layer(*sources, **inputs)
+        except RfError as error:
+            _name_layer(error, node)
+            raise
         take_parts(node, self.whole)
         return y
 
@@ -247,18 +257,23 @@ class RecRun:
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            with self._named(node):
+            try:
                 self._compute_layer(node, node.layer, values)
-                take_parts(node, values)
+            except RfError as error:
+                _name_layer(error, node)
+                raise
+            take_parts(node, values)
 
     @contextmanager
-    def _named(self, node: Node) -> Iterator[None]:
-        """Errors inside name the layer."""
+    def _named_later(self) -> Iterator[None]:
+        """Errors of a step that runs, when all of it is traced, name the layer whose line they arose on."""
         try:
             yield
         except RfError as error:
-            if not error.what.startswith("layer "):
-                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+            name = getattr(error.at, "layer", None)
+            node = self.nodes.get(f"{self.rec.path}/{name}")
+            if node is not None and node.layer is not None:
+                _name_layer(error, node)
             raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:

@@ -10,10 +10,9 @@ from typing import Any, Literal, Protocol
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import RfError
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import Node, every_node
 from rfnb.network.config.values import Function, Opaque
 from rfnb.network.extern_data import ExternData
-from rfnb.network.inner import every_node
 from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
 from rfnb.network.rec.net import RecNet

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import linecache
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from types import CodeType
 
-from rfnb.core.ground.source import LISTED, Block, Source, show_block
+from rfnb.core.ground.source import LAYERS, LISTED, Block, Source, show_block
 
 
 class Listing:
@@ -27,6 +27,10 @@ class Listing:
         self._places = found
         self.head = found[first]
         show_block(self.head, Block(file, None, None, first, tuple(lines)))
+
+    def name(self, layers: Mapping[str, int]) -> None:
+        """Says which layer each line describes. layers: the lines by the names of layers."""
+        LAYERS[self.code] = {line: name for name, line in reversed([*layers.items()])}
 
     @classmethod
     def of_text(cls, what: str, lines: Sequence[str]) -> Listing:

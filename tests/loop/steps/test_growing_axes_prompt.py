@@ -63,3 +63,25 @@ def test_an_axis_with_lengths_that_grows_says_what_to_write():
     with pytest.raises(LoopError, match=r"rf.concat\(\(x, prompt\)"), loop:
         pass
     assert loop.state.prompt is prompt and loop.state.keys is x
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_a_slice_whose_length_differs_by_sequence_and_step(options):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([torch.randn(n, 2) for n in (4, 3, 0)], dims=[batch_dim, time, feat])
+    taken = rf.convert_to_tensor([[0, 2, 1, 3], [1, 1, 0, 0], [0, 0, 0, 0]], dims=[batch_dim, rf.Dim(4, name="step")])
+    loop, grown = rf.Loop(axis=time, **options), rf.Dim(0, name="grown")
+    loop.state.grown, loop.state.frames = grown, rf.zeros([batch_dim, grown, feat])
+    with loop:
+        loop.state.frames, loop.state.grown = rf.cum_concat_step(
+            loop.unstack(x), prev_accum=loop.state.frames, axis=loop.state.grown
+        )
+        count = rf.gather(taken, indices=loop.iter_idx, axis=taken.dims[1])
+        some, axis = rf.slice(loop.state.frames, axis=loop.state.grown, end=count)
+        found = loop.stack(rf.reduce_sum(some, axis=axis))
+    for b, n in enumerate((4, 3, 0)):
+        for t in range(n):
+            expected = x.raw_tensor[b, : min(t + 1, int(taken.raw_tensor[b, t]))].sum(0)
+            torch.testing.assert_close(found.raw_tensor[t, b], expected)
+    if loop.run is not None:
+        assert [loop.run[i].check for i in range(4)] == ["replay agrees"] * 4

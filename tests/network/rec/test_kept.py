@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 from rfnb.loop.kept.kept_steps import KeptSteps
 
 N = 5
@@ -256,6 +256,41 @@ def test_functions_of_the_user_run_in_each_call():
     batch = {key: value for key, value in batch_of([2, 3]).items() if key == "data"}
     outs = [net(batch)["output"].raw_tensor for _ in range(3)]
     assert len(calls) == count + 3 and not torch.equal(outs[0], outs[1])
+
+
+@pytest.mark.parametrize("given", ["in the net dict", "by name"])
+def test_functions_marked_as_pure_run_once(given, tmp_path):
+    calls = []
+
+    @rf.pure
+    def doubled(source, **kwargs):
+        calls.append(1)
+        return source(0) * 2.0
+
+    unit = {
+        "mine": {"class": "eval", "eval": doubled, "from": "data:source"},
+        "output": {"class": "linear", "from": ["mine", "prev:output"], "n_out": 4},
+    }
+    if given == "in the net dict":
+        net = built({"output": {"class": "rec", "unit": unit, "from": "data"}})
+    else:
+        text = "def twice(source, **kwargs):\n  return unknown_here(source)\n"
+        text += "unit = {'mine': {'class': 'eval', 'eval': twice, 'from': 'data:source'},\n"
+        text += "  'output': {'class': 'linear', 'from': ['mine', 'prev:output'], 'n_out': 4}}\n"
+        text += "network = {'output': {'class': 'rec', 'unit': unit, 'from': 'data'}}\n"
+        text += "extern_data = {'data': {'dim': 3}}\n"
+        (tmp_path / "net.config").write_text(text)
+        net = rf.Network.from_config(tmp_path / "net.config", functions={"twice": doubled})
+    batch = {key: value for key, value in batch_of([2, 3]).items() if key == "data"}
+    outs = [net(batch)["output"].raw_tensor for _ in range(2)]
+    count = len(calls)
+    outs += [net(batch)["output"].raw_tensor for _ in range(2)]
+    assert len(calls) == count and torch.equal(outs[0], outs[3])
+
+
+def test_what_cannot_be_marked_as_pure():
+    with pytest.raises(ParameterError, match="cannot be marked"):
+        rf.pure(len)
 
 
 def test_a_kept_step_holds_no_tensor_of_its_batch():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
+from rfnb.errors import DimError
 
 CONFIG = """\
 extern_data = {"data": {"dim": 5}, "classes": {"dim": 7, "sparse": True}}
@@ -205,7 +206,7 @@ def test_attention_of_training_and_search(tmp_path):
     weights = seen[0].weights
     expected = run.stack("att_weights").copy_transpose(weights.dims)  # by final hypothesis
     np.testing.assert_array_equal(weights.copy_masked(0).numpy(), expected.copy_masked(0).numpy())
-    assert "2 heads" in rf.show(seen[0]).text
+    assert "2 hypotheses" in rf.show(seen[0]).text
 
 
 def test_self_attention_in_and_out_of_the_loop():
@@ -268,3 +269,32 @@ def test_with_and_without_moving_are_compared_by_layer():
         runs.append(last_run())
     assert rf.compare(*runs)
     assert lines_of(runs[0]) == {"c": 2, "prev:x": 3, "x": 3, "output": 4}
+
+
+@pytest.mark.parametrize("error", [ValueError("bad number"), DimError("bad number")], ids=["of Python", "of rfnb"])
+def test_an_error_of_a_later_step_names_the_layer_and_its_line(error):
+    steps = []
+
+    def fails_later(raw):
+        steps.append(raw)
+        if len(steps) > 4:
+            raise error
+        return raw
+
+    def given(source, **options):
+        x = source(0).whole()
+        return x if x.device == "meta" else rf.raw_call(fails_later, x, out_dims=x.dims)
+
+    unit = {
+        "s": {"class": "linear", "activation": None, "n_out": 2, "from": ["prev:s", "data:source"]},
+        "odd": {"class": "eval", "eval": given, "from": "s"},
+        "output": {"class": "combine", "kind": "add", "from": ["odd", "prev:output"]},
+    }
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+    net.construct_from_dict({"output": {"class": "rec", "from": "data", "unit": unit}})
+    with pytest.raises(type(error)) as found:
+        net.forward({"data": (np.ones((2, 5, 2), "float32"), [5, 4])})
+    [note] = found.value.__notes__
+    assert note.startswith("in step 3 of output, layer 'odd', net dict, line 3")
+    if isinstance(error, DimError):
+        assert str(found.value).startswith("layer 'output/odd' (eval): bad number")

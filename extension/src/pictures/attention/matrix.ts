@@ -62,11 +62,12 @@ export class Matrix {
 
   private _scaleSelect(): HTMLElement {
     const words = this._words;
+    const isHead = this._scripts.unit !== 'hypothesis';
     const choices: [Scale, string][] = [
-      ['head', words.__('of the head')],
+      ['head', isHead ? words.__('of the head') : words.__('of the hypothesis')],
       ['row', words.__('of each row')],
-      ['all', words.__('of all heads')],
-      ['root', words.__('of the head, √')]
+      ['all', isHead ? words.__('of all heads') : words.__('of all hypotheses')],
+      ['root', isHead ? words.__('of the head, √') : words.__('of the hypothesis, √')]
     ];
     const options = choices.map(([value, name]) => make('option', { value }, name));
     const title = words.__('Value of the darkest colour');
@@ -117,7 +118,7 @@ export class Matrix {
     if (hadFocus) {
       this._svg.focus({ preventScroll: true });
     }
-    this._title.replaceChildren(...titleOf(facts, this._scripts.heads, this._words));
+    this._title.replaceChildren(...titleOf(facts, this._scripts, this._words));
     this._pathButton.hidden = path.length === 0;
     this._pathButton.setAttribute('aria-pressed', String(this._hasPath));
     this._drawLegend();
@@ -312,17 +313,19 @@ function hatching(x: number, y: number, width: number, height: number): SVGEleme
   return draw('svg', { x, y, width, height, class: 'rfnb-Matrix-padding' }, draw('path', { d: lines.join('') }));
 }
 
-function titleOf(facts: AttentionHead, heads: AttentionHead[], words: Words): Node[] {
+function titleOf(facts: AttentionHead, scripts: AttentionScripts, words: Words): Node[] {
   const measured = `${words.__('entropy')} ${formatNumber(facts.entropy)}`;
   const flags = facts.flags.map(flag => make('strong', { class: 'rfnb-Flag' }, flag));
   const told = [facts.role, measured].filter(Boolean).join(' · ');
-  return [make('b', {}, nameOf(facts, heads, words)), make('span', {}, ` ${told} `), ...flags];
+  return [make('b', {}, nameOf(facts, scripts, words)), make('span', {}, ` ${told} `), ...flags];
 }
 
 /** The name of a head, without the parts that all heads share. */
-function nameOf(facts: AttentionHead, heads: AttentionHead[], words: Words): string {
+function nameOf(facts: AttentionHead, { heads, unit }: AttentionScripts, words: Words): string {
   const layer = facts.layer < 0 ? words.__('mean over layers') : facts.name || words.__('layer %1', facts.layer);
-  const head = facts.head < 0 ? words.__('mean over heads') : words.__('head %1', facts.head);
+  const one = unit === 'hypothesis' ? words.__('hypothesis %1', facts.head) : words.__('head %1', facts.head);
+  const mean = unit === 'hypothesis' ? words.__('mean over hypotheses') : words.__('mean over heads');
+  const head = facts.head < 0 ? mean : one;
   const hasOthers = (key: 'layer' | 'head') => heads.some(other => other[key] !== facts[key]);
   return [hasOthers('layer') || facts.layer < 0 ? layer : '', hasOthers('head') || facts.head < 0 ? head : '']
     .filter(Boolean)
