@@ -11,6 +11,7 @@ from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 
 def SpatialDim(name: str, dimension: int | None = None) -> Dim:
@@ -228,3 +229,11 @@ def _stands_for(
         for each in others
         if each not in dims
     )
+
+
+def renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
+    """The tensor with other dims in place of some of its own; None removes one of size 1."""
+    feature = dict(pairs).get(x.feature_dim, x.feature_dim)  # type: ignore[arg-type]
+    for old, new in pairs:
+        x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
+    return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x

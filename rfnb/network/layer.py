@@ -15,7 +15,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.network.axes import Axes
+from rfnb.network.axes import Axes, renamed
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import Changes, changed_parameters, held_parameters
 from rfnb.network.options import REQUIRED, Option, value
@@ -24,7 +24,7 @@ from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import dropout
-from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
+from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
     from rfnb.network.build.node import Node
@@ -193,7 +193,7 @@ class Layer(Module):
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""
-        given = [_renamed(x, pairs) for x, pairs in zip(sources, self.renamed, strict=True)]
+        given = [renamed(x, pairs) for x, pairs in zip(sources, self.renamed, strict=True)]
         if self.joins and len(given) > 1:
             given = [joined(given, self.joined_dim)]
         if self.dropout and given:
@@ -373,15 +373,8 @@ def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
         yield
 
 
-def _renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
-    feature = dict(pairs).get(x.feature_dim, x.feature_dim)  # type: ignore[arg-type]
-    for old, new in pairs:
-        x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
-    return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
-
-
 def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:
-    """The sources one behind the other in their features."""
+    """The sources one after the other in their features."""
     dense = [one_hot(x) if x.sparse_dim is not None else x for x in sources]
     parts = [(x, x.feature_dim if x.feature_dim is not None else x.dims[-1]) for x in dense]
     x, dim = concat(*parts, allow_broadcast=True, out_dim=out_dim)
