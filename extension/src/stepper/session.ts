@@ -4,23 +4,17 @@ import { ISignal, Signal } from '@lumino/signaling';
 import type { Connection } from '../kernel/connection';
 import { Gone } from '../kernel/requests';
 import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '../schema';
-import { conditions, Notes } from './notes';
+import { Bodies } from './bodies';
+import { Follower } from './follower';
+import { Notes } from './notes';
+import { Pauses } from './pauses';
+import type { IShown } from './shown';
 import { Stepper } from './stepper';
-import type { Place } from './stepper_state';
-import { isLatest, Training } from './training';
-
-/** A pause that follows within this time, in ms, is that of the next step: the panel does not change in between. */
-const SHORT = 300;
-
-/** Following a training takes this share of the time at most, and shows a run at least once in so many ms. */
-const SHARE = 0.05;
-const SELDOM = 2500;
-
-/** At most this many loops of a notebook get marks in their cells before they are opened. */
-const KNOWN_LOOPS = 24;
+import { Place, placeOf } from './stepper_state';
+import { Training } from './training';
 
 /** The runs that one kernel has recorded, and the stepper of the run that is shown. */
-export class Session implements IDisposable {
+export class Session implements IShown, IDisposable {
   constructor(connection: Connection) {
     this.connection = connection;
     this._training = new Training(
@@ -28,12 +22,19 @@ export class Session implements IDisposable {
       (run, at, first) => this._showTraining(run, at, first),
       error => this._stepper?.complain(error)
     );
+    this._bodies = new Bodies(connection.requests, this.notes, () => this._changed.emit());
+    this._follower = new Follower(this);
+    this._pauses = new Pauses(
+      this,
+      () => this._changed.emit(),
+      run => this._opened.emit(run)
+    );
     connection.linkChanged.connect(this._onLink, this);
     connection.event.connect(this._onEvent, this);
     connection.cellBegan.connect(this._onCellBegan, this);
     connection.cellEnded.connect(this._onCellEnded, this);
     this.notes.changed.connect(() => this._changed.emit());
-    this.notes.changed.connect((_, loop) => this._pauseAt(loop));
+    this.notes.changed.connect(this._onNotes, this);
     this._onLink();
   }
 
@@ -54,7 +55,7 @@ export class Session implements IDisposable {
   /** One run of each loop whose text is known here: the run that is shown, or the newest. */
   get bodies(): RunView[] {
     const shown = this._stepper?.state.run;
-    const others = [...this._bodies.values()].filter(run => run.loop !== shown?.loop);
+    const others = this._bodies.runs.filter(run => run.loop !== shown?.loop);
     return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
   }
 
@@ -70,39 +71,32 @@ export class Session implements IDisposable {
 
   /** Whether somebody looks. While a cell runs, new runs are followed only then, as that takes time from the cell. */
   set watched(on: boolean) {
-    if (on !== this._watched) {
-      this._watched = on;
-      this._follow();
-    }
+    this._follower.watched = on;
   }
 
   /** The loop that is paused in the running cell. */
   get paused(): PausedView | null {
-    return this._paused;
+    return this._pauses.paused;
   }
 
   /** Emits when a loop is paused, or goes on. */
-  get pausedChanged(): ISignal<this, void> {
-    return this._pausedChanged;
+  get pausedChanged(): ISignal<unknown, void> {
+    return this._pauses.pausedChanged;
   }
 
   /** Whether the next step of any recorded loop will pause. */
   get pauses(): boolean {
-    return this._pauses;
+    return this._pauses.next;
   }
 
   /** Pause the next step of any recorded loop, or do not. */
   pause(on: boolean): void {
-    this._pauses = on;
-    void this._attempt(this.connection.requests.request('pause', { on }));
-    this._changed.emit();
+    this._pauses.pauseNext(on);
   }
 
   /** Let the paused loop go on. */
   resume(how: How, where: Where[] = []): void {
-    if (this._paused !== null) {
-      void this._attempt(this.connection.requests.request('resume', { how, where }));
-    }
+    this._pauses.resume(how, where);
   }
 
   get error(): string | null {
@@ -143,10 +137,55 @@ export class Session implements IDisposable {
       this._error = null;
       const first = unasked && this.connection.busy ? await this._firstStep(view) : null;
       if (asked === this._asked) {
-        this._setStepper(view, unasked ? this._place() : at, first);
+        this.show(view, unasked ? this._place() : at, first);
       }
     } catch (error) {
-      this._complain(error);
+      this.complain(error);
+    }
+  }
+
+  /** Show a run that has arrived. */
+  show(run: RunView, at: Place | null, first: StepView | null = null): void {
+    this._stepper?.changed.disconnect(this._onStepper, this);
+    this._stepper?.dispose();
+    this.notes.follow(run);
+    const open = (other: number, place: Place) => void this.open(other, place);
+    const stepper = new Stepper(this.connection.requests, run, first, {
+      notes: this.notes,
+      trail: at?.trail ?? [],
+      open,
+      isIdle: () => !this.connection.busy || this.paused !== null,
+      resume: (how, where) => this.resume(how, where),
+      train: (at, place) => this._training.go(run.run, at, place, this.notes.of(run.loop).watches),
+      trainingTarget: this._training.target,
+      wanted: at?.step
+    });
+    this._stepper = stepper;
+    if (this.paused?.run === run.run) {
+      stepper.grow(run, this.paused);
+    }
+    this._follower.begin(run);
+    stepper.changed.connect(this._onStepper, this);
+    stepper.goto(at?.step ?? 0);
+    if (at?.line != null) {
+      stepper.look(at.line);
+    }
+    if (at && at.sequence !== null && at.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
+      stepper.choose(at.sequence);
+    }
+    this._changed.emit();
+  }
+
+  /** A run that was about to be shown is no longer wanted. */
+  cancelOpening(): void {
+    this._asked++;
+  }
+
+  /** Show an error. */
+  complain(error: unknown): void {
+    if (!(error instanceof Gone)) {
+      this._error = error instanceof Error ? error.message : String(error);
+      this._changed.emit();
     }
   }
 
@@ -177,7 +216,8 @@ export class Session implements IDisposable {
       return;
     }
     this._isDisposed = true;
-    clearTimeout(this._resting);
+    this._follower.dispose();
+    this._pauses.dispose();
     this._stepper?.dispose();
     this.connection.linkChanged.disconnect(this._onLink, this);
     this.connection.event.disconnect(this._onEvent, this);
@@ -189,9 +229,9 @@ export class Session implements IDisposable {
   private _onLink(): void {
     if (this.connection.link === 'ready') {
       this.refresh();
-      void this._findPaused();
+      void this._pauses.find();
     } else if (this.connection.link !== 'connecting') {
-      this._setPaused(null);
+      this._pauses.clear();
       this._runs = [];
       this._bodies.clear();
       this._stepper?.lose();
@@ -207,97 +247,16 @@ export class Session implements IDisposable {
       this._opened.emit(run);
       void this.open(run);
     } else if (event.event === 'paused') {
-      const paused = event.data as PausedView;
-      this._opened.emit(paused.run);
-      void this._showPaused(paused);
+      void this._pauses.show(event.data as PausedView);
     } else if (event.event === 'resumed') {
-      this._stepper?.release();
-      this._resumed = setTimeout(() => this._setPaused(null), SHORT);
+      this._pauses.release();
     }
   }
 
-  /** A page that was opened while a loop is paused shows it. */
-  private async _findPaused(): Promise<void> {
-    try {
-      const paused = await this.connection.requests.request('paused', {});
-      if (paused !== null) {
-        this._opened.emit(paused.run);
-        await this._showPaused(paused);
-      }
-    } catch (error) {
-      this._complain(error);
-    }
-  }
-
-  /** Show the step at which a loop is paused. */
-  private async _showPaused(paused: PausedView): Promise<void> {
-    this._pauses = false;
-    this._setPaused(paused);
-    this._held = paused.run;
-    this._asked++; // a run that the panel was about to show is no longer wanted
-    try {
-      const run = await this.connection.requests.request('run', { run: paused.run });
-      if (this._paused !== paused || this._isDisposed) {
-        return; // the loop has gone on meanwhile
-      }
-      const at = { step: paused.step, sequence: this._stepper?.state.step?.sequence ?? null, trail: [] };
-      if (this._stepper?.state.run.run !== run.run || this._stepper.state.gone) {
-        this._setStepper(run, at);
-      }
-      this._stepper?.grow(run, paused);
-      this._stepper?.goto(paused.step);
-      if (paused.line !== null) {
-        this._stepper?.look(paused.line);
-      }
-    } catch (error) {
-      this._complain(error);
-    }
-  }
-
-  private _setPaused(paused: PausedView | null): void {
-    clearTimeout(this._resumed);
-    const before = this._paused;
-    this._paused = paused;
-    if (before !== paused) {
-      this._pausedChanged.emit();
-    }
-    if (paused === null) {
-      this._stepper?.release();
-    }
-    this._changed.emit();
-  }
-
-  /** The cell with the loop that is shown has ended: show the steps that it did since. */
-  private async _complete(): Promise<void> {
-    const shown = this._stepper;
-    if (shown && this._held === shown.state.run.run) {
-      this._held = null;
-      try {
-        shown.grow(await this.connection.requests.request('run', { run: shown.state.run.run }), null);
-      } catch {
-        return; // the run was dropped
-      }
-    }
-  }
-
-  /** Give the kernel the conditions at which running loops pause. */
-  private _pauseAt(loop: string): void {
+  private _onNotes(_: Notes, loop: string): void {
     const run = this.bodies.find(body => body.loop === loop);
     if (run && this.connection.link === 'ready') {
-      const notes = this.notes.of(loop);
-      const where = notes.pauses ? conditions(notes, run) : [];
-      if (where.length > 0 || this._pausing.has(loop)) {
-        this._pausing.add(loop);
-        void this._attempt(this.connection.requests.request('pause_at', { loop: run.name, key: loop, where }));
-      }
-    }
-  }
-
-  private async _attempt(answer: Promise<unknown>): Promise<void> {
-    try {
-      await answer;
-    } catch (error) {
-      this._complain(error);
+      this._pauses.pauseAt(run, this.notes.of(loop));
     }
   }
 
@@ -306,51 +265,18 @@ export class Session implements IDisposable {
   }
 
   private _onCellEnded(): void {
-    this._setPaused(null);
-    this._pauses = false;
-    void this._complete();
-    this._follow();
-    void this._learnBodies();
-    this._changed.emit();
-  }
-
-  /** Request the text of each loop, so that its lines can be marked before it is opened. */
-  private async _learnBodies(): Promise<void> {
-    const newest = new Map([...this._runs].reverse().map(item => [item.loop, item.run]));
-    const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
-    for (const [loop, run] of unknown.slice(0, KNOWN_LOOPS)) {
-      try {
-        const view = await this.connection.requests.request('run', { run });
-        this._bodies.set(loop, view);
-        this.notes.follow(view);
-      } catch {
-        return; // the run was dropped meanwhile; the next list of runs is up to date
-      }
-    }
-    [...this._bodies.keys()].filter(loop => !newest.has(loop)).forEach(loop => this._bodies.delete(loop));
+    this._pauses.end();
+    this._follower.follow();
+    void this._bodies.learn(this._runs);
     this._changed.emit();
   }
 
   /** The run that was asked for by its training step. */
   private _showTraining(run: RunView, at: Place, first: StepView | null): void {
     if (!this._isDisposed && this._stepper?.state.run.loop === run.loop) {
-      this._asked++;
+      this.cancelOpening();
       this._error = null;
-      this._setStepper(run, at, first);
-    }
-  }
-
-  /** The probe whose run is shown may have more of them. */
-  private async _learnTraining(): Promise<void> {
-    const shown = this._stepper;
-    const newest = shown ? this._family(shown.state.run)[0]?.run : undefined;
-    if (shown?.state.run.training && !shown.state.gone && newest !== undefined && newest !== this._newestShot) {
-      this._newestShot = newest;
-      try {
-        shown.learn(await this.connection.requests.request('run', { run: shown.state.run.run }));
-      } catch {
-        return; // the run was dropped
-      }
+      this.show(run, at, first);
     }
   }
 
@@ -358,82 +284,27 @@ export class Session implements IDisposable {
     try {
       this._setRuns(await answer);
     } catch (error) {
-      this._complain(error);
+      this.complain(error);
     }
   }
 
   private _setRuns(runs: RunItem[]): void {
     this._runs = runs;
-    if (this._paused === null) {
-      this._follow();
+    if (this.paused === null) {
+      this._follower.follow();
     }
-    void this._learnTraining();
+    if (this._stepper) {
+      void this._training.learn(this._stepper, runs);
+    }
     if (!this.connection.busy) {
-      void this._learnBodies();
+      void this._bodies.learn(runs);
     }
     this._changed.emit();
   }
 
-  /** Show the newest run of the current loop, if its newest run was shown before. */
-  private _follow(): void {
-    const chosen = this._stepper?.state.run ?? null;
-    if (this._runs.length === 0) {
-      this._stepper?.lose();
-      return;
-    }
-    if (!this._mayFollow()) {
-      return;
-    }
-    if (chosen === null || this._stepper?.state.gone) {
-      void this._openOnce(this._runs[0].run);
-      return;
-    }
-    const family = this._family(chosen);
-    const outermost = this._stepper?.state.trail[0]?.run ?? chosen.run;
-    const isThere = this._runs.some(item => item.run === outermost) || (chosen.training && family.length > 0);
-    if (!isThere) {
-      void this._openOnce((family[0] ?? this._runs[0]).run);
-    } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
-      void this._openOnce(family[0].run);
-    }
-  }
-
-  /** Whether a new run may be shown now; if it is too early, `_follow` is called later. */
-  private _mayFollow(): boolean {
-    const isBusy = this.connection.busy && this._paused === null;
-    const early = this._restUntil - performance.now();
-    clearTimeout(this._resting);
-    if (isBusy && this._watched && early > 0) {
-      this._resting = setTimeout(() => !this._isDisposed && this._follow(), early);
-    }
-    return !isBusy || (this._watched && early <= 0);
-  }
-
   /** The place that is shown, or the one that was requested. */
   private _place(): Place | null {
-    const { step, target } = this._stepper?.state ?? {};
-    return step ? { step: target ?? step.step, sequence: step.sequence, trail: [] } : null;
-  }
-
-  private _family(run: RunView): RunItem[] {
-    return this._runs.filter(item => item.loop === run.loop);
-  }
-
-  /** Open a run, unless another one is being opened: then the list is looked at again. */
-  private async _openOnce(run: number): Promise<void> {
-    if (this._opening !== null) {
-      return;
-    }
-    const newest = this._runs[0]?.run;
-    this._opening = run;
-    const begin = performance.now();
-    await this.open(run, null, true);
-    this._opening = null;
-    this._restUntil = begin + Math.min((performance.now() - begin) / SHARE, SELDOM);
-    if (this._runs[0]?.run !== newest && this._paused === null) {
-      this._wasNewest ||= this._stepper?.state.run.run === run; // when it was asked for
-      this._follow();
-    }
+    return this._stepper && placeOf(this._stepper.state);
   }
 
   /** The step of a new run that takes the place of the one that is shown, so that the panel does not flicker. */
@@ -451,68 +322,19 @@ export class Session implements IDisposable {
     }
   }
 
-  private _setStepper(run: RunView, at: Place | null, first: StepView | null = null): void {
-    this._stepper?.changed.disconnect(this._onStepper, this);
-    this._stepper?.dispose();
-    this.notes.follow(run);
-    const open = (other: number, place: Place) => void this.open(other, place);
-    const stepper = new Stepper(this.connection.requests, run, first, {
-      notes: this.notes,
-      trail: at?.trail ?? [],
-      open,
-      isIdle: () => !this.connection.busy || this._paused !== null,
-      resume: (how, where) => this.resume(how, where),
-      train: (at, place) => this._training.go(run.run, at, place, this.notes.of(run.loop).watches),
-      trainingTarget: this._training.target,
-      wanted: at?.step
-    });
-    this._stepper = stepper;
-    if (this._paused?.run === run.run) {
-      stepper.grow(run, this._paused);
-    }
-    const family = this._family(run);
-    this._wasNewest = isLatest(run) ?? (family.length === 0 || family[0].run <= run.run);
-    stepper.changed.connect(this._onStepper, this);
-    stepper.goto(at?.step ?? 0);
-    if (at?.line != null) {
-      stepper.look(at.line);
-    }
-    if (at && at.sequence !== null && at.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
-      stepper.choose(at.sequence);
-    }
-    this._changed.emit();
-  }
-
   private _onStepper(): void {
     this._changed.emit();
   }
 
-  private _complain(error: unknown): void {
-    if (!(error instanceof Gone)) {
-      this._error = error instanceof Error ? error.message : String(error);
-      this._changed.emit();
-    }
-  }
-
-  private _paused: PausedView | null = null;
-  private _held: number | null = null;
-  private _watched = true;
-  private _restUntil = 0;
-  private _resting: ReturnType<typeof setTimeout> | undefined;
-  private _pauses = false;
-  private _pausing = new Set<string>();
   private _training: Training;
-  private _newestShot: number | null = null;
-  private _resumed: ReturnType<typeof setTimeout> | undefined;
+  private _pauses: Pauses;
+  private _follower: Follower;
+  private _bodies: Bodies;
   private _runs: RunItem[] = [];
-  private _bodies = new Map<string, RunView>();
   private _stepper: Stepper | null = null;
   private _error: string | null = null;
   private _asked = 0;
-  private _opening: number | null = null;
-  private _wasNewest = true;
   private _isDisposed = false;
-  private _pausedChanged = new Signal<this, void>(this);
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, number>(this);
 }

@@ -1,8 +1,8 @@
 import type { Waiting } from '../kernel/requests';
 import type { How, PausedView, RunView, StepView, Where } from '../schema';
 import type { AsidesState } from './asides';
-import type { BeamTree } from './beam';
-import type { FindState } from './finder';
+import { BeamTree, grown } from './beam';
+import { FindState, NOT_SEARCHED } from './finder';
 import type { LoopNotes, Notes } from './notes';
 
 /** A run that contains the current one, and the step from which the current one was entered. */
@@ -72,6 +72,28 @@ export interface StepperState {
   asides: AsidesState;
 }
 
+/** The state of a stepper that has requested nothing yet. */
+export function firstState(run: RunView, first: StepView | null, context: StepperContext): StepperState {
+  return {
+    run,
+    step: first,
+    tree: grown(null, first?.beam),
+    line: firstLine(run, first),
+    target: null,
+    trainingTarget: context.trainingTarget ?? null,
+    waiting: null,
+    error: null,
+    gone: false,
+    held: null,
+    notes: context.notes.of(run.loop),
+    find: NOT_SEARCHED,
+    still: context.still ?? false,
+    canPause: context.resume !== undefined,
+    trail: context.trail,
+    asides: {}
+  };
+}
+
 /** A view is made anew for another run, except that the runs of a probe share one, whose sliders keep the focus. */
 export function keyOf({ run, loop, training }: RunView): string {
   return training ? loop : String(run);
@@ -80,6 +102,21 @@ export function keyOf({ run, loop, training }: RunView): string {
 /** Number of steps that can be shown: all completed ones, and the one that failed. */
 export function stepsBegun({ steps, failure }: RunView): number {
   return steps + (failure?.step === steps ? 1 : 0);
+}
+
+/** Whether there is a step to go to. */
+export function canMove({ gone, run }: StepperState): boolean {
+  return !gone && stepsBegun(run) > 0;
+}
+
+/** Whether a kernel can answer more than recorded steps. */
+export function canAsk(state: StepperState): boolean {
+  return canMove(state) && !state.still;
+}
+
+/** The place that is shown, or the one that was requested. */
+export function placeOf({ step, target }: StepperState): Place | null {
+  return step && { step: target ?? step.step, sequence: step.sequence, trail: [] };
 }
 
 /** The first line of the body that computed something. */

@@ -1,6 +1,7 @@
 import { Latest } from '../kernel/latest';
 import type { IRequests } from '../kernel/requests';
-import type { RunView, StepView } from '../schema';
+import type { RunItem, RunView, StepView } from '../schema';
+import type { Stepper } from './stepper';
 import type { Place } from './stepper_state';
 
 interface Wish {
@@ -32,6 +33,20 @@ export class Training {
     this._latest.want({ run, at, place, watch });
   }
 
+  /** There are new runs: the probe whose run is shown may have more of them. */
+  async learn(shown: Stepper, runs: readonly RunItem[]): Promise<void> {
+    const { run, gone } = shown.state;
+    const newest = runs.find(item => item.loop === run.loop)?.run;
+    if (run.training && !gone && newest !== undefined && newest !== this._newest) {
+      this._newest = newest;
+      try {
+        shown.learn(await this._requests.request('run', { run: run.run }));
+      } catch {
+        return; // the run was dropped
+      }
+    }
+  }
+
   /** Forget the request that waits: something else is shown. */
   drop(): void {
     this._latest.drop();
@@ -50,6 +65,8 @@ export class Training {
   private _requests: IRequests;
   private _show: (run: RunView, at: Place, first: StepView | null) => void;
   private _complain: (error: unknown) => void;
+  /** The newest run of the probe that was shown. */
+  private _newest: number | null = null;
   private _latest = new Latest<Wish>(
     wish => this._ask(wish),
     () => false

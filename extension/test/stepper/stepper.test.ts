@@ -2,9 +2,11 @@ import { describe, expect, it } from 'vitest';
 
 import { Requests } from '../../src/kernel/requests';
 import type { Message, StepView } from '../../src/schema';
+import { Notes } from '../../src/stepper/notes';
 import { Stepper } from '../../src/stepper/stepper';
 import { runView, stepView } from '../examples';
 import { settle } from '../fake_kernel';
+import { settled, travelling } from './travelling';
 
 /** A stepper whose questions a test answers by hand. */
 function stepping(first: StepView | null = stepView(0)) {
@@ -113,5 +115,24 @@ describe('Stepper', () => {
     stepper.lookOn(-1);
     stepper.lookOn(-1);
     expect(stepper.state.line).toBe(2);
+  });
+
+  it('a run that broke off can be looked at where it did', async () => {
+    const failure = { step: 3, line: 5, error: 'no' };
+    const { stepper, asked } = travelling(() => [], runView({ steps: 3, failure }));
+    stepper.last();
+    await settled();
+    expect(asked[0].args.step).toBe(3);
+  });
+
+  it('without a kernel there are only the steps', () => {
+    const asked: Message[] = [];
+    const context = { notes: new Notes(), trail: [], still: true, open: () => undefined };
+    const stepper = new Stepper(new Requests(message => asked.push(message)), runView(), stepView(0), context);
+    stepper.toggleStop(3);
+    stepper.toggleOps();
+    stepper.stepOp(1);
+    stepper.goToHit('next');
+    expect(asked).toEqual([]);
   });
 });

@@ -1,0 +1,66 @@
+import { describe, expect, it } from 'vitest';
+
+import { item } from '../examples';
+import { settle } from '../fake_kernel';
+import { record, session, shown } from './sessions';
+
+describe('Following new runs', () => {
+  it('goes on to a new run of the same loop, at the same step, when the cell has ended', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    s.stepper?.goto(4);
+    await settle();
+    await record(kernel, runs, item(2, { place: 'cell 9, line 2' })); // the same cell, run again
+    expect(shown(s)).toBe(2);
+    expect(s.stepper?.state.step?.step).toBe(4);
+  });
+
+  it('goes on at the step that is asked for while the new run comes', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const recorded = record(kernel, runs, item(2));
+    s.stepper?.goto(3);
+    await recorded;
+    await settle();
+    expect(shown(s)).toBe(2);
+    expect(s.stepper?.state.step?.step).toBe(3);
+  });
+
+  it('stays with an older run that the user has chosen, and with another loop', async () => {
+    const { kernel, session: s, runs } = await session([item(2), item(1)]);
+    await s.open(1);
+    await record(kernel, runs, item(3));
+    expect(shown(s)).toBe(1);
+    await s.open(3);
+    await record(kernel, runs, item(4, { loop: 'c2:1', name: 'encoder' }));
+    expect(shown(s)).toBe(3);
+  });
+
+  it('asks for one run at a time while a training cell makes many', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const before = kernel.sent.length;
+    kernel.startCell('train()');
+    for (let run = 2; run < 50; run++) {
+      runs.unshift(item(run));
+      kernel.emit({ event: 'runs', data: [...runs] });
+    }
+    expect(kernel.sent.length).toBeLessThan(before + 3);
+    for (let i = 0; i < 20; i++) {
+      await settle();
+    }
+    expect(shown(s)).toBe(49);
+    kernel.endCell();
+    await settle();
+    expect(shown(s)).toBe(49);
+  });
+
+  it('stays in the loop of a step when the list of runs changes', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const trail = [{ run: 1, name: 'decoder', step: 2, sequence: null }];
+    await s.open(50, { step: 1, sequence: null, trail });
+    await settle();
+    await record(kernel, runs, item(2));
+    expect(shown(s)).toBe(50);
+    s.stepper?.leaveTo(0);
+    await settle();
+    expect([shown(s), s.stepper?.state.step?.step]).toEqual([1, 2]);
+  });
+});
