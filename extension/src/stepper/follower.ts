@@ -77,8 +77,8 @@ export class Follower {
     await this._shown.open(run, null, true);
     this._isOpening = false;
     this._restUntil = begin + Math.min((performance.now() - begin) / SHARE, SELDOM);
+    this._wasNewest ||= this._shown.stepper?.state.run.run === run; // when it was asked for
     if (this._shown.runs[0]?.run !== newest && this._shown.paused === null) {
-      this._wasNewest ||= this._shown.stepper?.state.run.run === run; // when it was asked for
       this.follow();
     }
   }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
+import type { RunView } from '../../src/schema';
 import { item } from '../examples';
 import { settle } from '../fake_kernel';
 import { record, session, shown } from './sessions';
@@ -50,6 +51,20 @@ describe('Following new runs', () => {
     kernel.endCell();
     await settle();
     expect(shown(s)).toBe(49);
+  });
+
+  it('goes on from a run of a probe that is old when it has been opened', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const { answer } = kernel;
+    kernel.answer = message => {
+      const found = answer(message) as { data: RunView };
+      const training = { step: message.args.run as number, steps: [1, 2, 3], measures: {} };
+      return message.command === 'run' ? { data: { ...found.data, training } } : found;
+    };
+    await record(kernel, runs, item(2)); // meanwhile there is a third run
+    expect(shown(s)).toBe(2);
+    await record(kernel, runs, item(3));
+    expect(shown(s)).toBe(3);
   });
 
   it('stays in the loop of a step when the list of runs changes', async () => {
