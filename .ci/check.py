@@ -10,39 +10,55 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = os.environ.get("CI") == "true"
+STYLE = {
+    "ruff check": ("ruff", "check", "--output-format=concise", "."),
+    "ruff format": ("ruff", "format", "--check", "."),
+    "mypy": ("mypy",),
+    "jlpm lint": ("jlpm", "lint:check"),
+}
+"""Format, rules and types, in Python and TypeScript."""
 
 
 def main(arguments: list[str]) -> int:
     """The number of checks that failed."""
-    results = check_style()
-    if arguments != ["lint"]:
-        results |= {"jlpm test": check_extension("test"), **check_python(arguments)}
+    only_lint = arguments == ["lint"]
+    results = check_together(STYLE if only_lint else STYLE | {"jlpm test": ("jlpm", "test")})
+    results |= {} if only_lint else check_python(arguments)
     print()
     for name, result in results.items():
         print(f"  {name:<12} {result}")
     return sum(result.startswith("failed") for result in results.values())
 
 
-def check(*command: str, cwd: Path = ROOT) -> str:
+def check(*command: str) -> str:
     """`ok` or `failed`, and how long it took."""
     print("\n$", *command, flush=True)
     start = time.monotonic()
-    status = subprocess.run(command, cwd=cwd, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
     return f"{'failed' if status else 'ok'} ({time.monotonic() - start:.0f} s)"
 
 
-def check_style() -> dict[str, str]:
-    """Format, rules and types, in Python and TypeScript."""
-    return {
-        "ruff check": check("ruff", "check", "--output-format=concise", "."),
-        "ruff format": check("ruff", "format", "--check", "."),
-        "mypy": check("mypy"),
-        "jlpm lint": check_extension("lint:check"),
-    }
+def check_together(commands: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Two at a time, as most of them use one core; each prints what it says when it has ended."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(commands, pool.map(check_quietly, commands.values()), strict=True))
+
+
+def check_quietly(command: tuple[str, ...]) -> str:
+    """`ok` or `failed`, and how long it took. Without Node, scripts of the extension are skipped: in CI a failure."""
+    extension = ROOT / "extension"
+    if command[0] == "jlpm" and not (shutil.which("node") and (extension / "node_modules").exists()):
+        return "failed: Node is missing, and CI runs all checks" if CI else "skipped: Node is missing"
+    start, folder = time.monotonic(), extension if command[0] == "jlpm" else ROOT
+    done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    text = done.stdout.decode(errors="replace")
+    print("\n$", " ".join(command), f"\n{text}", flush=True)
+    return f"{'failed' if done.returncode else 'ok'} ({time.monotonic() - start:.0f} s)"
 
 
 def check_python(arguments: list[str]) -> dict[str, str]:
@@ -54,13 +70,6 @@ def check_python(arguments: list[str]) -> dict[str, str]:
         "pytest": check("pytest", *on_all_cores, "-m", "not browser and not wheel"),
         "browser": check("pytest", "tests", "-n", "2", "--dist", "loadfile", "-m", "browser or wheel"),
     }
-
-
-def check_extension(script: str) -> str:
-    """A script of the extension's package.json; without Node it is skipped, which in CI is a failure."""
-    if shutil.which("node") and (ROOT / "extension" / "node_modules").exists():
-        return check("jlpm", script, cwd=ROOT / "extension")
-    return "failed: Node is missing, and CI runs all checks" if CI else "skipped: Node is missing"
 
 
 if __name__ == "__main__":
