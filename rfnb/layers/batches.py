@@ -108,7 +108,7 @@ def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
 
 
 def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:
-    """The first frames of an axis that has padding as frames; what is behind a length stays. {…, whole} → {…, out_dim}
+    """The first frames of an axis that has padding as frames; what follows a length stays. {…, whole} → {…, out_dim}
 
     lengths: {batch}, or {}.
     """

@@ -16,7 +16,7 @@ from rfnb.ops.shape import replace_dim
 class ScaledGrad(Layer, layer_class="scaled_grad"):
     """The source; its gradient is multiplied by `scale`, and `shift` is added. {…} → the same
 
-    Gradients of frames behind the end of a sequence are shifted and counted too.
+    Gradients of frames after the end of a sequence are shifted and counted too.
     """
 
     scale: Any = layer(REQUIRED)

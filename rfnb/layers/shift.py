@@ -77,7 +77,7 @@ class Resize(Layer, layer_class="resize"):
     """`factor` frames for each frame. {…, axis} → {…, axis · factor}
 
     Kind "nn" repeats it, "linear" goes on to the next frame in equal steps, "cubic" along a curve through four frames
-    (Keys 1981, with the slope −3/4), "fill" puts `fill_value` behind it. Of the frames between, each is left out with
+    (Keys 1981, with the slope −3/4), "fill" puts `fill_value` after it. Of the frames between, each is left out with
     the probability `fill_dropout`, also outside of training, and in all sequences the same ones.
     """
 

@@ -65,7 +65,7 @@ class Layer(Module):
         state_has_output: whether the state contains the output, so that the one before the first step is known.
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
         batch_independent: whether each sequence is computed as if it was the only one of its batch, wherever the
-            reference lets frames behind the end of a sequence into it.
+            reference lets frames after the end of a sequence into it.
         units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.

@@ -59,7 +59,7 @@ class Network(Module):
         search_flag: whether layers that are only for search are constructed.
         device: where the parameters are.
         batch_independent: whether each sequence gets the values that the reference computes for it alone. Otherwise,
-            as in the reference, some layers let frames behind the end of a sequence into it.
+            as in the reference, some layers let frames after the end of a sequence into it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""scaled_grad, against numbers of the reference: gradients behind the end of a sequence are shifted and counted too."""
+"""scaled_grad, against numbers of the reference: gradients after the end of a sequence are shifted and counted too."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.layers.ragged import drawn
 WEIGHTS = np.array(
     [[[0.9, 1.7], [0.1, -0.4], [-0.5, -1.5]], [[1.0, -1.1], [-1.2, -0.2], [10.0, 10.0]]], dtype="float32"
 )  # fmt: skip
-"""The gradient, with one behind the end of the second sequence."""
+"""The gradient, with one after the end of the second sequence."""
 
 
 def gradient(*, batch_independent=False, **options):
@@ -60,7 +60,7 @@ def test_the_gradient(options, expected):
 
 
 def test_numbers_of_the_reference():
-    """Of a run with `scale` 2 and `clip_max_axis` "T", where 10 behind the end lets −1.19 become −2.37."""
+    """Of a run with `scale` 2 and `clip_max_axis` "T", where 10 after the end lets −1.19 become −2.37."""
     [_, second] = gradient(scale=2.0, clip_max_axis="T")
     np.testing.assert_allclose(second, [[2.0, -2.2], [-2.4, -0.4], [10.0, 10.0]], rtol=1e-6)
 

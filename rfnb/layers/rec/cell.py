@@ -167,7 +167,7 @@ class Rec(Layer, layer_class="rec"):
             self.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
-        if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 behind the end
+        if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 after the end
             y = y.copy_masked(0.0)
         return set_feature_dim(y, self.out_dim)
 

@@ -1,4 +1,4 @@
-"""Frames so far as a state: all steps of a loop, or those that a mask takes, one behind the other."""
+"""Frames so far as a state: all steps of a loop, or those that a mask takes, one after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_frames(layer: Layer, batch: Sequence[Dim]) -> dict[str, Tensor]:
 def with_frame(x: Tensor, state: State, name: str) -> tuple[Tensor, Dim, dict[str, Tensor]]:
     """The frames in a state with those of this step, their axis, and their count. {…}, {…, so_far} → {…, so_far + 1}
 
-    They stand behind the frames of each sequence that count. In a sequence where a mask is false, the count stays as it
+    They stand after the frames of each sequence that count. In a sequence where a mask is false, the count stays as it
     was, and the next frame takes this place.
     """
     y, so_far = cum_concat_step(x, prev_accum=state[name], axis=state["so_far"])

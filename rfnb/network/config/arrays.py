@@ -22,7 +22,7 @@ POOL: ContextVar[Axes] = ContextVar("rfnb_dims_of_expressions")
 
 @dataclass
 class Padding:
-    """Whether reductions of an expression count frames behind the end of a sequence; counted: whether one had some."""
+    """Whether reductions of an expression count frames after the end of a sequence; counted: whether one had some."""
 
     counts: bool = True
     counted: bool = False
