@@ -226,6 +226,11 @@ class Layer(Module):
         return False
 
     @property
+    def what_keeps(self) -> str:
+        """What keeps the layer in the steps of a loop, whatever it needs; "" if nothing does."""
+        return "" if self.can_leave else "has no form for all steps together"
+
+    @property
     def takes_sources(self) -> bool:
         """Whether the output depends on the sources at all."""
         return True

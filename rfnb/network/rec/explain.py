@@ -157,8 +157,8 @@ class _Places:
             parts = [user for path, users in self.users.items() if self.nodes[path].of == node.path for user in users]
             names = [self.rec.name_of(user.path) for user in parts if self.nodes[user.path].kind != "part"]
             return f"carries a state, and {', '.join(dict.fromkeys(names)) or 'a layer'} reads it in each step"
-        if not layer.can_leave:
-            return "carries a state, and has no form for all steps together"
+        if layer.what_keeps:
+            return f"carries a state, and {layer.what_keeps}"
         if not self.rec.known:
             return "carries a state, and the number of steps is known only at the end"
         if self.rec.own_axis is not None:

@@ -90,12 +90,15 @@ def _may_move(rec: RecNet, node: Node) -> bool:
     if not rec.known or node.path == rec.end:
         return False
     layer = node.layer
-    return layer is None or (layer.can_leave and not (layer.in_search and rec.beam is not None) and not layer.by_place)
+    return layer is None or (
+        not layer.what_keeps and not (layer.in_search and rec.beam is not None) and not layer.by_place
+    )
 
 
 def looked_into(nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
     """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
-    needed = {path for path in users_of(nodes, inside) if path in nodes and nodes[path].kind == "part"}
+    parts = [path for path in users_of(nodes, inside) if path in nodes and nodes[path].kind == "part"]
+    needed = {path for path in parts if "/state:" in path}
     return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}
 
 
