@@ -155,6 +155,26 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             state[OUTPUT] = self.inner.first_output(outside)
         return state
 
+    @property
+    def _carrying(self) -> list[Layer]:
+        """The layers of the unit that carry a state, and have the same parameters in each step."""
+        layers = [node.layer for node in self.inner.carrying.values() if node.layer is not None]
+        return [each for each in layers if not each.changes]
+
+    def begin_steps(self) -> None:
+        """That of the layers in the unit."""
+        for each in self._carrying:
+            each.begin_steps()
+
+    def begun_tensors(self) -> list[Tensor]:
+        """Those of the layers in the unit."""
+        return [x for each in self._carrying for x in each.begun_tensors()]
+
+    def end_steps(self) -> None:
+        """That of the layers in the unit."""
+        for each in self._carrying:
+            each.end_steps()
+
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
         # Where the mask is false, there may be labels that the unit does not know: blanks, for example.
@@ -183,7 +203,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             found.update({_part(key, name): values[path] for key, path in needed.items() if path in values})
             if end.layer is not None and end.layer.logits is not None:
                 found[_part("logits", name)] = end.layer.logits
-        self.loss_parts = list(found)
+        self.loss_parts = tuple(found)
         return found
 
     def ends_inside(self, node: Node) -> list[str]:
