@@ -34,6 +34,15 @@ class RecSubnet(Layer, layer_class="rec:unit"):
     direction: int | None = value(None, int)
     initial_state: Any = value(None)
 
+    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+        """Raises NetworkError for options that only cells have."""
+        if self.direction == -1:
+            what, got = "a loop of layers begins with the first frame", '"direction": -1'
+            raise NetworkError(what, got=got, expected='"direction": 1', hint="direction is for the units of cells")
+        if self.initial_state not in (None, "zeros", 0):
+            what, got = "a net as the unit has no initial_state", f'"initial_state": {self.initial_state!r}'
+            raise NetworkError(what, got=got, expected='"initial_output": … of the layers that are needed as prev:…')
+
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output of all steps, once the loop has run."""
         return sources[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.run.run_ctx import get_run_ctx
@@ -13,9 +13,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
+from rfnb.network.build.naming import named_after
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
-from rfnb.network.layer import steps_of
+from rfnb.network.common.changed import held_parameters
 from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
@@ -56,10 +57,19 @@ def take_parts(node: Node, values: Values) -> None:
         node.layer.parts = {}
 
 
-def _name_layer(error: RfError, node: Node) -> None:
-    """Lets an error name the layer."""
-    if not error.what.startswith("layer "):
-        error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+@contextmanager
+def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
+    """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
+    begun = [layer for layer in layers if layer is not None]
+    with ExitStack() as stack:
+        for layer in begun:
+            stack.callback(layer.end_steps)
+            if layer.changes.given:  # values of a step, perhaps
+                continue
+            if layer.changes:
+                stack.enter_context(held_parameters(layer))
+            layer.begin_steps()
+        yield
 
 
 class RecRun:
@@ -213,7 +223,7 @@ class RecRun:
         try:
             y = node.layer(*sources, **inputs)
         except RfError as error:
-            _name_layer(error, node)
+            named_after(node.layer, error)
             raise
         take_parts(node, self.whole)
         return y
@@ -260,7 +270,7 @@ class RecRun:
             try:
                 self._compute_layer(node, node.layer, values)
             except RfError as error:
-                _name_layer(error, node)
+                named_after(node.layer, error)
                 raise
             take_parts(node, values)
 
@@ -273,7 +283,7 @@ class RecRun:
             name = getattr(error.at, "layer", None)
             node = self.nodes.get(f"{self.rec.path}/{name}")
             if node is not None and node.layer is not None:
-                _name_layer(error, node)
+                named_after(node.layer, error)
             raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
