@@ -16,7 +16,8 @@ from rfnb.network.build.node import Node
 from rfnb.network.inner import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
-from rfnb.network.rec.whole import leave_loop, run_over_frames, what_keeps, with_axis
+from rfnb.network.rec.values import along
+from rfnb.network.rec.whole import leave_loop, run_over_frames, what_keeps
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
@@ -129,7 +130,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
         """Each frame has the output of the last one that the mask took, as in the steps. {…, axis} → {…, axis}"""
-        inner, mask = self.inner, with_axis(mask, axis)
+        inner, mask = self.inner, along(mask, axis)
         known = {key: None if axis in x.dims else x for key, x in outside.items()}
         taken = {key: packed(x, mask, axis, frames) for key, x in outside.items()}
         if not any(frames in x.dims for x in taken.values()):
@@ -138,12 +139,12 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=axis)
 
         def placed(x: Tensor, first: Tensor) -> Tensor:
-            return unpacked(with_axis(x, frames), frames, first, at)
+            return unpacked(along(x, frames), frames, first, at)
 
         parts = {name: placed(values[path], inner.first_output(known, inner.nodes[path], first))
                  for name, (path, first) in inner.kept.items()}  # fmt: skip
         for name, x in self._of_losses(values).items():
-            x = with_axis(x, frames)
+            x = along(x, frames)
             parts[name] = placed(x, zeros(_without(x.dims, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
         self.parts = parts
         return placed(values[inner.output.path], inner.first_output(known))

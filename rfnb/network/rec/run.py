@@ -24,10 +24,10 @@ from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
-from rfnb.network.rec.values import Inside, featured, filled, like, mapped, one_more, with_axis, with_frames
+from rfnb.network.rec.values import Inside, along, featured, filled, like, mapped, one_more, with_axis, with_frames
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
-from rfnb.ops.shape import expand_dim, set_feature_dim
+from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class RecRun:
             self._all(node.path)
         for path in rec.accumulated:
             if path in self.whole:
-                x = self.whole[path]
-                self.outside[path] = x if rec.axis in x.dims else expand_dim(x, rec.axis)
+                self.outside[path] = along(self.whole[path], rec.axis)
 
     def _run_steps(self) -> None:
         """Runs the loop, for what has not left it."""
@@ -209,9 +208,7 @@ class RecRun:
         if node.kind == "step":
             return cast(range_over_dim(self.rec.axis), "int32")
         if node.kind == "previous":
-            x, first = self._all(node.of), self._before(node)
-            if self.rec.axis not in x.dims:
-                x = expand_dim(x, self.rec.axis)
+            x, first = along(self._all(node.of), self.rec.axis), self._before(node)
             y = shift_right(x, axis=self.rec.axis, pad_value=first)
             return set_feature_dim(y, node.template.feature_dim)
         if node.kind == "part":
@@ -220,6 +217,8 @@ class RecRun:
         assert node.layer is not None
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
         sources = [self._all(path) for path in node.sources]
+        if node.state is not None:
+            sources = [along(x, self.rec.axis) for x in sources]
         try:
             y = node.layer(*sources, **inputs)
         except RfError as error:

@@ -11,7 +11,8 @@ from rfnb.network.build.node import Node
 from rfnb.network.rec.losses import forget_penalties
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.run import run_node
-from rfnb.ops.shape import expand_dim, set_feature_dim
+from rfnb.network.rec.values import along
+from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
@@ -61,17 +62,12 @@ def run_over_frames(
     values = {path: given[key] for key, path in net.inputs.items()}
     for node in over_frames(net):
         if node.kind == "previous":
-            x = with_axis(values[node.of], frames)
+            x = along(values[node.of], frames)
             y = shift_right(x, axis=frames, pad_value=net.first_output(known, net.nodes[node.of], node.first))
             values[node.path] = set_feature_dim(y, node.template.feature_dim)
         elif node.layer is not None:
             if node.state is not None:
-                values.update({path: with_axis(values[path], frames) for path in node.sources})
+                values.update({path: along(values[path], frames) for path in node.sources})
             run_node(node, values)
             forget_penalties(node)
     return values
-
-
-def with_axis(x: Tensor, axis: Dim) -> Tensor:
-    """The value, which may be the same one in each frame, along the axis of frames."""
-    return x if axis in x.dims else set_feature_dim(expand_dim(x, axis), x.feature_dim)

@@ -23,14 +23,23 @@ SIZED = {
     **CELLS,
     "linear": LINEAR,
     "attention": {"class": "self_attention", **LEFT},
+    "inner": {"class": "subnetwork", "subnetwork": {"output": {**LINEAR, "from": ["data", "prev:output"]}}},
     "softmax": {"class": "softmax", "target": "classes", "loss": "ce"},
 }
 """Layers that say how many features they have: one is in each circle."""
 TAKES_ONE = {
     "sum": {"class": "cumsum", "axis": rf.single_step_dim},
     "positions": {"class": "positional_encoding", "add_to_input": True},
+    "constant": {"class": "eval", "eval": "source(0) * 2.0", "from": "base:first"},
     "eval": {"class": "eval", "eval": "tf.tanh(source(0)) * 0.5"},
     "activation": {"class": "activation", "activation": "sigmoid"},
+    "relative": {
+        "class": "subnetwork",
+        "subnetwork": {
+            "distance": {"class": "relative_positional_encoding", "n_out": 2, "clipping": 2, "from": "data"},
+            "output": {"class": "self_attention", **LEFT, "key_shift": "distance", "from": "data"},
+        },
+    },
     "steps": {"class": "eval", "eval": "source(0) * 0.1 + tf.cast(source(1), 'float32') * 0.2"},
     "norm": {"class": "layer_norm"},
 }
@@ -44,6 +53,13 @@ UNITS = {
             "a": {**LINEAR, "from": ["data", "base:data:other"]},
             "b": {**CELLS["cell"], "from": "a"},
             "output": {**LINEAR, "from": ["b", "a", "prev:a"]},
+        },
+    },
+    "inner loss": {
+        "class": "subnetwork", "from": "data", "subnetwork": {
+            "p": {"class": "softmax", "loss": "ce", "target": "classes", "initial_output": 0.0, "from": "data"},
+            "a": {**CELLS["gru"], "from": "p"},
+            "output": {"class": "copy", "from": "a"},
         },
     },
     "feedback": {
@@ -74,10 +90,14 @@ def layers_of(draw, name, kind, before, later):
     one = draw(st.sampled_from(before))
     many = draw(st.lists(st.sampled_from([*before, *later]), min_size=1, max_size=3, unique=True))
     if kind in SIZED:
-        first = draw(st.sampled_from([None, None, 0.5, "ones", "var", "apply(0)"])) if kind == "linear" else None
+        first = (
+            draw(st.sampled_from([None, None, 0.5, "ones", "var", "apply(0)", "base:first"]))
+            if kind == "linear"
+            else None
+        )
         return {name: {**SIZED[kind], "from": many, **({} if first is None else {"initial_output": first})}}
     if kind in TAKES_ONE:
-        return {name: {**TAKES_ONE[kind], "from": [one, ":i"] if kind == "steps" else one}}
+        return {name: {"from": [one, ":i"] if kind == "steps" else one, **TAKES_ONE[kind]}}
     if kind == "copy":
         return {name: {**LINEAR, "from": [f"{name}_joined"]}, f"{name}_joined": {"class": "copy", "from": many}}
     if kind == "add":
@@ -113,14 +133,35 @@ def masked(draw, name, one, many):
     """masked_computation, and what takes its output."""
     unit = UNITS[draw(st.sampled_from(sorted(UNITS)))]
     score = draw(st.sampled_from([one, *many]))
-    out = draw(st.sampled_from(["m", "um", "prev:m"]))
+    outs = ["m", "um", "prev:m", *(["m/a", "prev:m/a"] if "subnetwork" in unit and "a" in unit["subnetwork"] else [])]
+    out = draw(st.sampled_from(outs))
+    if out.endswith("/a") and draw(st.booleans()):
+        inner = {**unit["subnetwork"], "a": {**unit["subnetwork"]["a"], "is_output_layer": True}}
+        unit = {**unit, "subnetwork": inner}
     bias = draw(st.sampled_from([0.0, 0.5, -0.5, 20.0, -20.0]))
+    kind = draw(st.sampled_from(["score", "score", "score", "step", "label"]))
+    label = {"class": "choice", "from": one, "target": "classes", "beam_size": 2, "initial_output": 0}
+    mask = {
+        "score": {
+            f"{name}_sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": score},
+            f"{name}_mask": {"class": "compare", "kind": "greater", "value": bias, "from": f"{name}_sum"},
+        },
+        "step": {f"{name}_mask": {"class": "compare", "kind": "not_equal", "value": 1, "from": ":i"}},
+        "label": {
+            f"{name}_label": label,
+            f"{name}_mask": {"class": "compare", "kind": "not_equal", "value": 1, "from": f"prev:{name}_label",
+                             "initial_output": draw(st.booleans())},
+        },
+    }[kind]  # fmt: skip
+    if kind == "label" and draw(st.booleans()):
+        many = [f"prev:{name}_label"]
+        unit = {"class": "linear", "activation": None, "n_out": SIZE, "from": "data", "with_bias": False}
+        out = "m" if "/" in out else out
     return {
-        f"{name}_sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": score},
-        f"{name}_mask": {"class": "compare", "kind": "greater", "value": bias, "from": f"{name}_sum"},
+        **mask,
         f"{name}_m": {"class": "masked_computation", "mask": f"{name}_mask", "from": many, "unit": unit},
         f"{name}_um": {"class": "unmask", "from": f"{name}_m", "mask": f"{name}_mask"},
-        name: {"class": "copy", "from": f"{name}_{out}" if out != "prev:m" else f"prev:{name}_m"},
+        name: {**LINEAR, "from": f"prev:{name}_{out.removeprefix('prev:')}" if "prev:" in out else f"{name}_{out}"},
     }
 
 
@@ -132,9 +173,9 @@ def units(draw, least=2, most=9, kinds=tuple(KINDS)):
     sized = [name for name, kind in zip(names, chosen, strict=True) if kind != "softmax"]
     unit = {}
     for i, (name, kind) in enumerate(zip(names, chosen, strict=True)):
-        before = ["data:source", *(each for each in names[:i] if each in sized)]
+        before = ["data:source", "data:source", "base:first", *(each for each in names[:i] if each in sized)]
         unit.update(layers_of(draw, name, kind, before, [f"prev:{each}" for each in sized]))
-    last = draw(st.lists(st.sampled_from(["data:source", *names]), min_size=1, max_size=3, unique=True))
+    last = draw(st.lists(st.sampled_from(["data:source", "base:first", *names]), min_size=1, max_size=3, unique=True))
     unit["output"] = {**LINEAR, "n_out": 2, "from": draw(st.sampled_from([last, [*last, "prev:output"]]))}
     for name in draw(st.lists(st.sampled_from(names), max_size=2, unique=True)):
         unit[name] = {**unit[name], "is_output_layer": True}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
+from tests.network.rec.random_units import assert_batched_is_single, assert_moved_is_unmoved, units
 
 EXTERN = {
     "data": {"dim": 3},
@@ -72,34 +73,25 @@ def assert_same(unit, lengths, **options):
     return a[3]
 
 
-@st.composite
-def units(draw):
-    """A unit of three to eight layers, with states, and values of the step before."""
-    names = [f"layer{i}" for i in range(draw(st.integers(2, 7)))]
-    unit = {}
-    for i, name in enumerate([*names, "output"]):
-        kind = draw(st.sampled_from(["linear", "sources"] if name == "output" else sorted(KINDS)))
-        before = [*names[:i], "data:source"]
-        if "n_out" in KINDS[kind] or kind == "softmax":  # so that each circle has a layer whose size is given
-            before += [f"prev:{other}" for other in names]
-        sources = draw(
-            st.lists(st.sampled_from(before), min_size=1, max_size=1 if kind in ("window", "eval") else 3, unique=True)
-        )
-        unit[name] = {**KINDS[kind], "from": sources}
-        if draw(st.booleans()) and kind in ("linear", "softmax"):
-            unit[name]["initial_output"] = draw(st.sampled_from([0.5, "ones", "var", "apply(0)"]))
-        if kind == "window":
-            unit[name] = {"class": "subnetwork", "from": sources, "subnetwork": {
-                "win": {**unit[name], "from": "data"},
-                "output": {"class": "merge_dims", "axes": ["dim:2", "F"], "from": "win"},
-            }}  # fmt: skip
-    return unit
+LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=3)
 
 
 @settings(max_examples=40, deadline=None)
-@given(units(), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 3))
+@given(units(), LENGTHS, st.integers(0, 99))
 def test_random_nets(unit, lengths, seed):
-    assert_same(unit, lengths, seed=seed)
+    assert_moved_is_unmoved(unit, lengths, seed)
+
+
+@settings(max_examples=15, deadline=None)
+@given(units(most=5, kinds=("masked", "so far", "linear", "attention", "lstm")), LENGTHS, st.integers(0, 99))
+def test_random_nets_with_masks(unit, lengths, seed):
+    assert_moved_is_unmoved(unit, lengths, seed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(units(), LENGTHS, st.integers(0, 99), st.booleans())
+def test_random_nets_compute_each_sequence_alone(unit, lengths, seed, moved):
+    assert_batched_is_single(unit, lengths, moved=moved, seed=seed)
 
 
 def test_what_leaves_the_loop():
