@@ -123,6 +123,12 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         """That of a layer in the unit."""
         return what_keeps(self.inner) if self.stepwise else super().what_keeps
 
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether a layer in the unit does."""
+        layers = [node.layer for node in self.inner.carrying.values()]
+        return any(each is not None and each.needs_all_frames for each in layers)
+
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
         self.left = axis, Dim(None, name=f"{axis.name} of {self.name_in_loop}", kind="spatial")

@@ -12,8 +12,12 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
 from rfnb.network.rec.search import SearchChoices
 from rfnb.network.resolve import names_of_sources
-from rfnb.ops.dims import last_frame_position_of_dim
+from rfnb.ops.concat import concat
+from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast
+from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 
 class RecSubnet(Layer, layer_class="rec:unit"):
@@ -100,8 +104,12 @@ class RecLastOutput(Layer, layer_class="rec_last_output"):
         return {**described, "from": f"{rec}/{name}"}
 
     def compute(self, x: Tensor) -> Tensor:
-        """{axis, …} → {…}"""
-        return gather(x, indices=last_frame_position_of_dim(x.dims[0]), axis=x.dims[0])
+        """{axis, …} → {…}; 0 for a sequence without frames"""
+        axis, before = x.dims[0], Dim(1, name="before")
+        first = zeros([before, *x.dims[1:]], dtype=x.dtype, sparse_dim=x.sparse_dim)
+        y, both = concat((first, before), (x, axis))
+        last = cast(get_size_tensor(axis, device=x.device), "int32")
+        return set_feature_dim(gather(y, indices=set_sparse_dim(last, both), axis=both), x.feature_dim)
 
 
 class RecUnstack(Layer, layer_class="rec_unstack"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
-from tests.network.rec.random_units import assert_batched_is_single, assert_moved_is_unmoved, units
+from tests.network.rec.random_units import array, assert_batched_is_single, assert_moved_is_unmoved, data, units
 
 EXTERN = {
     "data": {"dim": 3},
@@ -118,6 +118,52 @@ def test_a_state_that_is_looked_into_stays():
     net = assert_same(unit, [4, 2, 1])
     rec = net.get_layer("output").nets["output"]
     assert "s" in [rec.name_of(node.path) for node in rec.inside]
+
+
+def test_a_state_that_is_taken_outside_stays_and_is_that_of_each_step():
+    unit = {"s": {**KINDS["cell"], "from": "data:source"}, "output": {**KINDS["linear"], "from": "s"}}
+    found = []
+    state = {"class": "get_last_hidden_state", "from": "output/s", "key": "c", "n_out": 3, "is_output_layer": True}
+    for moved in (True, False):
+        net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+        rec = {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved}
+        net.construct_from_dict({"output": rec, "c": state})
+        for i, each in enumerate(net.get_params_list()):
+            draw = np.random.default_rng(i)
+            each.assign(draw.normal(size=[dim.dimension for dim in each.dims]).astype("float32"))
+        found.append(array(net({"data": data([4, 0, 2], 0)["data"]})["c"]))
+        assert net.explain("output")["s"].place == "each step"
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert (found[0][0, 1:] != found[0][0, :-1]).all()
+
+
+@pytest.mark.parametrize("lengths", [[4, 0, 2], [0, 0], [1]])
+@pytest.mark.parametrize("moved", [True, False])
+def test_the_last_output_of_a_sequence_without_frames_is_zero(lengths, moved):
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    unit = {"output": {**KINDS["gru"], "from": "data:source", "need_last": True, "bias_init": 1.0}}
+    net.construct_from_dict({
+        "output": {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved},
+        "last": {"class": "rec_last_output", "rec_layer": "output", "sub_layer_name": "output",
+                 "is_output_layer": True},
+    })  # fmt: skip
+    out = net({"data": data(lengths, 0)["data"]})
+    frames, last = array(out["output"]), array(out["last"])
+    expected = [x[n - 1] if n else np.zeros(3) for x, n in zip(frames, lengths, strict=True)]
+    np.testing.assert_allclose(last, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_statistics_of_batch_norm_are_those_of_all_frames_outside_of_the_loop(moved):
+    norm = {**KINDS["linear"], "activation": None, "from": "data:source", "batch_norm": {"masked_time": True}}
+    unit = {"n": {**norm, "is_output_layer": True}, "output": {**KINDS["linear"], "from": ["n", "prev:output"]}}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}), train_flag=True)
+    net.construct_from_dict(
+        {"output": {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved}}
+    )
+    n = array(net({"data": data([4, 4, 4], 0)["data"]})["output/n"])
+    np.testing.assert_allclose(n.mean((0, 1) if moved else 0), 0, atol=1e-5)
+    assert (net.explain("output")["n"].place == "before the loop") is moved
 
 
 @pytest.mark.parametrize("name", ["cell", "gru", "attention", "position", "sum"])
