@@ -43,7 +43,9 @@ TAKES_ONE = {
     "steps": {"class": "eval", "eval": "source(0) * 0.1 + tf.cast(source(1), 'float32') * 0.2"},
     "norm": {"class": "layer_norm"},
 }
-KINDS = sorted({*SIZED, *TAKES_ONE, "copy", "add", "window", "so far", "masked", "over frames", "state", "label"})
+KINDS = sorted(
+    {*SIZED, *TAKES_ONE, "copy", "add", "window", "so far", "masked", "over frames", "state", "label", "cond"}
+)
 UNITS = {
     **{name: {**SIZED[name], "from": "data"} for name in ("linear", "cell", "gru", "lstm", "attention")},
     "first": {**LINEAR, "from": "data", "initial_output": 0.5},
@@ -124,6 +126,10 @@ def layers_of(draw, name, kind, before, later):
         cell = {f"{name}_cell": {**CELLS["lstm"], "from": many}}
         source = draw(st.sampled_from([f"{name}_cell", f"prev:{name}_cell"]))
         return {**cell, name: {"class": "get_last_hidden_state", "from": source, "key": "c", "n_out": SIZE}}
+    if kind == "cond":
+        late = {"class": "compare", "kind": "greater", "value": 0, "from": ":i"}
+        sides = {"true_layer": {"class": "copy", "from": one}, "false_layer": {**LINEAR, "from": one}}
+        return {f"{name}_late": late, name: {"class": "cond", "condition": f"{name}_late", **sides}}
     assert kind == "label"
     choice = {"class": "choice", "from": one, "target": "classes", "beam_size": 2, "initial_output": 0}
     return {f"{name}_label": choice, name: {**LINEAR, "from": f"prev:{name}_label"}}
