@@ -65,10 +65,10 @@ def check_python(arguments: list[str]) -> dict[str, str]:
     """The tests that the arguments select; without arguments all of them, those with a browser after the others."""
     if arguments:
         return {"pytest": check("pytest", *arguments)}
-    on_all_cores = ["-n", "auto", "--maxprocesses", "8", "--dist", "loadfile"]
+    by_file = ["--dist", "loadfile", "--durations", "20"]
     return {
-        "pytest": check("pytest", *on_all_cores, "-m", "not browser and not wheel"),
-        "browser": check_browser("pytest", "tests", "-n", "2", "--dist", "loadfile", "-m", "browser or wheel"),
+        "pytest": check("pytest", "-n", "auto", "--maxprocesses", "8", *by_file, "-m", "not browser and not wheel"),
+        "browser": check_browser("pytest", "tests", "-n", "2", *by_file, "-m", "browser or wheel"),
     }
 
 
