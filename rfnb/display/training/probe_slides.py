@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
@@ -54,8 +55,9 @@ def states_of(
         sequence = None if batch is None else chosen(run, batch)
         return [[_text(run, state, step, sequence) for state in run.states] for step in at if step < run.steps]
 
+    none: list[list[str]] = []
     found = {
-        shot.step: troubles.attempt(f"states of training step {shot.step}", lambda shot=shot: values(shot), [])
+        shot.step: troubles.attempt(f"states of training step {shot.step}", partial(values, shot), none)
         for shot in small
         if name in shot.loops
     }
