@@ -47,10 +47,10 @@ def _parts(tensor: Tensor) -> Iterator[np.ndarray]:
     backend = backend_of_raw(raw)
     if real.all():
         flat = backend.reshape_raw(raw, [math.prod(backend.get_shape_tuple_raw(raw))])
-        found = (backend.to_numpy_raw(flat[i : i + FETCHED]) for i in range(0, flat.shape[0], FETCHED))
+        found = map(backend.to_numpy_raw, (flat[i : i + FETCHED] for i in range(0, flat.shape[0], FETCHED)))
     else:
         entries = numbers(tensor)
-        found = iter([entries[np.broadcast_to(real, entries.shape)]])
+        found = map(np.asarray, [entries[np.broadcast_to(real, entries.shape)]])
     for entries in found:
         yield from (entries[i : i + PART] for i in range(0, entries.size, PART))
 
