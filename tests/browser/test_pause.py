@@ -285,7 +285,7 @@ while True:
         loop.state.n = loop.state.n + 1"""
 
 
-def test_an_endless_loop_that_was_let_go_can_be_paused_again_and_interrupted(open_notebook):
+def test_an_endless_loop_can_be_paused_again_and_interrupted(open_notebook):
     notebook = open_notebook(cells=[DATA, ENDLESS])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
@@ -339,7 +339,7 @@ KERNELS = {"without-subshells": [sys.executable, "-c", NO_SUBSHELLS], "6": [IPYK
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_that_cannot_hear_the_panel_pins_the_run_and_goes_on(lab, open_notebook, kernel):
+def test_a_kernel_that_cannot_hear_the_panel_pins_the_run(lab, open_notebook, kernel):
     if kernel == "6" and not IPYKERNEL_6:
         pytest.skip("RFNB_IPYKERNEL_6 names no Python with ipykernel 6")
     folder = lab.notebooks.parent / "jupyter_data_dir" / "kernels" / f"rfnb-{kernel}"

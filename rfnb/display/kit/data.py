@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,6 +166,7 @@ def to_numpy(raw: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
+@lru_cache(maxsize=256)
 def thinned(shape: tuple[int, ...], limit: int) -> tuple[slice, ...]:
     """Slices that keep every n-th entry along the longest axes, so that at most `limit` entries remain.
 

@@ -72,7 +72,7 @@ def _part(entries: np.ndarray) -> Statistics:
 
 
 NOTHING = Statistics(0, math.nan, math.nan, math.nan, math.nan, 0, 0)
-"""Of no entries."""
+"""The statistics of a tensor without entries."""
 
 
 def _together(a: Statistics, b: Statistics) -> Statistics:
