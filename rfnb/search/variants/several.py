@@ -18,7 +18,7 @@ LABELS = "labels of "
 """Beginning of the names of the labels that are kept of each choice."""
 
 PRUNED = f"pruned {LABELS}"
-"""The same of pruned candidates."""
+"""Beginning of the names of the labels of pruned candidates, by choice."""
 
 
 def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:

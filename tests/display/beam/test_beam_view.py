@@ -57,6 +57,26 @@ def test_text_html_and_files(tmp_path):
     assert repr(found) == "\n".join(view.data["summary"][:-1])
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_figure_has_what_the_picture_has(tmp_path):
+    net = Net(5, 1, 2)
+    wide = found_of(net, beam=30, labels=list("a.cde"))
+    tree = found_of(net, beam=2, labels=["a", ".", "$c$", "d\n", "e"]).tree[0]
+    lost = next(each for each in wide.tree[0].hypotheses if tree.where(each.labels).fall is not None and each.labels)
+    view = rf.show(tree, reference=lost.labels)
+    texts = [text.get_text() for axes in view.figure().axes for text in axes.texts]
+    nodes = [node for column in view.data["columns"] for node in column["nodes"]]
+    assert len(texts) == len(nodes) + tree.steps + 1 and "✂" in texts
+    assert sum("\\$c\\$" in text for text in texts) == sum(
+        node["text"] == "$c$" for node in nodes if node["state"] != "copy"
+    )
+    framed = sum(node["reference"] for node in nodes) + 1
+    boxes = [patch for patch in view.figure().axes[0].patches if type(patch).__name__ == "Rectangle"]
+    assert len(boxes) == len(nodes) + framed
+    assert tree.save(tmp_path / "tree.pdf").read_bytes().startswith(b"%PDF")
+    assert tree.save(tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_large_trees_are_small_pictures():
     net = Net(20, 1, 4)
     step, state = step_of(net)
@@ -71,8 +91,9 @@ def test_nothing_to_draw():
     nothing = found_of(Net(4, 1, 5), limit=0)
     view = rf.show(nothing)
     assert view.data["columns"] == [] and "reached the limit" in view.text and str(view.html)
-    with pytest.raises(ViewError, match="no step to draw"):
-        _ = view.svg
+    for draw in (lambda: view.svg, view.figure):
+        with pytest.raises(ViewError, match="no step to draw"):
+            draw()
     empty = rf.show(rf.search.Found(nothing.trace.alone(0)))
     assert empty.text
     with pytest.raises(SearchError, match=r"did you mean|no sequence"):

@@ -143,7 +143,7 @@ def test_in_a_search_each_hypothesis_has_the_score_of_its_words(tmp_path):
 
 
 @pytest.mark.parametrize("beam_size", [1, 7**4])
-def test_with_lookahead_whole_texts_have_the_same_scores_and_a_small_beam_finds_them(tmp_path, beam_size):
+def test_lookahead_keeps_the_scores_of_texts_and_helps_a_small_beam(tmp_path, beam_size):
     parts = PARTS["▁"]
     grams, backoffs = model_of(3, True)
     grams[("<unk>",)] = -9.0  # so that most ways to spell a word are bad
