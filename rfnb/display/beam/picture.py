@@ -37,7 +37,8 @@ def image(view: BeamView) -> str:
 def placed(view: BeamView) -> tuple[list[Column], float, float]:
     """The columns at their places; width and height of the picture."""
     columns = [Column(column) for column in view["columns"]]
-    x = 4.0
+    fall = None if view["reference"] is None else view["reference"]["fall"]
+    x = 4.0 if fall is None or fall["step"] != columns[0].step else 18.0  # with room for the scissors
     for column in columns:
         x += 26.0 if column.skipped else 0.0
         column.x = x

@@ -106,7 +106,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
         "row": row,
         "parent": node.parent,
         "joined": node.joined,
-        "text": node.text,
+        "text": "·" if node.pruned and node.ended else node.text,
         "score": _rounded(node.compared),
         "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
         "ends": node.ends,

@@ -46,6 +46,25 @@ def test_a_reference_is_framed_until_it_falls_out():
     assert rf.show(tree.where(lost.labels)).data["reference"] == view.data["reference"]
 
 
+def test_scissors_at_the_first_step_are_in_the_picture():
+    tree = search(Net(5, 1, 2), 1, 2, 4, debug=True)[0].found.tree[0]
+    lost = next(node for node in tree.pruned(0) if not node.ends)
+    at = float(re.search(r'<text x="([-\d.]+)"[^>]*>✂', rf.show(tree, reference=[lost.label]).svg)[1])
+    assert tree.where([lost.label]).fall.step == 0 and at >= 0
+
+
+def test_pruned_copies_of_ended_hypotheses_are_dots():
+    seen = 0
+    for seed in range(6):
+        tree = search(Net(3, 1, seed), 1, 2, 6, debug=True)[0].found.tree[0]
+        for column in rf.show(tree).data["columns"]:
+            shown = [node["text"] for node in column["nodes"] if node["state"] == "pruned"]
+            pruned = tree.pruned(column["step"], len(shown))
+            assert shown == ["·" if node.ended else node.text for node in pruned]
+            seen += sum(node.ended for node in pruned)
+    assert seen
+
+
 def test_text_html_and_files(tmp_path):
     found = found_of(Net(5, 2, 3), labels=["<s>", "</b>", "c & d", "\x1b[31m", "\u202eabc"])
     view = rf.show(found)
