@@ -43,6 +43,7 @@ def test_a_reference_is_framed_until_it_falls_out():
     fall = view.data["reference"]["fall"]
     framed = [c["step"] for c in view.data["columns"] if any(n["reference"] for n in c["nodes"])]
     assert framed == list(range(fall["step"])) and "✂" in view.svg and fall["words"] in view.text
+    assert fall["row"] == rf.show(tree, reference=lost.labels, pruned=1).data["reference"]["fall"]["row"] is not None
     assert rf.show(tree.where(lost.labels)).data["reference"] == view.data["reference"]
 
 
@@ -100,8 +101,11 @@ def test_large_trees_are_small_pictures():
     net = Net(20, 1, 4)
     step, state = step_of(net)
     never = lambda prev, state: (step(prev, state)[0] - 50.0 * torch.eye(20)[1], step(prev, state)[1])  # noqa: E731
-    found = rf.search.decode(never, state, beam=12, start=0, end=1, limit=200)
+    found = rf.search.decode(
+        never, state, beam=12, start=0, end=1, limit=200, labels=[f"label{i:02}" for i in range(20)]
+    )
     view = rf.show(found)
+    assert any(node["state"] == "pruned" for column in view.data["columns"] for node in column["nodes"])
     assert len(str(view.html)) < 150_000 and view.data["note"].endswith("of 200 steps are drawn")
     assert sum(column["skipped"] for column in view.data["columns"]) == 200 - len(view.data["columns"])
 
