@@ -21,7 +21,7 @@ COLOURS = {
     "model error": style.PALETTE[0],
     "undecided": style.GREY,
 }
-"""Of verdicts; of all others, that of a warning."""
+"""The colours of verdicts; the others have that of a warning."""
 
 
 def describe(report: SearchReport | SearchReports, verdict: str | None = None, most: int = MOST) -> SearchReportView:
