@@ -49,7 +49,10 @@ def _steps(tree: Tree) -> Steps:
     again = tree.trace.again
     why_not = tree.trace.why_not if again is None else again.why_not
     if again is None or why_not is not None:
-        raise SearchError(f"keep: the steps of the search cannot be computed again: {why_not}", hint=HINT)
+        recorded = again is not None and again.run is not None
+        raise SearchError(
+            f"keep: the steps of the search cannot be computed again: {why_not}", hint=None if recorded else HINT
+        )
     return again
 
 

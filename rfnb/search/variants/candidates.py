@@ -79,7 +79,7 @@ def behind(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
     own = where(is_neg_infinite(chosen.scores), -1, number(chosen.labels, chosen.parents))
     numbers = number(best.labels, best.parents)
     known = reduce_any(compare_bc(numbers, "equal", own), axis=after)
-    left = Dim(wide.get_dim_value() - after.get_dim_value(), name="candidates")
+    left = _dim(wide.get_dim_value() - after.get_dim_value())
     place = where(known, -float("inf"), -cast(range_over_dim(wide, device=best.scores.device), "float32"))
     at: Any
     order, at, _ = top_k(place.copy_transpose(best.scores.dims), axis=wide, k_dim=left)  # scores are not normalized
