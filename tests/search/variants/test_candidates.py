@@ -207,3 +207,31 @@ def test_a_search_that_merges_says_why_none_is_kept():
     loop, _ = search_frames(Transducer([4], 3, 1), 2, 0, debug=True)
     with pytest.raises(SearchError, match="its hypotheses merge"):
         loop.found.tree[0].keep(1, 0, 0)
+
+
+@pytest.mark.parametrize("how", [{"debug": True}, {"candidates": 8}])
+@pytest.mark.parametrize("name", ["apart", "groups", "threshold"])
+def test_their_parts_add_up(name, how):
+    net, beam = Net(4, 2, 5), rf.Dim(4, name="beam")
+    options = OPTIONS[name] | ({"end": 1} if name == "apart" else {})
+    scales = {"model": 0.7, "lm": 0.4, "length": 0.1}
+    loop = rf.Loop(max_seq_len=4, debug="debug" in how)
+    loop.state.prev = rf.zeros([rf.batch_dim, beam], dtype="int64", sparse_dim=net.label)
+    loop.state.h = rf.zeros([rf.batch_dim, beam, net.state])
+    with loop:
+        loop.state.h, logits = net.traced(loop.state.h, loop.state.prev)
+        parts = {"model": (rf.log_softmax(logits, axis=net.label), 0.7), "lm": (-logits * logits, 0.4), "length": 0.1}
+        chosen = loop.choice(
+            parts, beam=beam, axis=net.label, input_type="log_prob", length_normalization=False,
+            candidates=how.get("candidates", 0), **options,
+        )  # fmt: skip
+        loop.state.prev = chosen.labels
+        loop.end(chosen.labels == 1, include_eos=False)
+    seen = 0
+    for tree in loop.found.tree:
+        for step in range(1, tree.steps):
+            for node in tree.pruned(step):
+                seen += not node.ended
+                total = tree.scores[step - 1, node.parent] + sum(scales[part] * x for part, x in node.parts.items())
+                assert set(node.parts) == set(scales) and node.score == pytest.approx(total, abs=1e-4)
+    assert seen > 4
