@@ -50,6 +50,10 @@ VIEWS = {
         "beam.view",
         "rfnb.search.found.Found rfnb.search.tree.Tree rfnb.search.explain.where.Where",
     ),
+    "search_report": (
+        "search_report.view",
+        "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
+    ),
     "network": ("network.view", "rfnb.network.network.Network"),
     "network_report": ("network.report", "rfnb.network.report.findings.NetworkReport"),
     "overview": ("overview.view", ""),

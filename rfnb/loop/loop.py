@@ -309,7 +309,7 @@ class Loop:
                 that go on lose their places then. most_gain: the most that a label adds to a score; by default 0 for
                 log-probabilities and positive scales, as scores can only fall.
             candidates: how many of the candidates that found no place are kept of each step, for the tree. A recorded
-                loop needs none: its steps are computed again.
+                loop needs none, as its steps are computed again, unless hypotheses merge or a step has several choices.
             blank: the number of a label that stands for no label, in a search over frames. Scores are then not
                 normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
                 "sum" of their probabilities or the "max"; None: they stay apart. Scorers score labels, not blanks.

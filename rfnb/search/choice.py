@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,28 @@ from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
-from rfnb.ops.slice import slice as slice_along
 from rfnb.search.beam import BeamStep, beam_step
 from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
+from rfnb.search.replayed.places import Places
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.variants.candidates import (
+    behind,
+    follow_sums,
+    keep_pruned,
+    parted,
+    pruned_of,
+    with_candidates,
+)
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
-from rfnb.search.variants.several import keep_labels
+from rfnb.search.variants.several import keep_labels, keep_pruned_labels
 from rfnb.search.variants.target import target_labels, target_scores
 from rfnb.trace.record.traced import Traced
 
@@ -85,9 +93,13 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
-    labels = combined.labels(chosen)
-    assert body.hypotheses is not None
-    keep_labels(body, body.hypotheses, [*body.hypotheses.search.labels[:-1], *labels])
+    labels = combined.labels(chosen.labels, chosen.follow)
+    hypotheses = body.hypotheses
+    assert hypotheses is not None
+    keep_labels(body, hypotheses, [*hypotheses.search.labels[:-1], *labels])
+    if hypotheses.search.pruned:
+        own = combined.labels(*pruned_of(hypotheses))
+        keep_pruned_labels(body, hypotheses, [*hypotheses.search.pruned_labels[:-1], *own])
     return replace(chosen, labels=labels)
 
 
@@ -167,57 +179,41 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
-    wide = _with_candidates(body, after, options)
+    wide = with_candidates(f"{body.loop.name}: choice", after, options.candidates)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
     if carried.blanks is not None:
-        dims: Any = {"axis": axis, "beam": before, "out_beam": after, "of_labels": of_labels}
-        frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
+        dims: Any = {"axis": axis, "beam": before, "out_beam": wide, "of_labels": of_labels}
+        frame, pruned = parted(carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims), wide, after)
+        carried.blanks.take(body, hypotheses, frame)
+        keep_pruned(body, hypotheses, pruned, before)
         return _take(body, hypotheses, frame, before, after)
     if hypotheses.choices and (options.ended == "apart" or carried.endings.living):
         raise ParameterError(f'{body.loop.name}: choice: `ended="apart"` needs the only choice of a step')
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
-    if options.plain:
-        given = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
-        hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in given.items() if x is not None}
+    asked = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
+    hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in asked.items() if x is not None}
+    given: Any = {
+        "axis": axis, "beam": before, "ended": ended, "counts": counts, "step": body.step_number(),
+        "exponent": carried.exponent, "offset": carried.offset, "combine": options.custom_score_combine,
+    }  # fmt: skip
     found = beam_step(
-        scores, base, axis=axis, beam=before, out_beam=wide, ended=ended, counts=counts,
-        step=body.step_number(), exponent=carried.exponent, offset=carried.offset, combine=options.custom_score_combine,
-        keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
-        gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
-        threshold=options.threshold, **carried.endings.selects,
+        scores, base, **given, out_beam=wide if options.by_rank else after, keep_beams=options.keep_beams,
+        gold=options.target if options.cheating else None, gold_once=options.cheating == "exclusive",
+        groups=options.groups, diversity=options.diversity, threshold=options.threshold, **carried.endings.selects,
     )  # fmt: skip
-    if wide is not after:
-        count = after.get_dim_value()
-        for name, part in zip(("labels", "parents", "scores"), found, strict=False):
-            pruned = slice_along(part, axis=wide, start=count)[0]  # type: ignore[arg-type]
-            hypotheses.kept[f"pruned {name}"] = body.of_body(pruned, "choice")
-        parts = (None if x is None else slice_along(x, axis=wide, size=count, out_dim=after)[0] for x in found)
-        found = BeamStep(*parts)  # type: ignore[arg-type]
+    if options.by_rank:
+        found, pruned = parted(found, wide, after)
+    else:
+        pruned = None
+        if wide is not after:
+            pruned = behind(found, beam_step(scores, base, **given, out_beam=wide), axis, after, wide)
+    keep_pruned(body, hypotheses, pruned, before)
     if carried.endings.stops:
         had = gather(ended, indices=found.parents, axis=before)
         found = carried.endings.stop(found, after, had, body.step_number(), carried.exponent, carried.offset)
     return _take(body, hypotheses, found, before, after)
-
-
-def _with_candidates(body: Body, after: Dim, options: ChoiceOptions) -> Dim:
-    """A dim of the hypotheses after a choice, and of the pruned candidates that are kept."""
-    if not options.candidates:
-        return after
-    if options.candidates < 0 or not options.plain:
-        raise ParameterError(
-            f"{body.loop.name}: choice: `candidates` is the number of pruned candidates to keep of each step",
-            got=options.candidates if options.candidates < 0 else "it beside an option that ranks otherwise",
-            expected="0 or more", hint="a recorded search needs none: rf.Loop(…, debug=True), tree.pruned(step, 8)",
-        )  # fmt: skip
-    return _wide(after.get_dim_value() + options.candidates)
-
-
-@lru_cache(maxsize=64)
-def _wide(size: int) -> Dim:
-    """The same each time, so that plans are found again."""
-    return Dim(size, name="candidates")
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -247,6 +243,7 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
         hypotheses.asked["counts"] = counts
     hypotheses.kept |= kept
+    follow_sums(hypotheses)
     earlier = [gather(x, indices=parents, axis=before) for x in carried.labels]
     keep_labels(body, hypotheses, [*earlier, labels])
     return Chosen(labels, parents, total, after, hypotheses)
@@ -293,6 +290,8 @@ class Carried:
     finals: list[Final] = field(default_factory=list)
     labels: list[Tensor] = field(default_factory=list)
     vocabs: list[Vocab | None] = field(default_factory=list)
+    pruned: list[Tensor] = field(default_factory=list)
+    pruned_labels: list[Tensor] = field(default_factory=list)
 
 
 def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
@@ -309,10 +308,13 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
     scales: dict[str, float] = {}
+    places = Places(
+        ends.living, ends.end, options.groups, options.keep_beams, bool(options.cheating), options.threshold is not None
+    )
     plan = SearchPlan(
         backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
         combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
-        living=ends.living, stops=ends.stops,
+        living=ends.living, stops=ends.stops or places.threshold, places=places,
     )  # fmt: skip
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)

@@ -18,9 +18,10 @@ from rfnb.errors import LoopError
 from rfnb.search.beam import Combine
 from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
+from rfnb.search.replayed.places import Places
 from rfnb.search.replayed.steps import Steps
 from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
-from rfnb.search.variants.several import joined_labels
+from rfnb.search.variants.several import join_labels
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -36,7 +37,7 @@ class SearchPlan:
     first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
     function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
     added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
-    vocabs: the texts of the labels of each choice, if a step has several.
+    vocabs: the texts of the labels of each choice, if a step has several. places: which candidates they are for.
     """
 
     backend: type[Backend]
@@ -56,6 +57,7 @@ class SearchPlan:
     living: int | None = None
     stops: bool = False
     vocabs: list[Vocab | None] = field(default_factory=list)
+    places: Places = field(default_factory=Places)
 
     def of_batch(self, lengths: Lengths, initial: Any) -> SearchPlan:
         """The plan of the same search of another batch."""
@@ -74,9 +76,8 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     flat = (math.prod(sizes), initial.shape[-1])
     kept = {name: numpy(raw) for name, raw in searched.kept.items()}
     kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
-    labels, vocab = kept.get("labels"), plan.vocab
-    if labels is not None and len(plan.vocabs) > 1:
-        labels, vocab = joined_labels(kept, plan.vocabs)
+    vocab = join_labels(kept, plan.vocabs) if len(plan.vocabs) > 1 and "labels" in kept else plan.vocab
+    labels = kept.get("labels")
     if "scores" in kept:
         names = [dim.name for dim in plan.dims[:-1]]
         check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
@@ -108,10 +109,11 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         length_normalization_offset=plan.offset,
         parts=_parts(plan, kept, had_ended),
         scales=dict(plan.scales),
-        pruned=None if len(plan.vocabs) > 1 else _pruned(kept),  # those of one choice of several lack the other labels
+        pruned=_pruned(kept),
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
+        end_label=plan.places.end,
         again=_again(plan, searched),
         why_not=plan.why_not,
         blank=plan.blank,
@@ -131,7 +133,7 @@ def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy)
+    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy, plan.offset, plan.places)
 
 
 def _at_the_limit(
@@ -188,7 +190,7 @@ def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray, more
 
 
 def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:
-    if "pruned labels" not in kept:
+    if "pruned parents" not in kept:
         return None
     parents, scores = kept["pruned parents"], kept["pruned scores"]
     none = np.take_along_axis(kept["ended"], parents, axis=2) | np.isneginf(scores)

@@ -10,12 +10,14 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.checks.given import batch_of, numbers_of
 from rfnb.search.found import Found
 from rfnb.search.outside.hypotheses import Hypotheses
+from rfnb.search.outside.tensors import WithTensors
 from rfnb.search.score.outside import Scorers
 from rfnb.search.score.parts import refuse_finals
 from rfnb.search.sources import InputType
@@ -55,7 +57,7 @@ def decode(
     most_gain: float | None = None,
     **others: Any,
 ) -> Found:
-    """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch.
+    """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
 
     With N = batch · beam, the hypotheses of the first sequence first: `prev` has the last labels, [N] int64; the scores
     of the next ones are [N, labels].
@@ -72,7 +74,9 @@ def decode(
         step: makes one step for all hypotheses. Use `torch.no_grad()` around the call.
         state: tensors with the batch as first axis, or nested lists, tuples and dicts of them; they are repeated for
             the beam, and follow their hypotheses. Or an object with `reorder_cache(index)`, as the caches of Hugging
-            Face have it, which is called for both. Leave out what is the same for all hypotheses of a sequence.
+            Face have it, which is called for both. Leave out what is the same for all hypotheses of a sequence. If
+            there are Tensors {batch, …} in it, the step gets `prev` and those as Tensors {batch, beam, …}, and returns
+            such.
         beam: the number of hypotheses.
         start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.
@@ -104,6 +108,9 @@ def decode(
     own = labels if isinstance(labels, Dim) else None
     labels = labels if own is None else own.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
+    if any(isinstance(leaf, Tensor) for leaf in leaves(state)):
+        step = with_tensors = WithTensors(step, state, beam, own)
+        state, tags = with_tensors.state, tags or with_tensors.tags
     sequences = batch_of(state, start, limit, tags) if batch is None else batch
     if tags is not None and len(tags) != sequences:
         raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)

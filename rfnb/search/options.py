@@ -51,10 +51,10 @@ class ChoiceOptions(BlankOptions, EndOptions):
         return self.length_normalization_exponent if self.length_normalization and self.blank is None else 0.0
 
     @property
-    def plain(self) -> bool:
-        """Whether the best candidates get the places, so that a replay of a step can rank the others."""
-        other = self.keep_beams or self.cheating or self.by_frame or self.groups != 1 or self.threshold is not None
-        return not other and not self.length_normalization_offset and self.ended == "compete"
+    def by_rank(self) -> bool:
+        """Whether the best candidates get the places."""
+        other = self.keep_beams or self.cheating or self.groups != 1 or self.threshold is not None
+        return not other and self.ended == "compete"
 
     @property
     def gain(self) -> float | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
@@ -18,9 +18,6 @@ from rfnb.ops.math import cast, log, neg
 from rfnb.ops.random import random_uniform
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
-
-if TYPE_CHECKING:
-    from rfnb.search.choice import Chosen
 
 InputType = Literal["prob", "log_prob", "logits"]
 
@@ -61,15 +58,14 @@ class Combinations:
     labels_of: Sequence[Tensor]
     ranks: Sequence[Dim]
 
-    def labels(self, chosen: Chosen) -> list[Tensor]:
-        """The label of each source in the combinations that were chosen."""
+    def labels(self, numbers: Any, follow: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The label of each source in some combinations. follow: gives each of them the value of its parent."""
         found: list[Tensor] = []
-        numbers: Any = chosen.labels
         for i, (labels, rank) in enumerate(zip(self.labels_of, self.ranks, strict=True)):
             later = math.prod(dim.get_dim_value() for dim in self.ranks[i + 1 :])
             number = numbers // later % rank.get_dim_value()
             number = set_sparse_dim(number, rank)
-            found.append(gather(chosen.follow(labels), indices=number, axis=rank))
+            found.append(gather(follow(labels), indices=number, axis=rank))
         return found
 
 

@@ -80,6 +80,8 @@ class Trace:
         blank: the label that stands for no label, of searches over frames. lengths does not count it.
         joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
             same labels then; -1 if there is none. [steps, batch, beam] int
+        living: how many places, the first ones, are for hypotheses that go on; None if all compete. stops: whether
+            hypotheses may lose their places though there is room, as the search stops or by a threshold.
     """
 
     labels: np.ndarray

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.errors import ParameterError, SearchError
+from rfnb.errors import DimError, ParameterError, SearchError
 from tests.search.test_choice import Net, hypotheses, search, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -109,3 +109,49 @@ def test_its_steps_are_not_replayed_and_it_says_why():
     for ask in (lambda: found.tree[0].keep(0, found.tree[0].pruned(0)[0].label), lambda: found.run.fork(1)):
         with pytest.raises(SearchError, match=r"rf.search.decode does not record its steps.*in place"):
             ask()
+
+
+@pytest.mark.parametrize("options", [{}, {"ended": "apart"}, {"candidates": 0, "length_normalization_exponent": 0.0}])
+@pytest.mark.parametrize("with_dim", [False, True])
+def test_a_step_with_tensors_is_that_with_raw_ones(options, with_dim):
+    net = Net(5, 3, 2)
+    raw_step, raw_state = step_of(net)
+    given = {"beam": 3, "start": 0, "end": 1, "limit": 6, **options}
+    expected = rf.search.decode(raw_step, raw_state, **given)
+    seen = []
+
+    def step(prev, state):
+        seen.append((prev.dims[0], prev.sparse_dim, state.h.dims_set))
+        h, logits = net.traced(state.h, rf.set_sparse_dim(prev, net.label))
+        return logits.copy_transpose([net.label, *(dim for dim in logits.dims if dim is not net.label)]), rf.State(h=h)
+
+    first = rf.convert_to_tensor(
+        np.zeros((3, 4), "float32"), dims=[rf.batch_dim, net.state], tags=["x", "y", "z"]
+    ).copy_transpose([net.state, rf.batch_dim])
+    found = rf.search.decode(step, rf.State(h=first), labels=net.label if with_dim else None, **given)
+    assert [tree.tag for tree in found.tree] == ["x", "y", "z"]
+    for mine, theirs in zip(found.tree, expected.tree, strict=True):
+        assert [one.labels for one in mine.hypotheses] == [one.labels for one in theirs.hypotheses]
+        assert [one.score for one in mine.hypotheses] == pytest.approx(
+            [one.score for one in theirs.hypotheses], abs=1e-5
+        )
+    batch, sparse, dims = seen[-1]
+    assert batch is rf.batch_dim and sparse is (net.label if with_dim else None) and len(dims) == 3
+
+
+def test_tensors_of_a_state_have_the_batch_and_stay_of_each_hypothesis():
+    label, width = rf.Dim(4, name="label"), rf.Dim(2, name="width")
+    given = {"beam": 2, "start": 0, "end": 0, "limit": 3}
+
+    def forgets(prev, state):
+        scores = rf.expand_dim(rf.expand_dim(rf.ones([label]), prev.dims[1]), prev.dims[0])
+        return scores, rf.reduce_sum(state, axis=prev.dims[1])
+
+    with pytest.raises(DimError, match="lacks the dim beam"):
+        rf.search.decode(forgets, of_batch(width), **given)
+    with pytest.raises(DimError, match="lacks the dim batch"):
+        rf.search.decode(forgets, [of_batch(width), rf.zeros([width])], **given)
+
+
+def of_batch(width):
+    return rf.convert_to_tensor(np.zeros((3, 2), "float32"), dims=[rf.batch_dim, width])

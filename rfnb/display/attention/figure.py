@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import base64
-import io
 import struct
 import zlib
 from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground.text import cut
 from rfnb.display.attention.schema import AttentionHead, AttentionView
+from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.png import SEQUENTIAL, ramp
-from rfnb.errors import ViewError
-from rfnb.printable import printable_name
 
 LABELS = 40
 """Up to this many entries each has its label; beyond, every n-th."""
 FONT = 8
-LONGEST = 30
-"""Longest label, in characters."""
 
 
 def to_figure(view: AttentionView) -> Any:
@@ -34,22 +29,6 @@ def to_figure(view: AttentionView) -> Any:
 
     colours = LinearSegmentedColormap.from_list("rfnb", SEQUENTIAL).with_extremes(bad="#d627b7")
     return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
-
-
-def figure_class() -> Any:
-    """The figure class of matplotlib, with a picture for notebooks that works without pyplot."""
-    try:
-        from matplotlib.figure import Figure as Base
-    except ImportError:
-        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
-
-    class Figure(Base):
-        def _repr_png_(self) -> bytes:
-            file = io.BytesIO()
-            self.savefig(file, format="png")
-            return file.getvalue()
-
-    return Figure
 
 
 def _single(view: AttentionView, make: Any, colours: Any) -> Any:
@@ -97,12 +76,6 @@ def _word(head: AttentionHead, several: bool) -> str:
     """`3.5  0.42`: layer, head, entropy."""
     number = "mean" if head["head"] < 0 else str(head["head"])
     return f"{head['layer']}.{number}  {short(round(real(head['entropy']), 2))}" if several else number
-
-
-def literal(label: str) -> str:
-    """Text on one line, shortened, in which `$` does not start a formula."""
-    label = printable_name(label)
-    return cut(label, LONGEST).replace("$", r"\$")
 
 
 def shares(picture: str) -> np.ndarray:

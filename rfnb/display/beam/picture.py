@@ -22,17 +22,10 @@ TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 
 def image(view: BeamView) -> str:
     """The picture of the whole tree."""
-    columns = [_Column(column) for column in view["columns"]]
-    x = 4.0
-    for column in columns:
-        x += 26.0 if column.skipped else 0.0
-        column.x = x
-        x += column.width + GAP
-    rows = 1 + max((node["row"] for column in columns for node in column.nodes), default=0)
-    height = HEAD + rows * ROW + (FOOT if rows > view["beam"] else 0.0) + 4.0
-    edges = [edge for before, column in pairwise(columns) for edge in _edges(before, column, view)]
+    columns, width, height = placed(view)
+    edges = [edge for before, column in pairwise(columns) for edge in edges_of(before, column, view)]
     return svg.image(
-        x - GAP + 6.0, height,
+        width, height,
         *(mark for column in columns for mark in _header(column)),
         *_lines(edges),
         *_boxes(columns, view),
@@ -41,13 +34,26 @@ def image(view: BeamView) -> str:
     )  # fmt: skip
 
 
-class _Column:
+def placed(view: BeamView) -> tuple[list[Column], float, float]:
+    """The columns at their places; width and height of the picture."""
+    columns = [Column(column) for column in view["columns"]]
+    fall = None if view["reference"] is None else view["reference"]["fall"]
+    x = 4.0 if fall is None or fall["step"] != columns[0].step else 18.0  # with room for the scissors
+    for column in columns:
+        x += 26.0 if column.skipped else 0.0
+        column.x = x
+        x += column.width + GAP
+    rows = 1 + max((node["row"] for column in columns for node in column.nodes), default=0)
+    return columns, x - GAP + 6.0, HEAD + rows * ROW + (FOOT if rows > view["beam"] else 0.0) + 4.0
+
+
+class Column:
     """A step: its nodes, its place from the left, its width, and the range of its scores."""
 
     def __init__(self, step: BeamStep):
         self.step, self.nodes, self.skipped = step["step"], step["nodes"], step["skipped"]
         self.x = 0.0
-        texts = [svg.width(_text(node), 11, bold=node["best"]) for node in self.nodes]
+        texts = [svg.width(text_of(node), 11, bold=node["best"]) for node in self.nodes]
         self.width = min(MOST, max(LEAST, max(texts, default=0.0) + 10.0))
         scores = [node["score"] for node in self.nodes if node["state"] != "pruned" and math.isfinite(node["score"])]
         self.high, self.low = max(scores, default=0.0), min(scores, default=0.0)
@@ -59,15 +65,17 @@ class _Column:
         return TINTS[round(share * (len(TINTS) - 1))] if math.isfinite(share) else TINTS[0]
 
 
-def _text(node: BeamNode) -> str:
+def text_of(node: BeamNode) -> str:
+    """What a box says."""
     return ("·" if node["state"] == "copy" else node["text"] or "∅") + (" ▣" if node["ends"] else "")
 
 
-def _top(node: BeamNode, view: BeamView) -> float:
+def top(node: BeamNode, view: BeamView) -> float:
+    """How far down a box begins."""
     return HEAD + node["row"] * ROW + (FOOT if node["row"] >= view["beam"] else 0.0)
 
 
-def _header(column: _Column) -> list[Html]:
+def _header(column: Column) -> list[Html]:
     middle = column.x + column.width / 2
     marks = [svg.words(middle, 12, str(column.step), fill=QUIET, text_anchor="middle", font_size=10)]
     if column.skipped:
@@ -75,27 +83,27 @@ def _header(column: _Column) -> list[Html]:
     return marks
 
 
-Edge = tuple[str, str]
+Edge = tuple[str, svg.Point, svg.Point]
 
 
-def _edges(before: _Column, column: _Column, view: BeamView) -> Iterable[Edge]:
-    """The kind and the path of each line from a parent, and from a hypothesis that joined it."""
+def edges_of(before: Column, column: Column, view: BeamView) -> Iterable[Edge]:
+    """The kind and the two ends of each line from a parent, and from a hypothesis that joined it."""
     if column.skipped:
         return
     at = {node["row"]: node for node in before.nodes if node["state"] != "pruned"}
 
-    def line(parent: BeamNode, node: BeamNode) -> str:
-        y, v = _top(parent, view) + ROW / 2 - 2, _top(node, view) + ROW / 2 - 2
-        return svg.sideways((before.x + before.width, y), (column.x, v))
+    def line(parent: BeamNode, node: BeamNode) -> tuple[svg.Point, svg.Point]:
+        y, v = top(parent, view) + ROW / 2 - 2, top(node, view) + ROW / 2 - 2
+        return (before.x + before.width, y), (column.x, v)
 
     for node in column.nodes:
         parent, other = (at.get(-1 if place is None else place) for place in (node["parent"], node["joined"]))
         if parent is not None:
             kind = "best" if node["best"] and parent["best"] else node["state"]
             marked = node["reference"] and parent["reference"] and kind != "best"
-            yield "reference" if marked else kind, line(parent, node)
+            yield "reference" if marked else kind, *line(parent, node)
         if other is not None:
-            yield "joined", line(other, node)
+            yield "joined", *line(other, node)
 
 
 LINES = {
@@ -113,19 +121,19 @@ LINES = {
 def _lines(edges: Iterable[Edge]) -> list[Html]:
     """One path for all lines of a kind."""
     found: dict[str, list[str]] = {}
-    for kind, line in edges:
-        found.setdefault(kind, []).append(line)
+    for kind, start, stop in edges:
+        found.setdefault(kind, []).append(svg.sideways(start, stop))
     return [el("path", d="".join(found[kind]), fill="none", **look) for kind, look in LINES.items() if kind in found]
 
 
-def _boxes(columns: list[_Column], view: BeamView) -> list[Html]:
+def _boxes(columns: list[Column], view: BeamView) -> list[Html]:
     """One path for all boxes that look alike."""
     found: dict[Look, list[str]] = {}
     for column in columns:
         for node in column.nodes:
-            y, w, h = _top(node, view), svg.number(column.width), svg.number(ROW - 4)
+            y, w, h = top(node, view), svg.number(column.width), svg.number(ROW - 4)
             box = f"M{svg.number(column.x)},{svg.number(y)}h{w}v{h}h-{w}z"
-            found.setdefault(_look(column, node), []).append(box)
+            found.setdefault(look_of(column, node), []).append(box)
             if node["reference"]:
                 around = _around(column, y)
                 found.setdefault(("none", REFERENCE, 1.6, None), []).append(around)
@@ -141,26 +149,27 @@ Look = tuple[str, str, float, str | None]
 """Fill, stroke, its width, its dashes."""
 
 
-def _look(column: _Column, node: BeamNode) -> Look:
+def look_of(column: Column, node: BeamNode) -> Look:
+    """How a box is drawn."""
     if node["state"] in ("pruned", "copy"):  # on the background of the page, which may be dark
         return "none", EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
     return (column.tint(node), BEST, 2.2, None) if node["best"] else (column.tint(node), EDGE, 0.8, None)
 
 
-def _around(column: _Column, y: float) -> str:
+def _around(column: Column, y: float) -> str:
     w, h = svg.number(column.width + 6), svg.number(ROW + 2)
     return f"M{svg.number(column.x - 3)},{svg.number(y - 3)}h{w}v{h}h-{w}z"
 
 
-def _labels(columns: list[_Column], view: BeamView) -> list[Html]:
+def _labels(columns: list[Column], view: BeamView) -> list[Html]:
     """The labels of the nodes, with their scores as titles where there are few."""
     nodes = [(column, node) for column in columns for node in column.nodes]
     groups: dict[str, list[Html]] = {"plain": [], "faint": [], "best": []}
     for column, node in nodes:
         kind = "faint" if node["state"] in ("pruned", "copy") else "best" if node["best"] else "plain"
-        text = svg.elided(_text(node), 11, column.width - 8.0, bold=node["best"])
+        text = svg.elided(text_of(node), 11, column.width - 8.0, bold=node["best"])
         title = el("title", f"{node['text']}  {node['score']:.4g}") if len(nodes) <= TITLES else None
-        x, y = svg.number(column.x + column.width / 2), svg.number(_top(node, view) + 14)
+        x, y = svg.number(column.x + column.width / 2), svg.number(top(node, view) + 14)
         groups[kind].append(el("text", text, title, x=x, y=y))
     return [
         svg.group(
@@ -176,7 +185,7 @@ TITLES = 400
 """Up to this many nodes, each has its score as a title."""
 
 
-def _fall(columns: list[_Column], view: BeamView) -> list[Html]:
+def _fall(columns: list[Column], view: BeamView) -> list[Html]:
     """Scissors where the reference fell out."""
     reference = view["reference"]
     if reference is None or reference["fall"] is None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from rfnb.display.beam.figure import to_figure as to_figure
 from rfnb.display.beam.picture import image
 from rfnb.display.beam.schema import BeamHypothesis, BeamNode, BeamReference, BeamStep, BeamView
 from rfnb.display.kit.degrade import Notes
@@ -24,14 +25,16 @@ from rfnb.search.tree import Tree
 STEPS = 60
 """Largest number of steps that are drawn."""
 PRUNED = 4
-"""Pruned candidates that are drawn of each step, if no number is given."""
+"""Pruned candidates that are drawn of each step, if no number is given; fewer if there are many steps."""
+NODES = 780
+"""Largest number of nodes, up to which more pruned candidates than one are drawn of each step."""
 OTHERS = 30
 """Largest number of other sequences that are named."""
 VERDICTS = {"correct": style.PALETTE[2], "undecided": style.GREY}
 
 
 def describe(
-    search: Found | Tree | Where, batch: int | str = 0, reference: Any = None, pruned: int = PRUNED
+    search: Found | Tree | Where, batch: int | str = 0, reference: Any = None, pruned: int | None = None
 ) -> BeamView:
     """The search for one sequence as JSON.
 
@@ -45,6 +48,8 @@ def describe(
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
     others = [each.name for each in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
     drawn = _drawn_steps(tree, where)
+    if pruned is None:
+        pruned = max(1, min(PRUNED, NODES // max(len(drawn), 1) - tree.beam))
     if len(drawn) < tree.steps:
         notes.add(f"{len(drawn)} of {tree.steps} steps are drawn")
     return {
@@ -93,10 +98,16 @@ def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, 
     found: list[BeamStep] = []
     for last, step in zip([before, *drawn], drawn, strict=False):
         nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
-        candidates = tree.pruned(step, pruned) if pruned else []
+        candidates = _candidates(tree, where, step, pruned)
         nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
         found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
     return found
+
+
+def _candidates(tree: Tree, where: Where | None, step: int, pruned: int) -> list[Node]:
+    """The pruned candidates that are drawn of a step; where the reference falls out, the usual number."""
+    falls = where is not None and where.fall is not None and where.fall.step == step
+    return tree.pruned(step, max(pruned, PRUNED) if falls else pruned) if pruned else []
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
@@ -105,7 +116,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
         "row": row,
         "parent": node.parent,
         "joined": node.joined,
-        "text": node.text,
+        "text": "·" if node.pruned and node.ended else node.text,
         "score": _rounded(node.compared),
         "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
         "ends": node.ends,
@@ -131,7 +142,7 @@ def _reference(where: Where, pruned: int) -> BeamReference:
     fall = where.fall
     row = None
     if fall is not None and fall.candidate is not None:
-        candidates = where.tree.pruned(fall.step, pruned)
+        candidates = _candidates(where.tree, where, fall.step, pruned)
         same = (i for i, node in enumerate(candidates) if node == fall.candidate)
         row = next((where.tree.beam + i for i in same), None)
     return {

@@ -91,7 +91,7 @@ class View:
         | suffix | what is written |
         |---|---|
         | `.html` | a page that needs nothing else |
-        | `.svg` | the picture of a graph, attention, curves or a large tensor |
+        | `.svg` | the picture of a graph, a tree, attention, curves or a large tensor |
         | `.pdf`, `.png` | `view.figure()` |
         | `.csv` | `view.table()` |
         | `.json`, `.txt` | `view.data`, `view.text` |
@@ -127,10 +127,12 @@ class View:
         return to_dot(self._bounded())
 
     def figure(self) -> Any:
-        """A matplotlib figure of attention, or of the curves of a training. Raises ViewError for others."""
+        """A matplotlib figure of attention, training curves or the tree of a search. Raises ViewError for others."""
         to_figure = self._optional("to_figure")
         if to_figure is None:
-            raise ViewError("figure: only attention and training curves have one", got=self.data["kind"])
+            raise ViewError(
+                "figure: only attention, training curves and trees of a search have one", got=self.data["kind"]
+            )
         return to_figure(self._bounded())
 
     def _bounded(self) -> Any:

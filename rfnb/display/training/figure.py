@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.attention.figure import figure_class, literal
+from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.numbers import real
 from rfnb.display.training.plot import colour, extent
 

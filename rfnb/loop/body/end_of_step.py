@@ -246,7 +246,7 @@ def _give_masks(body: Body, active: Traced | None) -> None:
     given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
     choices = [] if body.hypotheses is None else body.hypotheses.choices
     parents = [(each.after, body.var(each.parents.plain)) for each in choices]
-    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders], parents)
+    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders], parents, body.hypotheses)
     for order in body.kept_orders:
         order.complete(masks)
 

@@ -24,7 +24,7 @@ from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
 from rfnb.loop.steps.beams import Asked, Beams, FirstNan, Searched, SearchPlan
 from rfnb.ops.index import gather
-from rfnb.ops.math import where
+from rfnb.ops.math import is_neg_infinite, where
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -249,6 +249,21 @@ class Hypotheses:
             return self.beams.final(traced.dims)
         self._by_place.append(pending)
         return [self.beam if dim is self.newest else dim for dim in traced.dims]
+
+    def of_final(self, x: Tensor, live: np.ndarray | None, step: int) -> tuple[Tensor, np.ndarray | None]:
+        """A value of a step, and which of its entries count, by final hypothesis; places without one do not count."""
+        beam = self.beams.of(x.dims)
+        if beam is None or not self._parents:
+            return x, live
+        count = self._backend.get_shape_tuple_raw(x._raw)
+        live = np.broadcast_to(True if live is None else live, count)
+        places = self._backend.from_numpy_raw(self.beams.places(beam, self._parents)[step], x.device)
+        indices, dims = tensor_of(places, align.sig(self.dims), EMPTY), self.beams.final(x.dims)
+        mask = tensor_of(self._backend.from_numpy_raw(live.copy(), x.device), align.sig(x.dims), x.lengths)
+        found, counts = (gather(each, indices=indices, axis=beam).copy_transpose(dims) for each in (x, mask))
+        dead = tensor_of(self._stacked["scores"][-1], align.sig(self.dims), EMPTY)
+        counts = where(is_neg_infinite(dead), False, counts).copy_transpose(dims)
+        return found, self._backend.to_numpy_raw(counts._raw)
 
     def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""

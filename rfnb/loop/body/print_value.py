@@ -33,7 +33,7 @@ Steps = Collection[int] | Callable[[Tensor], Any] | None
 
 
 @guarded
-def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
+def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: bool = True) -> Tensor:
     """Prints `x` at some steps of the loop, one line each, and returns it: `att = rf.watch(rf.softmax(e))`.
 
     x {…} → the same {…}
@@ -51,14 +51,15 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     If the loop fails, the last value is printed regardless of `steps`. Watched values are computed before the steps
     where possible, otherwise in them, never after them; results stay the same up to rounding. Replays print nothing.
     Outside of a loop, `x` is printed at once. Entries of ended sequences appear as `·` and are left out of statistics.
-    In a search, these are ended hypotheses; others are printed by their places in the beam at this step, as the final
-    ones, by which `loop.stack(x)` goes, are not known yet.
+    In a search, these are ended hypotheses, and values are those of the final hypotheses, as of `loop.stack(x)`; they
+    are printed after the loop, when these are known.
 
     Args:
         steps: which steps to print: numbers such as `[0, 7]` or `range(0, 1000, 100)`, or a function of the step's
             Tensor that returns True or False, such as `lambda x: rf.reduce_max(x, axis=x.dims) > 9`. Default: the
             first ten, then 10, 20, 50, 100, 200, 500, … and the last one. At most 100 lines are printed.
         name: the name to print; default: the variable in your line.
+        resolve: in a search, False prints values while it runs, by the places of the beam at each step.
 
     Raises LoopError if `steps` is something else.
     """
@@ -74,7 +75,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     target = assigned_name()
     if target and isinstance(x, Traced) and x.recorder.in_body(x.value):
         x.value.name = x.value.name or target  # the line names what it watches
-    watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps)
+    watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps, resolve=resolve)
     for body in bodies[-1:]:
         body.watchers.append(watcher)
     _watch(x, watcher, *[body.step_number() for body in bodies])
@@ -97,14 +98,16 @@ def leave_out_ended(
     masks: Sequence[tuple[Var, Sequence[Dim], bool]],
     moved: Sequence[Dim],
     parents: Sequence[tuple[Dim, Var]] = (),
+    hypotheses: Any = None,
 ) -> None:
     """Gives watchers the masks of active sequences, which are known only at the end of the step.
 
     masks: each with its dims, and whether it is true for ended sequences. moved: dims whose entries are reordered; they
     are printed as long as one of their entries is active. parents: of a search, the dim of the hypotheses after each
-    choice, and which hypothesis before it each one extends.
+    choice, and which hypothesis before it each one extends. hypotheses: of a search, which follows them after the loop.
     """
     for watcher in watchers:
+        watcher.hypotheses = hypotheses
         if watcher.call is not None and any(watcher.call is call for call in tape.calls):
             call, watcher.call = watcher.call, None
             last = next((i for i, (dim, _) in enumerate(parents, 1) if dim in watcher.dims), 0)
@@ -123,13 +126,15 @@ def leave_out_ended(
 class Watcher:
     """Prints a value of a loop at some steps, and keeps the last value that was not printed."""
 
-    def __init__(self, name: str, loops: Sequence[str], steps: Steps):
-        self.name, self.loops, self.steps = name, loops, steps
+    def __init__(self, name: str, loops: Sequence[str], steps: Steps, *, resolve: bool):
+        self.name, self.loops, self.steps, self.resolve = name, loops, steps, resolve
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
         self.dims: Sequence[Dim] = ()  # of the value
         self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim], int]] = []  # dims, negated, moved, number of choices
-        self._not_shown: tuple[Tensor, list[int], Sequence[Any]] | None = None
+        self.hypotheses: Any = None  # of a search
+        self._not_shown: Seen | None = None
+        self._waiting: list[Seen] = []  # for the final hypotheses
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
         """A function that each step calls with its raw tensor, in place of the traced frame's."""
@@ -142,17 +147,24 @@ class Watcher:
         count = len(self.loops)
         steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
         with listening(None), untaped():
-            if self._wants(x, steps):
-                self._show(x, steps, masks)
-            else:
+            if not self._wants(x, steps):
                 self._not_shown = x, steps, masks
+            elif self.hypotheses is None or not self.resolve or not self.hypotheses.has(x):
+                self._show(x, steps, masks)
+            elif len(self._waiting) <= LINES:
+                self._not_shown = None
+                self._waiting.append((x, steps, masks))
 
     def finish(self, *, failed: bool) -> None:
-        """Called after the loop: prints the last value if it failed or if `steps` has its default."""
+        """Called after the loop: prints what waits for the final hypotheses, and the last value if it failed or if
+        `steps` has its default."""
         rest, self._not_shown = self._not_shown, None
+        waiting, self._waiting = self._waiting, []
         if rest is not None and (failed or (self.steps is None and _shown_by_default(rest[1][:-1]))):
-            with listening(None), untaped():
-                self._show(*rest)
+            waiting = [*waiting, rest]
+        with listening(None), untaped():
+            for seen in waiting:
+                self._show(*seen, resolve=self.resolve and not failed)
 
     def _wants(self, x: Tensor, steps: list[int]) -> bool:
         if not _shown_by_default(steps if self.steps is None else steps[:-1]):
@@ -175,7 +187,7 @@ class Watcher:
             live = goes_on if live is None else live & goes_on
         return live
 
-    def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any]) -> None:
+    def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any], *, resolve: bool = False) -> None:
         self._not_shown = None
         self.lines += 1
         if self.lines > LINES + 1:
@@ -184,8 +196,15 @@ class Watcher:
             print(f"watch of {printable_name(self.name)}: {LINES} lines were shown; the rest of this run is left out")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        line = make_line(self.name, x, self._live(x, masks))
+        live = self._live(x, masks)
+        if resolve and self.hypotheses is not None:
+            x, live = self.hypotheses.of_final(x, live, steps[-1])
+        line = make_line(self.name, x, live)
         print(printable(f"{place}: {line}" if place else line))
+
+
+Seen = tuple[Tensor, list[int], Sequence[Any]]
+"""A value, the step of each loop around, and the masks."""
 
 
 def _shown_by_default(steps: Sequence[int]) -> bool:

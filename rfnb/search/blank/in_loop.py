@@ -63,10 +63,13 @@ class Blanks:
         more |= {name: self._value(body, hypotheses, place) for name, place in self.places.items()}
         prefixes = Prefixes(*(more.pop(name) for name in Prefixes._fields))
         found: FrameStep = frame_step(scores, base, prefixes=prefixes, blank=self.blank, merge=self.merge, **more)
+        return found
+
+    def take(self, body: Body, hypotheses: Hypotheses, found: FrameStep) -> None:
+        """Carries what is known of the hypotheses after a frame."""
         after = found.prefixes._asdict() | {"in_blank": found.in_blank, "in_label": found.in_label}
         for name, place in self.places.items():
             hypotheses.carried[place] = body.of_body(after[name], "choice")
-        return found
 
     def _value(self, body: Body, hypotheses: Hypotheses, place: int) -> Tensor:
         """A carried value of the newest hypotheses."""

@@ -75,6 +75,14 @@ def check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
         )
     states = [(state, x) for state, x in body.loop.state._leaves() if isinstance(x, Tensor)]
     if known is None and needs_state and not any(beam in x.dims for _, x in states):
+        other = next((dim for _, x in states for dim in x.dims if dim.name == beam.name), None)
+        if other is not None:
+            raise DimError(
+                f"{name}: choice: `beam` is another Dim than that of the states, of the same name",
+                got=beam.describe(),
+                expected=other.describe(),
+                hint=f"make it once, before the loop: {beam.name} = rf.Dim({other.dimension}, name={beam.name!r})",
+            )
         raise DimError(
             f"{name}: choice: no state has the dim {beam.name}",
             got=", ".join(f"{state} {x.describe_dims()}" for state, x in states) or "no states",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rfnb.search.explain.reference import Reference
+from rfnb.search.trace import by_length
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree
@@ -30,10 +31,11 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
             continue
         sums = steps.forced({trees[i].sequence: [each or () for each in several] for i, several in full.items()})
         for i, several in full.items():
-            exponent = trace.length_normalization_exponent
+            exponent, offset = trace.length_normalization_exponent, trace.length_normalization_offset
             pairs = zip(several, sums[trees[i].sequence], strict=True)
             found[i] = [
-                None if score is None or labels is None else score / len(labels) ** exponent for labels, score in pairs
+                None if score is None or labels is None else float(score / by_length(len(labels), exponent, offset))
+                for labels, score in pairs
             ]
     return found
 

@@ -154,7 +154,8 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
         places = tree.own.living if label is not None else tree.beam - tree.own.living
     last = rivals[-1] if rivals else None
     known = candidate or next(reversed(pruned), None)
-    all_known = 0 < len(rivals) < places or len(pruned) < (most or _recorded(tree))
+    all_allowed = 0 < len(rivals) < places and not tree.own.stops
+    all_known = all_allowed or len(pruned) < (most or _recorded(tree))
     reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
     known = None if reason == "not allowed" else known
     return Fall(

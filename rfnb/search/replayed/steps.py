@@ -19,6 +19,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast
 from rfnb.search.beam import BeamStep, Combine, beam_step
 from rfnb.search.replayed.forced import Labels, forced
+from rfnb.search.replayed.places import Places
 from rfnb.search.trace import DEPTH, Candidates, joined
 
 if TYPE_CHECKING:
@@ -43,11 +44,22 @@ class Steps:
 
     Args:
         run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
-            to the scores, so that those of labels from outside are not what the model gives to them.
+            to the scores, so that those of labels from outside are not what the model gives to them. offset: as in
+            `beam_step`. places: which candidates they are for.
     """
 
-    def __init__(self, run: Run, axis: Dim, exponent: float, combine: Combine | None, noisy: bool):
+    def __init__(
+        self,
+        run: Run,
+        axis: Dim,
+        exponent: float,
+        combine: Combine | None,
+        noisy: bool,
+        offset: float,
+        places: Places,
+    ):
         self._run = weakref.ref(run)
+        self.offset, self.places = offset, places
         self.axis, self.exponent, self.combine, self.noisy = axis, exponent, combine, noisy
         self._ranked: dict[tuple[int, int], Candidates] = {}
         self._pruned: Candidates | None = None
@@ -75,7 +87,7 @@ class Steps:
         if len(replay.plan.search.parents) > 1:
             return "its steps have several choices"
         if INPUTS[0] not in replay.plan.search.asked:
-            return "its hypotheses merge, or places do not go to the best candidates"
+            return "its hypotheses merge"
         if replay.plan.changes is not None:
             return replay.plan.changes
         return None if replay.version_now() == replay.version else "the model has changed since"
@@ -105,7 +117,7 @@ class Steps:
         return found
 
     def _compute(self, step: int, most: int) -> Candidates:
-        values = self.values(step, [*INPUTS, "labels", "parents", *self._parts()])
+        values = self.values(step, [*INPUTS, *RESULTS[:3], *self._parts()])
         beam, count = self.dims[-1].get_dim_value(), self.axis.get_dim_value()
         out = Dim(min(beam + most, beam * count), name="candidates")
         with self._eager():
@@ -128,6 +140,10 @@ class Steps:
         after = self.replay.plan.search.beams.after[-1]
         labels, parents = (self.array(values[name], after) for name in ("labels", "parents"))
         labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
+        free = np.isneginf(self.array(values["scores"], after))
+        if not self.places.threshold:  # those that the search stops at this step had a place
+            free[:, : self.places.living] &= labels[:, : self.places.living] == self.places.end
+        labels = np.where(free, -1, labels)
         return labels.tolist(), parents.tolist()
 
     def _parts(self) -> list[str]:
@@ -176,7 +192,8 @@ class Steps:
         """The best extensions of the hypotheses by labels of `axis`."""
         return beam_step(
             scores, values["base"], axis=axis, beam=self.dims[-1], out_beam=out, ended=values["had ended"],
-            counts=values.get("counts before"), step=step, exponent=self.exponent, combine=self.combine,
+            counts=values.get("counts before"), step=step, exponent=self.exponent, offset=self.offset,
+            combine=self.combine,
         )  # fmt: skip
 
     # -- another choice
@@ -191,7 +208,8 @@ class Steps:
         return scores[sequence, :, 0]
 
     def keep(self, sequence: int, step: int, label: int, parent: int) -> Run | None:
-        """A fork in which a hypothesis with this label has the last place; None if it has the score −inf."""
+        """A fork in which a hypothesis with this label has the last place that is for such ones; None if it has the
+        score −inf."""
         values = self.choice(step)
         scores, counts = self.scores_at(step, values, np.full((self.batch, 1), label))
         if not scores[sequence, parent, 0] > -np.inf:
@@ -200,9 +218,11 @@ class Steps:
         new |= {"counts": counts[sequence, parent, 0]} if "counts" in values else {}
         assert self.replay.plan.search is not None
         after, given = self.replay.plan.search.beams.after[-1], {}
+        copy = bool(self.array(values["had ended"])[sequence, parent])
+        place = self.places.last(scores.shape[1], step, label, parent, copy=copy)
         for name, value in new.items():
             array = self.array(values[name], after).copy()
-            array[sequence, -1] = value
+            array[sequence, place] = value
             given[name] = array
         run = self._run()
         assert run is not None

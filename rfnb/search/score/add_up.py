@@ -201,7 +201,7 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
     for name, part in scored.parts.items():
         own = of_chosen(part, scored.axis, before, labels, parents)
         earlier = hypotheses.kept.get(f"part {name}")  # of an earlier choice in this step
-        own = own if earlier is None else own + hypotheses.follow(earlier)
+        own = own if earlier is None else own + earlier
         hypotheses.kept[f"part {name}"] = body.of_body(own.copy_transpose(labels.dims), "choice")
     emitted = None if scored.blank is None else not_equal(labels, scored.blank)
     for state, new in scored.states:
@@ -219,11 +219,14 @@ def _keep_of_pruned(body: Body, scored: Scored, before: Dim) -> None:
     """Keeps the parts of the pruned candidates that are kept; replays ask for those of all."""
     hypotheses = body.hypotheses
     assert hypotheses is not None
-    labels, parents = (hypotheses.kept.get(f"pruned {name}") for name in ("labels", "parents"))
+    pruned = hypotheses.search.pruned
     for name, part in scored.parts.items():
         hypotheses.asked[f"part {name}"] = body.of_body(part, "choice")
-        if labels is not None and parents is not None:
-            own = of_chosen(part, scored.axis, before, labels, parents).copy_transpose(labels.dims)
+        if pruned:
+            labels, parents, scores = pruned
+            own = of_chosen(part, scored.axis, before, labels, parents).copy_transpose(scores.dims)
+            earlier = hypotheses.kept.get(f"pruned part {name}")
+            own = own if earlier is None else own + earlier
             hypotheses.kept[f"pruned part {name}"] = body.of_body(own, "choice")
 
 

@@ -70,7 +70,12 @@ class WordNGram:
             "<space>" or "|" too. By default the one that occurs.
         unknown: the word of all others; without it in the file, they are ruled out. unknown_score: is added for these.
 
-    In a search over frames, with a blank, nothing ends the last word, so it gets no score.
+        lookahead: whether each label of a word gets a part of its score at once: the probability of the best word that
+            may still come, without context, is put in as the word is spelled, and taken back where it ends (Ortmanns,
+            Ney, Eiden, Language-Model Look-Ahead for Large Vocabulary Speech Recognition, 1996). The score of a whole
+            word stays the same, but hypotheses in the middle of a word are compared with it in sight.
+
+    In a search over frames, with a blank, nothing ends the last word, so it gets no score but that of `lookahead`.
 
     Raises SearchError for a broken file, with its line; DimError if labels do not show where words begin.
     """
@@ -84,6 +89,7 @@ class WordNGram:
         marker: Marker | None = None,
         unknown: str = "<unk>",
         unknown_score: float = 0.0,
+        lookahead: bool = False,
         device: str | None = None,
     ):
         model = read_arpa(path)
@@ -91,7 +97,8 @@ class WordNGram:
             raise DimError(
                 "WordNGram: the labels have no texts", got=labels, hint='rf.Dim(…, name="labels", vocab=[…])'
             )
-        self.lm, self.labels, self.only_falls = NGram.of_words(model, device), labels, unknown_score <= 0
+        self.lm, self.labels = NGram.of_words(model, device), labels
+        self.only_falls = unknown_score <= 0 and not lookahead
         size, vocab = labels.get_dim_value(), labels.vocab
         self.end = vocab.eos_id if end is None else number_of(end, labels)
         silent = {vocab.bos_id, vocab.eos_id, vocab.blank_id, vocab.pad_id, self.end}
@@ -115,6 +122,14 @@ class WordNGram:
         self._has_text, self._begins = tensor([bool(x) for x in texts], labels, "bool"), tensor(begins, labels, "bool")
         self._ends = tensor(ends, labels, "bool") if any(ends) else None
         self._last = model.words.get("</s>")
+        self._ahead = self._entered = None
+        if lookahead:
+            log_probs = model.log_probs[0]
+            best = trie.best({number: log_probs[number,] for number in words.values()})
+            rest = -np.inf if other is None else log_probs[other,] + unknown_score  # nothing known may come
+            best = [0.0, *(rest if each == -np.inf else each for each in best[1:]), rest]
+            self._ahead = tensor([0.0 if each == -np.inf else each for each in best], self._node, "float32")
+            self._entered = tensor(best, self._node, "float32")
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state before the first word. {…, beam}"""
@@ -135,9 +150,15 @@ class WordNGram:
             if self._last is not None:
                 at_end = of_word + self.lm.of_label(closed, full(dims=[], fill_value=self._last, dtype="int64"))
             scores = where(equal(self._numbers(), self.end), at_end, scores)
-        if self._ends is not None:
-            whole, _ = self._closed(context, self._spelled(begun, self._numbers()))
-            scores = where(self._ends, whole, scores)
+        if self._ends is not None or self._ahead is not None:
+            before = where(self._begins, self._nothing, begun)
+            longer = self._spelled(before, self._numbers())
+            if self._ends is not None:
+                whole, _ = self._closed(context, longer)
+                scores = where(self._ends, whole, scores)
+            if self._ahead is not None and self._entered is not None:
+                more = self._of(self._entered, longer) - self._of(self._ahead, before)
+                scores = scores + where(equal(before, longer), 0.0, more)
         first = full(dims=[], fill_value=False, device=context.device)
         scores = scores.copy_transpose([*begun.dims, self.labels])
         return set_feature_dim(scores, self.labels), State(context=context, begun=begun, first=first)
@@ -159,11 +180,15 @@ class WordNGram:
     def _closed(self, context: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
         """The score of a begun word if it ends here, and the context after it. {…}"""
         open_ = not_equal(begun, self._nothing)
-        word, more = (
-            gather(x, indices=set_sparse_dim(begun, self._node), axis=self._node) for x in (self._words, self._more)
-        )
+        word, more = self._of(self._words, begun), self._of(self._more, begun)
         score = self.lm.of_label(context, word) + more
+        if self._ahead is not None:
+            score = score - self._of(self._ahead, begun)
         return where(open_, score, 0.0), where(open_, self.lm.after(context, word), context)
+
+    def _of(self, x: Tensor, begun: Tensor) -> Tensor:
+        """The entry of begun words. {…}"""
+        return gather(x, indices=set_sparse_dim(begun, self._node), axis=self._node)
 
     def _spelled(self, begun: Tensor, label: Tensor) -> Tensor:
         """The begun word with one more label. {…}"""
@@ -220,6 +245,7 @@ class _Trie:
                 _add(spelling, text, number)
         self.words: list[int | None] = [None]
         self.moves: list[tuple[int, int, int]] = []
+        self._letters = [0]  # of each begun word
         numbers, waiting = {id(letters): 0}, deque([letters])
         while waiting:
             node = waiting.popleft()
@@ -227,8 +253,16 @@ class _Trie:
                 if id(after) not in numbers:
                     numbers[id(after)] = len(self.words)
                     self.words.append(after[END][0] if END in after else None)
+                    self._letters.append(self._letters[numbers[id(node)]] + len(texts[label]))
                     waiting.append(after)
                 self.moves.append((numbers[id(node)], label, numbers[id(after)]))
+
+    def best(self, log_probs: Mapping[int, float]) -> list[float]:
+        """The highest log-probability of the words that labels can make of each begun word."""
+        found = [-np.inf if word is None else log_probs[word] for word in self.words]
+        for node, _, after in sorted(self.moves, key=lambda move: -self._letters[move[0]]):
+            found[node] = max(found[node], found[after])
+        return found
 
 
 END = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LABELS = "labels of "
 """Beginning of the names of the labels that are kept of each choice."""
 
+PRUNED = f"pruned {LABELS}"
+"""Beginning of the names of the labels of pruned candidates, by choice."""
+
 
 def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
     """Keeps the labels of all choices of the step so far, {…, newest beam}, if there are several."""
@@ -29,17 +32,34 @@ def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) ->
         hypotheses.kept |= kept
 
 
-def joined_labels(kept: Mapping[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> tuple[np.ndarray, Vocab]:
-    """One label for those that a hypothesis got in a step, [steps, batch, beam]; and the texts: "AE/1".
+def keep_pruned_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
+    """Keeps the labels of the pruned candidates of the last choice, {…, candidates}, likewise."""
+    search = hypotheses.search
+    search.pruned_labels[:] = labels
+    if len(labels) > 1:
+        order = search.pruned[-1].dims
+        kept = {f"{PRUNED}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= kept
+
+
+def join_labels(kept: dict[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> Vocab:
+    """Makes one label of those that a hypothesis got in a step, and of those of a pruned candidate; returns the texts:
+    "AE/1".
 
     Only combinations that occur have a number.
     """
     several = np.stack([kept[f"{LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
+    if f"{PRUNED}0" in kept:
+        pruned = np.stack([kept[f"{PRUNED}{i}"] for i in range(len(vocabs))], axis=-1)
+        several = np.concatenate([several, pruned], axis=2)
     unique, numbers = np.unique(several.reshape(-1, len(vocabs)), axis=0, return_inverse=True)
     texts = ["/".join(_text(*pair) for pair in zip(row, vocabs, strict=True)) for row in unique.tolist()]
     if len(set(texts)) < len(texts):  # labels with a slash
         texts = ["/".join(map(str, row)) for row in unique.tolist()]
-    return numbers.reshape(several.shape[:-1]), Vocab(texts)
+    numbers = numbers.reshape(several.shape[:-1])
+    size = kept["labels"].shape[-1]
+    kept["labels"], kept["pruned labels"] = numbers[..., :size], numbers[..., size:]
+    return Vocab(texts)
 
 
 def _text(number: int, vocab: Vocab | None) -> str:

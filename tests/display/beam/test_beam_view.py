@@ -43,7 +43,27 @@ def test_a_reference_is_framed_until_it_falls_out():
     fall = view.data["reference"]["fall"]
     framed = [c["step"] for c in view.data["columns"] if any(n["reference"] for n in c["nodes"])]
     assert framed == list(range(fall["step"])) and "✂" in view.svg and fall["words"] in view.text
+    assert fall["row"] == rf.show(tree, reference=lost.labels, pruned=1).data["reference"]["fall"]["row"] is not None
     assert rf.show(tree.where(lost.labels)).data["reference"] == view.data["reference"]
+
+
+def test_scissors_at_the_first_step_are_in_the_picture():
+    tree = search(Net(5, 1, 2), 1, 2, 4, debug=True)[0].found.tree[0]
+    lost = next(node for node in tree.pruned(0) if not node.ends)
+    at = float(re.search(r'<text x="([-\d.]+)"[^>]*>✂', rf.show(tree, reference=[lost.label]).svg)[1])
+    assert tree.where([lost.label]).fall.step == 0 and at >= 0
+
+
+def test_pruned_copies_of_ended_hypotheses_are_dots():
+    seen = 0
+    for seed in range(6):
+        tree = search(Net(3, 1, seed), 1, 2, 6, debug=True)[0].found.tree[0]
+        for column in rf.show(tree).data["columns"]:
+            shown = [node["text"] for node in column["nodes"] if node["state"] == "pruned"]
+            pruned = tree.pruned(column["step"], len(shown))
+            assert shown == ["·" if node.ended else node.text for node in pruned]
+            seen += sum(node.ended for node in pruned)
+    assert seen
 
 
 def test_text_html_and_files(tmp_path):
@@ -57,12 +77,35 @@ def test_text_html_and_files(tmp_path):
     assert repr(found) == "\n".join(view.data["summary"][:-1])
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_figure_has_what_the_picture_has(tmp_path):
+    net = Net(5, 1, 2)
+    wide = found_of(net, beam=30, labels=list("a.cde"))
+    tree = found_of(net, beam=2, labels=["a", ".", "$c$", "d\n", "e"]).tree[0]
+    lost = next(each for each in wide.tree[0].hypotheses if tree.where(each.labels).fall is not None and each.labels)
+    view = rf.show(tree, reference=lost.labels)
+    texts = [text.get_text() for axes in view.figure().axes for text in axes.texts]
+    nodes = [node for column in view.data["columns"] for node in column["nodes"]]
+    assert len(texts) == len(nodes) + tree.steps + 1 and "✂" in texts
+    assert sum("\\$c\\$" in text for text in texts) == sum(
+        node["text"] == "$c$" for node in nodes if node["state"] != "copy"
+    )
+    framed = sum(node["reference"] for node in nodes) + 1
+    boxes = [patch for patch in view.figure().axes[0].patches if type(patch).__name__ == "Rectangle"]
+    assert len(boxes) == len(nodes) + framed
+    assert tree.save(tmp_path / "tree.pdf").read_bytes().startswith(b"%PDF")
+    assert tree.save(tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_large_trees_are_small_pictures():
     net = Net(20, 1, 4)
     step, state = step_of(net)
     never = lambda prev, state: (step(prev, state)[0] - 50.0 * torch.eye(20)[1], step(prev, state)[1])  # noqa: E731
-    found = rf.search.decode(never, state, beam=12, start=0, end=1, limit=200)
+    found = rf.search.decode(
+        never, state, beam=12, start=0, end=1, limit=200, labels=[f"label{i:02}" for i in range(20)]
+    )
     view = rf.show(found)
+    assert any(node["state"] == "pruned" for column in view.data["columns"] for node in column["nodes"])
     assert len(str(view.html)) < 150_000 and view.data["note"].endswith("of 200 steps are drawn")
     assert sum(column["skipped"] for column in view.data["columns"]) == 200 - len(view.data["columns"])
 
@@ -71,8 +114,9 @@ def test_nothing_to_draw():
     nothing = found_of(Net(4, 1, 5), limit=0)
     view = rf.show(nothing)
     assert view.data["columns"] == [] and "reached the limit" in view.text and str(view.html)
-    with pytest.raises(ViewError, match="no step to draw"):
-        _ = view.svg
+    for draw in (lambda: view.svg, view.figure):
+        with pytest.raises(ViewError, match="no step to draw"):
+            draw()
     empty = rf.show(rf.search.Found(nothing.trace.alone(0)))
     assert empty.text
     with pytest.raises(SearchError, match=r"did you mean|no sequence"):

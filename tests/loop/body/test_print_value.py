@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -285,7 +286,7 @@ def test_in_a_search_hypotheses_that_had_ended_are_dots(capsys, several):
         if several:
             logits = loop.choice(logits, beam=beam, input_type="logits", axis=label, beam_size=4).follow(logits)
         chosen = loop.choice(logits, beam=beam, input_type="logits", axis=label, length_normalization=False)
-        rf.watch(chosen.scores, name="after")
+        rf.watch(chosen.scores, name="after", resolve=False)
         loop.state.prev = chosen.labels
         loop.end(chosen.labels == 0, include_eos=False)
     lines = capsys.readouterr().out.splitlines()
@@ -293,3 +294,61 @@ def test_in_a_search_hypotheses_that_had_ended_are_dots(capsys, several):
     assert len(lines) == len(ended) and ended.any() and not ended.all()
     dots = [[entry == "·" for entry in line.partition("float32")[2].split()] for line in lines]
     assert dots == ended.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_in_a_search_values_are_those_of_the_final_hypotheses(capsys, several, seed):
+    label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(3, name="beam")
+    random = np.random.RandomState(seed)
+    table = rf.convert_to_tensor(random.randint(-9, 0, (3, 3)).astype("float32"), dims=[before, label])
+    loop = rf.Loop(max_seq_len=5, name="search")
+    loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    loop.state.sum = rf.zeros([beam])
+    with loop:
+        old = rf.watch(loop.state.sum, name="old")
+        scores = rf.gather(table, indices=loop.state.prev, axis=before)
+        options = {"input_type": "log_prob", "axis": label, "length_normalization": False}
+        if several:
+            scores = loop.choice(scores, beam=beam, beam_size=4, **options).follow(scores)
+        chosen = loop.choice(scores, beam=beam, **options)
+        new = rf.watch(chosen.scores, name="new")
+        loop.state.sum, loop.state.prev = chosen.scores, chosen.labels
+        loop.end(chosen.labels == 0, include_eos=True)
+        stacked = {"old": loop.stack(old), "new": loop.stack(new)}
+    lines = capsys.readouterr().out.splitlines()
+    lengths, alive = loop.found.lengths.tolist(), np.isfinite(loop.found.scores.tolist())
+    for name, values in stacked.items():
+        own = [line.partition("float32")[2].split("  min")[0].split() for line in lines if f": {name} " in line]
+        expected = values.copy_transpose([loop.axis, beam]).tolist()
+        assert len(own) == len(loop.found.trace.labels) >= len(expected)
+        for step, row in enumerate(expected):
+            wanted = [f"{x:.4g}" if alive[i] and step < lengths[i] else "·" for i, x in enumerate(row)]
+            assert own[step] == wanted
+
+
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+def test_a_search_that_fails_prints_what_it_has(capsys):
+    label, beam = rf.Dim(3, name="label"), rf.Dim(2, name="beam")
+    loop = rf.Loop(max_seq_len=5, name="search")
+    loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    with pytest.raises(ZeroDivisionError), loop:
+        scores = rf.expand_dim(rf.cast(rf.range_over_dim(label), "float32"), beam)
+        chosen = loop.choice(rf.watch(scores, name="x", steps=fails_at(2)), beam=beam, axis=label, input_type="logits")
+        loop.state.prev = chosen.labels
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "search step 0",
+        "search step 1",
+    ]
+
+
+def fails_at(last):
+    """Steps of which the one with this number cannot be told."""
+    seen = []
+
+    def wanted(_):
+        seen.append(1)
+        return 1 // (last + 1 - len(seen)) >= 0
+
+    return wanted

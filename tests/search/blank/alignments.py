@@ -32,9 +32,10 @@ def all_sequences(model, frames, labels, blank, merge, label_loop=False):
     return sorted(merged.items(), key=lambda one: -one[1])
 
 
-def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False, lm=None):
+def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False, lm=None, last=None):
     """The best label sequences with their scores, after a beam search: for each prefix the scores of its alignments
-    that end in blank, and in a label. lm: from a prefix, the scores that are added for one more label."""
+    that end in blank, and in a label. lm: from a prefix, the scores that are added for one more label. last: the beam
+    after the last frame."""
     either = MERGES[merge]
     kept = {(): (0.0, -math.inf)}
     for t in range(frames):
@@ -57,6 +58,7 @@ def prefix_search(model, frames, labels, beam, blank, merge, label_loop=False, l
         scores = {
             prefix: tuple(either(given) if given else -math.inf for given in kinds) for prefix, kinds in found.items()
         }
-        best = sorted(scores.items(), key=lambda one: -either(one[1]))[:beam]
+        best = sorted(scores.items(), key=lambda one: -either(one[1]))
+        best = best[: last if last is not None and t == frames - 1 else beam]
         kept = {prefix: kinds for prefix, kinds in best if max(kinds) > -math.inf}
     return sorted(((prefix, either(kinds)) for prefix, kinds in kept.items()), key=lambda one: -one[1])

@@ -192,12 +192,10 @@ def test_kept_candidates_are_those_of_a_replay(labels, batch, beam, exponent, se
             assert theirs.pruned(step) == tree.pruned(step, count)
 
 
-@pytest.mark.parametrize(
-    "options", [{"candidates": -1}, {"candidates": 2, "keep_beams": True}, {"candidates": 2, "blank": 0}]
-)
-def test_candidates_that_cannot_be_kept(options):
+@pytest.mark.parametrize("count", [-1, 1.5, True])
+def test_candidates_that_cannot_be_kept(count):
     with pytest.raises(ParameterError, match="pruned candidates to keep"):
-        search(Net(4, 2), 2, 2, 3, **options)
+        search(Net(4, 2), 2, 2, 3, candidates=count)
 
 
 def test_a_recorded_search_draws_and_is_saved_with_its_candidates(tmp_path):

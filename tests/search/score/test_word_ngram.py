@@ -63,13 +63,39 @@ def expected_score(labels, parts, grams, backoffs, end, unknown_score):
     return found
 
 
+def begun_word(labels, parts):
+    """The text of the word that has not ended; empty if there is none."""
+    if "a@@" in parts:
+        before = next((i for i in range(len(labels), 0, -1) if not parts[labels[i - 1]].endswith("@@")), 0)
+        return "".join(parts[label].removesuffix("@@") for label in labels[before:])
+    text = re.sub("▁|<space>", " ", "".join(parts[label] for label in labels))
+    return text.rsplit(" ", 1)[-1]
+
+
+def spelled(text, parts):
+    """Whether labels can spell a text."""
+    known = {part.strip("▁@ ") for part in parts if "<" not in part} - {""}
+    return not text or any(text.startswith(part) and spelled(text[len(part) :], parts) for part in known)
+
+
+def expected_ahead(labels, parts, grams, unknown_score):
+    """The best unigram of the words that the begun word may still become."""
+    begun = begun_word(labels, parts)
+    if not begun:
+        return 0.0
+    words = [word for word in WORDS if word.startswith(begun) and spelled(word[len(begun) :], parts)]
+    best = max((grams[word,] for word in words), default=-math.inf) * math.log(10)
+    rest = grams[("<unk>",)] * math.log(10) + unknown_score if ("<unk>",) in grams else -math.inf
+    return best if words else rest
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 500), style=st.sampled_from(sorted(PARTS)), with_unknown=st.booleans(), data=st.data(),
-    unknown_score=st.sampled_from([0.0, -1.5]),
+    unknown_score=st.sampled_from([0.0, -1.5]), lookahead=st.booleans(),
 )  # fmt: skip
 def test_the_scores_of_labels_add_up_to_those_of_the_words(
-    tmp_path_factory, seed, style, with_unknown, data, unknown_score
+    tmp_path_factory, seed, style, with_unknown, data, unknown_score, lookahead
 ):
     parts = PARTS[style]
     end = parts.index("</s>") if "</s>" in parts else parts.index("<eos>")
@@ -79,7 +105,7 @@ def test_the_scores_of_labels_add_up_to_those_of_the_words(
     inner = [i for i in range(len(parts)) if i != end]
     texts = data.draw(st.lists(st.lists(st.sampled_from(inner), min_size=4, max_size=4), min_size=1, max_size=4))
     piece, beam = rf.Dim(len(parts), name="piece", vocab=parts), rf.Dim(len(texts), name="beam")
-    lm = rf.search.WordNGram(path, piece, unknown_score=unknown_score)
+    lm = rf.search.WordNGram(path, piece, unknown_score=unknown_score, lookahead=lookahead)
     state, sums = lm.initial_state(batch_dims=[beam]), np.zeros(len(texts))
     for step in range(5):
         column = [end if step == 0 else text[step - 1] for text in texts]
@@ -89,6 +115,9 @@ def test_the_scores_of_labels_add_up_to_those_of_the_words(
             for label in range(len(parts)):
                 whole = [*text[:step], label]
                 wanted = expected_score(whole, parts, grams, backoffs, end, unknown_score)
+                if lookahead and label != end:
+                    wanted += expected_ahead(whole, parts, grams, unknown_score)
+                assert not np.isnan(rows[i, label])
                 assert sums[i] + rows[i, label] == pytest.approx(wanted, abs=1e-4)
         if step < 4:
             sums += [rows[i, text[step]] for i, text in enumerate(texts)]
@@ -111,6 +140,37 @@ def test_in_a_search_each_hypothesis_has_the_score_of_its_words(tmp_path):
             expected_score(list(one.labels), parts, grams, backoffs, 0, 0.0), abs=1e-3
         )
     assert sum(one.complete for one in loop.found.tree[0].hypotheses) > 100
+
+
+@pytest.mark.parametrize("beam_size", [1, 7**4])
+def test_lookahead_keeps_the_scores_of_texts_and_helps_a_small_beam(tmp_path, beam_size):
+    parts = PARTS["▁"]
+    grams, backoffs = model_of(3, True)
+    grams[("<unk>",)] = -9.0  # so that most ways to spell a word are bad
+    (tmp_path / "lm.arpa").write_text(text_of(grams, backoffs))
+    piece, beam = rf.Dim(len(parts), name="piece", vocab=parts), rf.Dim(beam_size, name="beam")
+    scores = np.asarray([-4.0, -1.0, -1.1, -1.1, -1.0, -9.0, -9.0], "float32")
+    found = {}
+    for lookahead in (False, True):
+        loop = rf.Loop(max_seq_len=4)
+        with loop:
+            lm = rf.search.WordNGram(tmp_path / "lm.arpa", piece, lookahead=lookahead)
+            both = {"model": rf.convert_to_tensor(scores, dims=[piece]), "lm": (lm, 0.8)}
+            chosen = loop.choice(both, beam=beam, input_type="log_prob", length_normalization=False)
+            loop.end(chosen.labels == 0, include_eos=True)
+        found[lookahead] = loop.found.tree[0]
+    for tree in found.values():
+        for one in [one for one in tree.hypotheses if one.complete][:200]:
+            expected = expected_score(list(one.labels), parts, grams, backoffs, 0, 0.0)
+            assert one.parts["lm"] == pytest.approx(expected, abs=1e-3)
+            model = sum(scores[label] for label in one.labels)
+            assert one.sum == pytest.approx(model + 0.8 * expected, abs=1e-3)
+    if beam_size > 1:
+        assert sum(one.complete for one in found[True].hypotheses) > 100
+        return
+    for lookahead, tree in found.items():
+        begun = [begun_word(tree.labels[: step + 1, 0].tolist(), parts) for step in range(3)]
+        assert all(any(word.startswith(each) for word in WORDS) for each in begun) == lookahead
 
 
 def test_labels_that_do_not_show_words_are_refused(tmp_path):

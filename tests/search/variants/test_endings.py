@@ -161,7 +161,6 @@ def test_no_continuation_exceeds_the_bound(scores, count, more, exponent, offset
         ({"ended": "apart", "patience": 3.0, "living": 2}, "at least 8 places"),
         ({"ended": "apart", "keep_beams": True}, "keep_beams"),
         ({"ended": "apart", "groups": 2}, "groups"),
-        ({"ended": "apart", "candidates": 3}, "candidates"),
         ({"early_stop": 1, "random_sample_scale": 1.0}, "most_gain"),
         ({"early_stop": True}, "number of hypotheses"),
     ],

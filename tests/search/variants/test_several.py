@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 PHONES, TONES = ["</s>", "a", "b"], ["low", "mid", "high"]
 
 
-def searched(seed, batch, beam_size, limit, how, tones=TONES):
+def searched(seed, batch, beam_size, limit, how, tones=TONES, between=None, **options):
     random = np.random.default_rng(seed)
     phone, tone = rf.Dim(3, name="phone", vocab=PHONES), rf.Dim(3, name="tone", vocab=tones)
     last, last_tone = rf.Dim(3, name="last"), rf.Dim(3, name="last tone")
@@ -25,11 +25,15 @@ def searched(seed, batch, beam_size, limit, how, tones=TONES):
         of_phone = rf.log_softmax(rf.gather(table, indices=loop.state.phone, axis=last), axis=phone)
         of_tone = rf.log_softmax(rf.gather(tones, indices=loop.state.tone, axis=last_tone), axis=tone)
         if how == "choices":
-            first = loop.choice(of_phone, beam=beam, axis=phone, input_type="log_prob", beam_size=beam_size + 1)
-            second = loop.choice(first.follow(of_tone), beam=beam, axis=tone, input_type="log_prob")
+            size = between or beam_size + 1
+            first = loop.choice(of_phone, beam=beam, axis=phone, input_type="log_prob", beam_size=size, **options)
+            second = loop.choice(first.follow(of_tone), beam=beam, axis=tone, input_type="log_prob", **options)
             phones, chosen_tones = second.follow(first.labels), second.labels
         else:
-            both = loop.choice([of_phone, of_tone], beam=beam, axis=[phone, tone], input_type="log_prob")
+            both = loop.choice(
+                [of_phone, of_tone], beam=beam, axis=[phone, tone], input_type="log_prob", **options,
+                source_beam_sizes=between and [between - 1] * 2,
+            )  # fmt: skip
             phones, chosen_tones = both.labels
         loop.state.phone, loop.state.tone = phones, chosen_tones
         loop.end(phones == 0, include_eos=True)

@@ -1,0 +1,84 @@
+"""A step with Tensors, as a step with raw tensors whose first axis counts the hypotheses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.advice.alike import mark_beam
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class WithTensors:
+    """A step for raw tensors, made of one that gets and gives Tensors {batch, beam, …}.
+
+    Args:
+        step: the step. state: the first state, whose Tensors have the batch. beam: the number of hypotheses of each
+            sequence. labels: the dim of the labels; by default that dim of the scores which is neither batch nor beam.
+    """
+
+    def __init__(self, step: Step, state: Any, beam: int, labels: Dim | None):
+        first = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
+        self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
+        if not first.dims:
+            raise _lacks(batch_dim, first)
+        self.batch = batch_dim if batch_dim in first.dims_set else first.dims[0]
+        self.tags = first.size_of(self.batch).tags
+        mark_beam(self.beam)
+        self._like: list[Any] = []  # each Tensor of the state, of raw ones None
+        self.state = self._flat(state, [self.batch])
+
+    def __call__(self, prev: Any, state: Any) -> Any:
+        """Scores [N, labels], and the state with N as first axis."""
+        places = [self.batch, self.beam]
+        count = prev.shape[0] // self.beam.get_dim_value()
+        label = tensor_of(prev.reshape(count, -1), align.sig(places, self.labels), EMPTY)
+        likes = iter(self._like)
+        made = self.step(label, map_leaves(lambda leaf: self._full(leaf, next(likes), count), state))
+        if not isinstance(made, tuple) or len(made) != 2:
+            return made
+        scores, state = made
+        if isinstance(scores, Tensor):
+            labels = self.labels if self.labels in scores.dims_set else None
+            labels = labels or next((dim for dim in reversed(scores.dims) if dim not in places), None)
+            order = [*places, *([] if labels is None else [labels])]
+            scores = scores.copy_transpose(order)._raw.reshape(prev.shape[0], -1)
+        return scores, self._flat(state, places)
+
+    def _flat(self, state: Any, places: list[Dim]) -> Any:
+        """The state with raw tensors, the hypotheses as rows."""
+        self._like = [leaf if isinstance(leaf, Tensor) else None for leaf in leaves(state)]
+        return map_leaves(lambda leaf: self._rows(leaf, places) if isinstance(leaf, Tensor) else leaf, state)
+
+    def _rows(self, x: Tensor, places: list[Dim]) -> Any:
+        lacking = next((dim for dim in places if dim not in x.dims_set), None)
+        if lacking is not None:
+            raise _lacks(lacking, x)
+        raw = x.copy_transpose([*places, *self._rest(x)])._raw
+        return raw.reshape(-1, *raw.shape[len(places) :]) if len(places) > 1 else raw
+
+    def _full(self, raw: Any, like: Tensor | None, count: int) -> Any:
+        """A Tensor of a raw one whose rows are the hypotheses. {batch, beam, …}"""
+        if like is None:
+            return raw
+        signature = align.sig([self.batch, self.beam, *self._rest(like)], like.sparse_dim, like.feature_dim)
+        return tensor_of(raw.reshape(count, -1, *raw.shape[1:]), signature, like.lengths)
+
+    def _rest(self, x: Tensor) -> list[Dim]:
+        return [dim for dim in x.dims if dim is not self.batch and dim is not self.beam]
+
+
+def _lacks(dim: Dim, x: Tensor) -> DimError:
+    return DimError(
+        f"decode: a Tensor of the state lacks the dim {dim.name}",
+        got=x.describe_dims(),
+        expected="a value for each hypothesis",
+        hint="leave out what is the same for all hypotheses: lambda prev, state: model(prev, state, encoded)",
+    )

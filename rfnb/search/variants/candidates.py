@@ -1,0 +1,125 @@
+"""The best of the candidates that find no place in a step: which they are, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, compare_bc, is_neg_infinite, where
+from rfnb.ops.reduce import reduce_any
+from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.slice import slice as slice_along
+from rfnb.ops.top_k import top_k
+from rfnb.search.variants.several import keep_pruned_labels
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.body import Body
+    from rfnb.loop.body.hypotheses import Hypotheses
+
+PRUNED = "pruned "
+"""Beginning of the names of what is kept of pruned candidates."""
+
+PART = "part "
+"""Beginning of the names of scores that are kept by scorer."""
+
+
+class Pruned(NamedTuple):
+    """Candidates without a place, the best first. {…, candidates}
+
+    labels, parents, scores: as of `BeamStep`; scores are −∞ where there are fewer.
+    """
+
+    labels: Tensor
+    parents: Tensor
+    scores: Tensor
+
+
+def with_candidates(what: str, after: Dim, count: int) -> Dim:
+    """A dim of the hypotheses after a choice, and of the `count` pruned candidates that are kept."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ParameterError(
+            f"{what}: `candidates` is the number of pruned candidates to keep of each step", got=count,
+            expected="0 or more",
+        )  # fmt: skip
+    return _dim(after.get_dim_value() + count) if count else after
+
+
+@lru_cache(maxsize=64)
+def _dim(size: int) -> Dim:
+    """The same each time, so that plans are found again."""
+    return Dim(size, name="candidates")
+
+
+def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
+    """The hypotheses among the best candidates, and those behind them. found: labels, parents, scores and others."""
+    if wide is after:
+        return found, None
+    count = after.get_dim_value()
+    own = map_leaves(
+        lambda x: x if x is None or wide not in x.dims else slice_along(x, axis=wide, size=count, out_dim=after)[0],
+        found,
+    )
+    return own, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
+
+
+def behind(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
+    """The best candidates without those that were chosen. {…, after}, {…, wide} → {…, candidates}"""
+    size = axis.get_dim_value()
+
+    def number(labels: Tensor, parents: Tensor) -> Tensor:
+        return set_sparse_dim(parents, None) * size + set_sparse_dim(labels, None)
+
+    own = where(is_neg_infinite(chosen.scores), -1, number(chosen.labels, chosen.parents))
+    numbers = number(best.labels, best.parents)
+    known = reduce_any(compare_bc(numbers, "equal", own), axis=after)
+    left = _dim(wide.get_dim_value() - after.get_dim_value())
+    place = where(known, -float("inf"), -cast(range_over_dim(wide, device=best.scores.device), "float32"))
+    at: Any
+    order, at, _ = top_k(place.copy_transpose(best.scores.dims), axis=wide, k_dim=left)  # scores are not normalized
+    labels, parents, scores = (gather(x, indices=at, axis=wide) for x in best[:3])
+    return Pruned(labels, parents, where(is_neg_infinite(order), -float("inf"), scores).copy_transpose(order.dims))
+
+
+def keep_pruned(body: Body, hypotheses: Hypotheses, pruned: Pruned | None, before: Dim) -> None:
+    """Keeps the pruned candidates of the newest choice of a step instead of those of the one before it.
+
+    Scores by scorer of earlier choices are those of the hypotheses that they extend. before: the beam of these.
+    """
+    kept = hypotheses.kept
+    for name in [name for name in kept if name.startswith(PRUNED)]:
+        del kept[name]
+    hypotheses.search.pruned[:] = [] if pruned is None else pruned
+    if pruned is None:
+        return
+
+    def of_parents(x: Tensor) -> Tensor:
+        return gather(x, indices=pruned.parents, axis=before).copy_transpose(pruned.scores.dims)
+
+    found = dict(zip(Pruned._fields, pruned, strict=True))
+    if hypotheses.choices:
+        found["parents"] = of_parents(kept["parents"])
+        found |= {name: of_parents(kept[name]) for name in kept if name.startswith(PART)}
+    kept |= {PRUNED + name: body.of_body(x, "choice") for name, x in found.items()}
+    keep_pruned_labels(body, hypotheses, [*map(of_parents, hypotheses.search.labels), pruned.labels])
+
+
+def pruned_of(hypotheses: Hypotheses) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The labels of the pruned candidates by the last choice, and what gives each the value of its parent."""
+    labels, parents, _ = hypotheses.search.pruned
+    before = hypotheses.choices[-1].before
+    return labels, lambda x: gather(x, indices=parents, axis=before) if before in x.dims else x
+
+
+def follow_sums(hypotheses: Hypotheses) -> None:
+    """Scores by scorer of earlier choices of the step become those of the newest hypotheses."""
+    order = hypotheses.scores.dims
+    for name in [name for name in hypotheses.kept if name.startswith((PART, "final "))]:
+        followed: Any = hypotheses.follow(hypotheses.kept[name])
+        hypotheses.kept[name] = followed.copy_transpose(order)
