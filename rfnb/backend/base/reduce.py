@@ -33,7 +33,7 @@ class ReduceOps:
 
     @classmethod
     def reduce(
-        cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
+        cls: type[Backend], source: Tensor, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
     ) -> Tensor:
         """`mode` over `axis`: "sum", "max", "min", "mean", "logsumexp", "any", "all", "argmin", "argmax".
 
@@ -44,9 +44,10 @@ class ReduceOps:
         except TypeError:  # a list of dims
             plan = None
         axes, out, dynamic, function, others = plan or _plan(cls, source, mode, axis)
-        if others and not others[0].isdisjoint(source.lengths.owners):
+        lengths = source.lengths
+        if others and not others[0].isdisjoint(lengths.owners):
             dynamic += others[1]
-        if dynamic and use_mask:
+        if dynamic and use_mask and lengths.ragged:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
                 if mode == "mean":
@@ -55,9 +56,9 @@ class ReduceOps:
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)
-                return tensor_of(raw, out, source.lengths.infinite() if over_nothing else source.lengths)
+                return tensor_of(raw, out, lengths.infinite() if over_nothing else lengths)
             require_owner_dims(f"reduce_{mode}", source, dynamic)
-        return tensor_of(function(source._raw, axes), out, source.lengths)
+        return tensor_of(function(source._raw, axes), out, lengths)
 
     @classmethod
     def reduce_everywhere(

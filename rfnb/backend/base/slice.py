@@ -44,22 +44,22 @@ class SliceOps:
     def slice(
         cls: type[Backend],
         source: Tensor,
-        *,
         axis: Dim,
+        out_dim: Dim,
         start: Bound = None,
         end: Bound = None,
         step: Bound = None,
         size: int | Tensor | Dim | None = None,
-        out_dim: Dim,
     ) -> Tensor:
         """The frames from `start` to `end`, or `size` frames from `start`; negative bounds count from the end.
 
         {…, axis} → {…, out_dim}
         """
-        if source.sig.priority_copies:
-            axis = source.sig.resolve(axis)
+        signature = source.sig
+        if signature.priority_copies:
+            axis = signature.resolve(axis)
         key = ("slice", axis.serial, start, end, step, size, out_dim.serial)
-        plan: Any = source.sig.plans.get(key)
+        plan: Any = signature.plans.get(key)
         out = plan and plan.out()
         if out and axis not in source.lengths.owners:
             raw = source._raw if plan.cut is None else cls.slice_raw(source._raw, plan.place, *plan.cut)
@@ -90,7 +90,7 @@ class SliceOps:
             lengths = taken(lengths, axis, out_dim, ("slice", at), lambda values, i: values.take(at, i))
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
-            source.sig.keep(key, SlicePlan(place, cut, weakref.ref(out)))
+            signature.keep(key, SlicePlan(place, cut, weakref.ref(out)))
         return tensor_of(raw, out, lengths)
 
 

@@ -125,10 +125,11 @@ class Lengths:
 
     finite: whether the padding of tensors with these lengths is finite. It is, except after ops such as
         `where(mask, x, -inf)`: their results have `infinite()` lengths, and so has all that is computed from them.
+    ragged: whether there is padding in this batch. owners: the dims that lengths depend on, usually the batch dim.
     """
 
     __slots__ = (
-        "__weakref__", "_derived", "_infinite", "_joins", "_owners", "cache", "finite", "ragged", "serial", "sizes",
+        "__weakref__", "_derived", "_infinite", "_joins", "cache", "finite", "owners", "ragged", "serial", "sizes",
     )  # fmt: skip
 
     def __init__(self, sizes: Mapping[int, Size]):
@@ -139,8 +140,8 @@ class Lengths:
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
-        self._owners: frozenset[Dim] | None = None
-        self.ragged = any(size.ragged for size in self.sizes.values())  # whether there is padding in this batch
+        self.ragged = any(size.ragged for size in self.sizes.values())
+        self.owners: frozenset[Dim] = frozenset(dim for size in self.sizes.values() for dim in size.dims)
 
     def __copy__(self) -> Lengths:
         return self
@@ -193,13 +194,6 @@ class Lengths:
         if size is None:
             return f"{printable_name(dim.name)}:?"
         return f"{printable_name(dim.name)}:{size.span()}"
-
-    @property
-    def owners(self) -> frozenset[Dim]:
-        """The dims that lengths depend on: usually the batch dim."""
-        if self._owners is None:
-            self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
-        return self._owners
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
         """The lengths for entry `index` of `owner` alone."""
