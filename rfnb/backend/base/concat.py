@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_same_dims
-from rfnb.backend.base.sizes import bound, constant, derived, size_in
+from rfnb.backend.base.sizes import bound, constant, derived, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -166,7 +166,7 @@ def _concat(
     if out_dim in lengths.owners:
         sources = [(_widened(backend, x, dim, lengths), dim) for x, dim in sources]
     result = tensor_of(backend.concat_raw(_aligned(backend, sources, order, axis), axis), out, lengths)
-    return (result if kept is None else _without_gaps(backend, result, out_dim, kept)), out_dim
+    return fitted(backend, result if kept is None else _without_gaps(backend, result, out_dim, kept), out_dim), out_dim
 
 
 def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:

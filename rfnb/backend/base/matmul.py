@@ -53,9 +53,7 @@ class MatmulOps:
     linear_raw: Callable[[Any, Any, Any, bool], Any]
 
     @classmethod
-    def matmul(
-        cls: type[Backend], a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool = True
-    ) -> Tensor:
+    def matmul(cls: type[Backend], a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
 
         Padding in `reduce` does not count. Of two axes of a square matrix, `reduce` is the one with

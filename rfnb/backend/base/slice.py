@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, fitted, renamed, same, size_in, taken, trimmed
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -81,7 +81,7 @@ class SliceOps:
         if begin is None:
             make = partial(_steps, first, longest, every, here.max)
             positions = constant(cls, source, [*dims, axis], (*key[:5], length.tobytes()), make)
-            return tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths)
+            return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
         cut = None if (begin, longest, every) == (0, here.max, 1) else (begin, min(stop, here.max), every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
@@ -91,7 +91,7 @@ class SliceOps:
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
             signature.keep(key, SlicePlan(place, cut, weakref.ref(out)))
-        return tensor_of(raw, out, lengths)
+        return fitted(cls, tensor_of(raw, out, lengths), out_dim)
 
 
 def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> tuple[np.ndarray, np.ndarray]:
