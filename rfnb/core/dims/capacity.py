@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.dim_math import check_operand
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.errors import DimError
 
@@ -68,10 +69,11 @@ class Capacity:
 
     @bounded_by.setter
     def bounded_by(self, other: Dim | None) -> None:
-        self._bounded_by = other
         if other is not None:
+            check_operand(other)
             other._bounds = other._bounds or weakref.WeakSet()
             other._bounds.add(self)  # type: ignore[arg-type]
+        self._bounded_by = other
 
     def _bind_again(self) -> None:
         """Binds the dim to the lengths that it has, with the capacity that it has now."""

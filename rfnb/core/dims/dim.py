@@ -14,7 +14,7 @@ from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import DATA, Bindable, GivenBy, current_lengths
 from rfnb.core.dims.capacity import Capacity, check_fixed
 from rfnb.core.dims.dim_algebra import Algebra
-from rfnb.core.dims.dim_kind import Kinds, check_kind
+from rfnb.core.dims.dim_kind import Kinds, check_words
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
@@ -77,7 +77,7 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
-        check_kind(kind)
+        check_words(name, description, kind)
         self.serial = next(_serials)
         DIMS[self.serial] = self
         lengths = dyn_size_ext if dimension is None else dimension

@@ -313,6 +313,7 @@ def derived() -> list[Dim]:
 def _divisor(a: Dim | int, b: int | np.integer) -> int:
     if int(b) == 0:
         raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="a divisor of 1 or more")
+    check_size("the divisor", int(b))
     return int(b)
 
 

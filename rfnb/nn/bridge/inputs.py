@@ -39,6 +39,8 @@ class Inputs:
 
     def __init__(self, in_dims: Any):
         by_name = isinstance(in_dims, Mapping)
+        if not by_name and not isinstance(in_dims, list | tuple):
+            check_dims(in_dims, "in_dims")
         if not by_name and in_dims and all(isinstance(entry, Dim) for entry in in_dims):
             in_dims = [in_dims]  # there is only one argument
         entries = dict(in_dims.items() if by_name else enumerate(in_dims))
