@@ -1,6 +1,6 @@
 # make lab    JupyterLab with the tour
 # make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
-# make pages  all notebooks, executed, as static pages for any web server: dist/pages
+# make pages  all notebooks with outputs, as static pages for any web server: dist/pages
 # make lint   make bench   make wheel   make clean
 # make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
 

@@ -1,8 +1,9 @@
-"""Executes the notebooks and writes them, and the documentation, as static pages that need no kernel and no network.
+"""Writes the notebooks, with their outputs, and the documentation as static pages that need no kernel and no network.
 
 Usage: `python .ci/pages.py [notebooks]`; without arguments, all notebooks of `notebooks/`. The pages lie in
 `dist/pages/`, which can be copied to any web server. Views are complete without scripts; with scripts they react to the
-pointer, as in JupyterLab.
+pointer, as in JupyterLab. A notebook that was saved with the outputs of all cells is shown with them. Others are
+executed, and again only when the notebook, the files beside it or rfnb have changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,11 +21,12 @@ import nbformat
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
-from step import ROOT, Timer
+from step import CACHE, ROOT, Stamps, Timer, fingerprint, say
 
 from rfnb.display.kit.assets import MIME, STATIC
 
 OUT = ROOT / "dist" / "pages"
+KEPT = CACHE / "pages"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LONGEST_CELL = 15 * 60
 """Seconds."""
@@ -43,9 +46,7 @@ def main(names: Sequence[str]) -> None:
     shutil.rmtree(OUT, ignore_errors=True)
     notebooks = [Path(name).resolve() for name in names] or sorted((ROOT / "notebooks").glob("*.ipynb"))
     for file in notebooks:
-        timer = Timer("pages", file.name)
-        write(file, executed(file))
-        timer.done()
+        write(file, with_outputs(file))
     texts = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
     for file in texts:
         write(file, notebook_of(file.read_text(encoding="utf-8")))
@@ -53,6 +54,40 @@ def main(names: Sequence[str]) -> None:
     for script in filter(Path.is_file, (STATIC / name for name in ("views.js", "views.css"))):
         shutil.copy(script, OUT)
     print(f"\n  {OUT / 'index.html'}")
+
+
+def with_outputs(file: Path) -> NotebookNode:
+    """The notebook with the outputs that it was saved with, those of the last time, or new ones."""
+    notebook = nbformat.read(file, as_version=4)
+    if is_executed(notebook):
+        say("pages", f"{file.name}: with the outputs that it has")
+        return notebook
+    kept = KEPT / file.name
+    key = fingerprint(sources(file))
+    stamps = Stamps(KEPT)
+    if kept.exists() and stamps.fresh(file.stem, key):
+        say("pages", f"{file.name}: unchanged")
+        return nbformat.read(kept, as_version=4)
+    timer = Timer("pages", file.name)
+    notebook = executed(file)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, kept)
+    stamps.mark(file.stem, key)
+    timer.done()
+    return notebook
+
+
+def is_executed(notebook: NotebookNode) -> bool:
+    """Whether all cells with code have been executed, each once and in order."""
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    return None not in counts and all(a < b for a, b in pairwise(counts))
+
+
+def sources(file: Path) -> list[Path]:
+    """What the outputs of a notebook depend on: itself, code and data beside it, and rfnb."""
+    folders = [(file.parent, "*.py *.config"), (file.parent / "data", "*"), (ROOT / "rfnb", "*.py *.js *.css")]
+    found = {each for folder, names in folders for name in names.split() for each in folder.rglob(name)}
+    return [file, *(each for each in found if each.is_file() and "__pycache__" not in each.parts)]
 
 
 def executed(file: Path) -> NotebookNode:
@@ -97,6 +132,7 @@ def write(file: Path, notebook: NotebookNode) -> None:
     head = re.sub(r"<script\b.*?</script>", "", head, flags=re.DOTALL)  # from servers elsewhere, for formulas and such
     if file.suffix == ".md":  # anchors as in a rendered file of a repository
         body = re.sub(r'(<h\d[^>]* id=")([^"]*)', lambda found: found[1] + anchor(found[2]), body)
+    head += '<link rel="icon" href="data:,">'  # or the browser asks the server for one
     if "rfnb-scripts" in body:
         head += ENHANCE.format(up="../" * (len(path.parts) - 1))
     page = (OUT / path).with_suffix(".html")

@@ -601,6 +601,34 @@ export interface ValueView {
   alarms?: string[];
 }
 
+/** The loop whose steps are the second slider of a probe. */
+export interface SlidLoop {
+  name: string;
+  /** their names */
+  states: string[];
+  /** those that the slider has */
+  steps: number[];
+}
+
+/** What the sliders of a probe show of one training step. */
+export interface ProbeSlide {
+  step: number;
+  /** "" without, or if the step has a card, whose picture it is */
+  picture: string;
+  shape: number[];
+  words: string;
+  measures: { [key: string]: Number };
+  /** as in ShotView */
+  values: string[][];
+  note: string | null;
+}
+
+/** What scripts read of a probe: they add the sliders, training step and step of the loop. */
+export interface ProbeScripts {
+  loop: SlidLoop | null;
+  slides: ProbeSlide[];
+}
+
 /** What each command of the panel is asked with, and what it is answered with. */
 export interface Commands {
   hello: { args: { protocol?: number; version?: string }; answer: Hello };

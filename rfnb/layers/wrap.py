@@ -52,6 +52,7 @@ class Cond(Layer, layer_class="cond"):
 
     sourceless = True
     joins = False
+    can_leave = False  # its condition is that of a step
     units = SIDES
     condition: Any = layer(REQUIRED)
     true_layer: Any = layer(REQUIRED)

@@ -266,7 +266,7 @@ class Builder:
         inputs.update(more)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
-        layer.batch_independent = self.batch_independent
+        layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.dims.dim import batch_dim
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DataNotFound
+from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
+from rfnb.network.build.naming import named_after
 from rfnb.network.common.penalties import darc1, spatial_smoothing
 from rfnb.network.layer import Layer
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
@@ -139,7 +140,14 @@ def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
     target = None if node.target is None or not node.loss.needs_target else values[node.target]
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
     loss = loss_by_name(layer.loss or "", layer.loss_opts)
-    return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+    try:
+        return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+    except DimError as error:
+        if layer.loop is not None and node.target is not None and error.hint is None:
+            key = node.target.removeprefix("data:")
+            error.hint = f'"size_target": "{key}" in {layer.loop.path!r}, if its length is that of the loop'
+        named_after(layer, error)
+        raise
 
 
 def holders_of(

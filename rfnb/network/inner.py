@@ -198,7 +198,7 @@ class InnerNet(Module):
         if first is None and layer is not None and layer.can_step and type(layer).output_of is not Layer.output_of:
             x = layer.output_of(self._first_state_of(node, given))
             x = x if set(x.dims) == set(dims) else 0.0
-        elif first == "apply(0)":
+        elif isinstance(first, str) and first == "apply(0)":
             nothing = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
             x = self.run(nothing, self.first_state(given))[0][node.path]
             x = x if self.frames is None else gather(x, indices=0, axis=self.frames)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes, renamed
 from rfnb.network.common.batch_norm import BatchNorm
-from rfnb.network.common.changed import Changes, changed_parameters, held_parameters
+from rfnb.network.common.changed import Changes, changed_parameters
 from rfnb.network.options import REQUIRED, Option, value
 from rfnb.network.resolve import MODULES
 from rfnb.nn.module.module import Module
@@ -69,6 +69,7 @@ class Layer(Module):
         units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
+        line: of the config, where the net dict describes the layer.
         so_far: an axis of the output that grows from step to step.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -134,6 +135,7 @@ class Layer(Module):
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
         self.batch_independent = self.by_mask = False
+        self.line: int | None = None
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}
         self.so_far: Dim | None = None
@@ -224,6 +226,11 @@ class Layer(Module):
     def needs_all_frames(self) -> bool:
         """Whether the layer cannot be computed step by step."""
         return False
+
+    @property
+    def what_keeps(self) -> str:
+        """What keeps the layer in the steps of a loop, whatever it needs; "" if nothing does."""
+        return "" if self.can_leave else "has no form for all steps together"
 
     @property
     def takes_sources(self) -> bool:
@@ -356,21 +363,6 @@ class Layer(Module):
 
 
 Layer.options = {name: option for name, option in vars(Layer).items() if isinstance(option, Option)}
-
-
-@contextmanager
-def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
-    """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
-    begun = [layer for layer in layers if layer is not None]
-    with ExitStack() as stack:
-        for layer in begun:
-            stack.callback(layer.end_steps)
-            if layer.changes.given:  # values of a step, perhaps
-                continue
-            if layer.changes:
-                stack.enter_context(held_parameters(layer))
-            layer.begin_steps()
-        yield
 
 
 def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:

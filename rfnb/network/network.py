@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
-from rfnb.network.build.naming import ends_of
+from rfnb.network.build.naming import ends_of, named_after
 from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
@@ -260,8 +260,7 @@ class Network(Module):
             else:
                 run_node(node, values)
         except RfError as error:
-            if not error.what.startswith("layer "):
-                error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+            named_after(node.layer, error)  # type: ignore[arg-type]
             raise
 
     def search(

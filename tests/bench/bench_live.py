@@ -8,17 +8,12 @@ more: of time, and of CPU time in the thread that trains. Needs Chromium and the
 from __future__ import annotations
 
 import json
-import os
-import sys
-import tempfile
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from in_lab import in_lab
+from playwright.sync_api import Page
 
-from tests.browser import chromium, lab_server
+from tests.browser.lab_server import LabServer
 from tests.browser.notebook_page import NotebookPage, made_of
 from tests.browser.panel import Panel
 
@@ -94,29 +89,17 @@ def measured(notebook: NotebookPage, page: Page) -> None:
     print(row("stepped twice a second", notebook))
 
 
-def main() -> None:
+def main(server: LabServer, page: Page) -> NotebookPage:
     """Opens the notebook and measures."""
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        lab_server.running(Path(folder)) as server,
-        sync_playwright() as tools,
-    ):
-        browser = tools.chromium.launch(executable_path=chromium.find_browser(), args=chromium.FLAGS)
-        page = browser.new_page(viewport={"width": 1600, "height": 1000})
-        page.set_default_timeout(1000 * (SECONDS + 60))
-        nbformat.write(made_of([MODEL, TRAIN]), server.notebooks / "train.ipynb")
-        notebook = NotebookPage(page).open(server.address("train.ipynb"))
-        Panel(page).open()
-        notebook.run_cell(0)
-        page.locator(".rfnb-Status-pause").wait_for()
-        measured(notebook, page)
-        notebook.shutdown_kernels()
-        browser.close()
+    page.set_default_timeout(1000 * (SECONDS + 60))
+    nbformat.write(made_of([MODEL, TRAIN]), server.notebooks / "train.ipynb")
+    notebook = NotebookPage(page).open(server.address("train.ipynb"))
+    Panel(page).open()
+    notebook.run_cell(0)
+    page.locator(".rfnb-Status-pause").wait_for()
+    measured(notebook, page)
+    return notebook
 
 
 if __name__ == "__main__":
-    if chromium.find_browser() and lab_server.EXTENSION.exists():
-        main()
-    else:
-        print("no browser, or the extension is not built")
+    in_lab(main)

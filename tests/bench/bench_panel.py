@@ -7,18 +7,13 @@ long frames and tasks of the page take while its slider is dragged. Needs Chromi
 from __future__ import annotations
 
 import itertools
-import os
-import sys
-import tempfile
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from in_lab import in_lab
+from playwright.sync_api import Page
 
-from tests.browser import chromium, lab_server
+from tests.browser.lab_server import LabServer
 from tests.browser.notebook_page import NotebookPage, made_of
 from tests.browser.panel import Panel
 
@@ -104,28 +99,19 @@ def dragged(page: Page, panel: Panel) -> tuple[list[float], list[float], int]:
     return sorted(frames), sorted(tasks), shown
 
 
-def main() -> None:
-    """Prints the table; of a machine that is busy otherwise, it says how busy."""
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        lab_server.running(Path(folder)) as server,
-        sync_playwright() as tools,
-    ):
-        browser = tools.chromium.launch(executable_path=chromium.find_browser(), args=chromium.FLAGS)
-        page = browser.new_page(viewport={"width": 1600, "height": 1000})
-        for number in range(OTHERS + 1):
-            nbformat.write(made_of([body(), SMALL]), server.notebooks / f"{number}.ipynb")
-        notebook = NotebookPage(page).open(server.address("0.ipynb"))
-        panel = Panel(page).open()
-        notebook.run_all()
-        report("one notebook", page, panel)
-        for number in range(1, OTHERS + 1):
-            notebook.open_beside(f"{number}.ipynb")
-        notebook.activate("0.ipynb")
-        report(f"{OTHERS + 1} notebooks", page, panel)
-        notebook.shutdown_kernels()
-        browser.close()
+def main(server: LabServer, page: Page) -> NotebookPage:
+    """Prints the table."""
+    for number in range(OTHERS + 1):
+        nbformat.write(made_of([body(), SMALL]), server.notebooks / f"{number}.ipynb")
+    notebook = NotebookPage(page).open(server.address("0.ipynb"))
+    panel = Panel(page).open()
+    notebook.run_all()
+    report("one notebook", page, panel)
+    for number in range(1, OTHERS + 1):
+        notebook.open_beside(f"{number}.ipynb")
+    notebook.activate("0.ipynb")
+    report(f"{OTHERS + 1} notebooks", page, panel)
+    return notebook
 
 
 def report(what: str, page: Page, panel: Panel) -> None:
@@ -143,7 +129,4 @@ def report(what: str, page: Page, panel: Panel) -> None:
 
 
 if __name__ == "__main__":
-    if chromium.find_browser() and lab_server.EXTENSION.exists():
-        main()
-    else:
-        print("no browser, or the extension is not built")
+    in_lab(main)

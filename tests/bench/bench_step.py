@@ -5,25 +5,19 @@ JupyterLab with the decoder of the tour, in a real browser. Needs Chromium and t
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
+from in_lab import in_lab
+from playwright.sync_api import Page
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from playwright.sync_api import Page, sync_playwright
-
-from tests.browser import chromium, lab_server
 from tests.browser.clicks import CLICKS
 from tests.browser.conftest import copy_notebook
+from tests.browser.lab_server import LabServer
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.panel import Panel
 
-SIZE = {"width": 1600, "height": 1000}
 WATCHES = ["rf.reduce_max(att, axis=spelling)", "after.prev", "h"]
 
 
-def opened(server: lab_server.LabServer, page: Page) -> tuple[NotebookPage, Panel]:
+def opened(server: LabServer, page: Page) -> tuple[NotebookPage, Panel]:
     """The tour, run, and the panel at its decoder."""
     copy_notebook("01_tour.ipynb", server.notebooks)
     notebook = NotebookPage(page).open(server.address("01_tour.ipynb"))
@@ -41,33 +35,22 @@ def row(page: Page, what: str, clicks: int = 60) -> str:
     return f"{what:<16}  {times[clicks // 2]:>6.0f}  {times[clicks * 95 // 100]:>6.0f}"
 
 
-def main() -> None:
+def main(server: LabServer, page: Page) -> NotebookPage:
     """Prints the table, in ms."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        lab_server.running(Path(folder)) as server,
-        sync_playwright() as tools,
-    ):
-        browser = tools.chromium.launch(executable_path=chromium.find_browser(), args=chromium.FLAGS)
-        page = browser.new_page(viewport=SIZE)
-        notebook, panel = opened(server, page)
-        print(f"{'ms':<16}  {'p50':>6}  {'p95':>6}")
-        print(row(page, "all words"))
-        panel.sequence("alphabet")
-        print(row(page, "one word"))
-        panel.look("att = decoder.attend")
-        panel.root.locator(".rfnb-Stepper").press(".")
-        panel.root.locator(".rfnb-Op[aria-current=step]").wait_for()
-        print(row(page, "and its ops"))
-        for text in WATCHES:
-            panel.watch(text)
-        print(row(page, "and 3 watches"))
-        notebook.shutdown_kernels()
-        browser.close()
+    notebook, panel = opened(server, page)
+    print(f"{'ms':<16}  {'p50':>6}  {'p95':>6}")
+    print(row(page, "all words"))
+    panel.sequence("alphabet")
+    print(row(page, "one word"))
+    panel.look("att = decoder.attend")
+    panel.root.locator(".rfnb-Stepper").press(".")
+    panel.root.locator(".rfnb-Op[aria-current=step]").wait_for()
+    print(row(page, "and its ops"))
+    for text in WATCHES:
+        panel.watch(text)
+    print(row(page, "and 3 watches"))
+    return notebook
 
 
 if __name__ == "__main__":
-    if chromium.find_browser() and lab_server.EXTENSION.exists():
-        main()
-    else:
-        print("no browser, or the extension is not built")
+    in_lab(main)

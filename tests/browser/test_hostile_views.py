@@ -34,9 +34,17 @@ TOUCH = """async () => {
       element.dispatchEvent(new PointerEvent('click', at));
     }
   }
-  await new Promise(done => setTimeout(done, 50));
+  await new Promise(done => {
+    const isStill = () => (changes.disconnect(), done());
+    let timer = setTimeout(isStill, 250);
+    const changes = new MutationObserver(() => (clearTimeout(timer), (timer = setTimeout(isStill, 250))));
+    changes.observe(document, { subtree: true, childList: true, attributes: true });
+  });
 }"""
-"""All folds opened, the mouse on everything, clicks on pictures."""
+"""All folds opened, the mouse on everything, clicks on pictures; ends once nothing changes any more."""
+
+READ = "() => !document.querySelector('[data-rfnb-still]:not([hidden])')"
+"""Whether scripts have read the pictures, which browsers decode in the background."""
 
 JAVASCRIPT_LINKS = """() => [...document.querySelectorAll('[href], [src], [action]')].map(
   element => element.getAttribute('href') ?? element.getAttribute('src') ?? element.getAttribute('action'),
@@ -69,6 +77,8 @@ def shape_of(page: Page, word: Word, folder) -> dict[str, list[str]]:
     found = {}
     for name, view in views(word).items():
         page.goto(view.save(folder / "view.html").as_uri())
+        if (STATIC / "views.js").exists():
+            page.wait_for_function(READ)
         page.evaluate(TOUCH)
         found[name] = page.evaluate(SHAPE)
     return found

@@ -35,7 +35,23 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def pages():
+    """The program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / ".ci")
+        yield importlib.import_module("pages")
+
+
+def use(patch, pages, root):
+    """Makes it write the pages of another folder than this repository."""
+    patch.setattr(pages, "ROOT", root)
+    patch.setattr(pages, "OUT", root / "dist" / "pages")
+    patch.setattr(pages, "KEPT", root / ".cache" / "pages")
+    patch.setattr(importlib.import_module("step"), "ROOT", root)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, pages):
     """The address of the pages of a small repository."""
     root = tmp_path_factory.mktemp("repository")
     (root / "notebooks").mkdir()
@@ -49,10 +65,7 @@ def site(tmp_path_factory):
         "# Page\n\n## What is it\n\nSee [the notebook](../notebooks/01_small.ipynb).\n"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / ".ci")
-        pages = importlib.import_module("pages")
-        patch.setattr(pages, "ROOT", root)
-        patch.setattr(pages, "OUT", root / "dist" / "pages")
+        use(patch, pages, root)
         pages.main([])
     handler = functools.partial(Quiet, directory=root / "dist" / "pages")
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -70,6 +83,7 @@ def test_a_page_shows_its_views_and_asks_no_other_server(site, browser, scripts,
     page, asked, said = context.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: said.append(message.text))
     page.goto(f"{site}/index.html")
     expect(page.locator("body")).to_contain_text("Small: It is small.")
     page.get_by_role("link", name="Small").click()
@@ -81,7 +95,39 @@ def test_a_page_shows_its_views_and_asks_no_other_server(site, browser, scripts,
     expect(page).to_have_url(f"{site}/docs/page.html#what-is-it")
     expect(page.locator("#what-is-it")).to_have_count(1)
     page.get_by_role("link", name="the notebook").click()
+    assert said == []
     page.get_by_role("link", name="the data").click()
     expect(page.locator("body")).to_contain_text("1 2 3")
     context.close()
-    assert said == [] and all(url.startswith((site, "data:")) for url in asked)
+    assert all(url.startswith((site, "data:")) for url in asked)
+
+
+def test_a_notebook_is_executed_only_if_it_has_to_be(tmp_path, pages, monkeypatch):
+    use(monkeypatch, pages, tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    file, module = tmp_path / "notebooks" / "01_small.ipynb", tmp_path / "notebooks" / "words.py"
+    module.write_text("")
+    notebook = made_of(["'first'", "", "'second'"])
+    executed = []
+
+    def execute(file):
+        executed.append(file.name)
+        done = nbformat.read(file, as_version=4)
+        for count, cell in enumerate(done.cells):
+            cell.outputs = [nbformat.v4.new_output("stream", text=f"out {count}")]
+        return done
+
+    def outputs(*counts):
+        for cell, count in zip(notebook.cells, counts, strict=False):
+            cell.execution_count = count
+        nbformat.write(notebook, file)
+        return [cell.outputs for cell in pages.with_outputs(file).cells if cell.outputs]
+
+    monkeypatch.setattr(pages, "executed", execute)
+    assert len(outputs()) == 3 and len(executed) == 1
+    assert len(outputs()) == 3 and len(executed) == 1  # as before
+    module.write_text("# another one")
+    assert len(outputs()) == 3 and len(executed) == 2
+    assert len(outputs(1, None, None)) == 3 and len(executed) == 3  # saved after the first cell
+    assert len(outputs(2, None, 1)) == 3 and len(executed) == 4  # in another order
+    assert outputs(1, None, 3) == [] and len(executed) == 4  # saved with all it printed: nothing

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
+
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.notebook_page import READY
 from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
@@ -14,7 +20,9 @@ import rfnb as rf
 from rfnb import batch_dim
 
 time = rf.Dim(None, name="time")
-x = rf.convert_to_tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [10.0, 20.0]], dims=[batch_dim, time], tags=["long", "short"])"""
+x = rf.convert_to_tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [10.0, 20.0]], dims=[batch_dim, time], tags=["long", "short"])
+import os
+print(os.getpid())"""
 
 LOOP = """\
 loop = rf.Loop(axis=time, name="running sum")
@@ -250,4 +258,109 @@ def test_two_notebooks_pause_independently(paused, open_notebook):
 def test_a_kernel_that_is_killed_ends_a_pause(paused):
     notebook, panel = paused
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.shutdown()")
+    over(panel)
+
+
+def test_a_kernel_that_dies_ends_a_pause_and_the_next_one_pauses_again(paused):
+    notebook, panel = paused
+    os.kill(int(notebook.text(0)), signal.SIGKILL)  # as the system does when memory runs out
+    over(panel)
+    notebook.page.get_by_role("button", name="Ok").click()
+    notebook.page.evaluate(READY)
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    panel.at(2)
+    resume(panel, "last")
+    notebook.wait_for_idle()
+    assert "done" in notebook.text(2)
+
+
+ENDLESS = """\
+while True:
+    loop = rf.Loop(max_seq_len=10**9, name="endless")
+    loop.state.n = rf.convert_to_tensor(0.0)
+    with loop:
+        loop.state.n = loop.state.n + 1"""
+
+
+def test_an_endless_loop_that_was_let_go_can_be_paused_again_and_interrupted(open_notebook):
+    notebook = open_notebook(cells=[DATA, ENDLESS])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    pause = panel.root.locator(".rfnb-Status-pause")
+    pause.click()
+    notebook.start_cell(1)
+    panel.at(0).go("next", 1)
+    resume(panel, "last")
+    over(panel)
+    pause.click()
+    panel.root.locator(".rfnb-Paused").wait_for()
+    resume(panel, "resume")
+    over(panel)
+    notebook.command("notebook:interrupt-kernel")
+    notebook.wait_for_idle()
+    assert notebook.outputs(1)[-1]["ename"] == "KeyboardInterrupt"
+    assert notebook.value("1 + 1") == 2
+
+
+def test_of_two_paused_notebooks_one_is_restarted_and_the_other_stays(paused, open_notebook):
+    notebook, panel = paused
+    open_notebook("other.ipynb", cells=[DATA, WHEN, LOOP], beside=True)
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    panel.at(2)
+    notebook.restart_kernel()
+    over(panel)
+    elsewhere = panel.root.locator(".rfnb-Paused-elsewhere")
+    expect(elsewhere).to_have_text("test.ipynb is paused: running sum, after step 2")
+    elsewhere.click()
+    panel.at(2).go("next", 3)
+    notebook.command("notebook:interrupt-kernel")
+    over(panel)
+    expect(elsewhere).to_have_count(0)
+    notebook.wait_for_idle()
+    assert notebook.outputs(2)[-1]["ename"] == "KeyboardInterrupt"
+
+
+NO_SUBSHELLS = """\
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import launch_new_instance
+info = IPythonKernel.kernel_info.fget
+IPythonKernel.kernel_info = property(lambda kernel: {**info(kernel), "supported_features": []})
+launch_new_instance()"""
+IPYKERNEL_6 = os.environ.get("RFNB_IPYKERNEL_6", "")
+"""A Python that has ipykernel 6 and what rfnb needs."""
+KERNELS = {"without-subshells": [sys.executable, "-c", NO_SUBSHELLS], "6": [IPYKERNEL_6, "-m", "ipykernel_launcher"]}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_that_cannot_hear_the_panel_pins_the_run_and_goes_on(lab, open_notebook, kernel):
+    if kernel == "6" and not IPYKERNEL_6:
+        pytest.skip("RFNB_IPYKERNEL_6 names no Python with ipykernel 6")
+    folder = lab.notebooks.parent / "jupyter_data_dir" / "kernels" / f"rfnb-{kernel}"
+    folder.mkdir(parents=True)
+    started = [*KERNELS[kernel], "-f", "{connection_file}"]
+    (folder / "kernel.json").write_text(json.dumps({"argv": started, "display_name": kernel, "language": "python"}))
+    notebook = open_notebook(cells=[DATA, WHEN, LOOP, TRAIN])
+    change = "name => window.jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name }).then(() => null)"
+    notebook.page.evaluate(change, folder.name)
+    notebook.page.evaluate(READY)
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    panel.root.locator(".rfnb-Status-pause").click()
+    notebook.run_cell(2)
+    assert "not paused after step 0 (asked for in the panel): that needs ipykernel 7" in notebook.text(2)
+    notebook.run_cell(1)
+    notebook.run_cell(2)
+    assert "done [15.0, 30.0]" in notebook.text(2) and "not paused after step 2" in notebook.text(2)
+    notebook.run_cell(3)
+    assert "training was not paused after step 3 (loss is not finite)" in notebook.text(3)
+    assert notebook.value("[run.pinned for run in rf.runs]") == [True] * 3
+    expect(panel.group("running sum").locator(".rfnb-Run-act[aria-pressed=true]")).to_have_count(2)
     over(panel)

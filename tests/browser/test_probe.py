@@ -112,3 +112,66 @@ def test_the_stepper_in_a_cell_has_both_sliders(open_notebook):
     slider(stepper).fill("0")
     trained(stepper, 1).at(1)
     assert h(stepper) == "2"
+
+
+ATTEND = """\
+keys = rf.random_normal([Dim(6, name="dec"), feat])
+enc = Dim(4, name="enc")
+
+def decode():
+    loop = rf.Loop(axis=time, name="decoder")
+    loop.state.h = rf.zeros([batch_dim, feat])
+    with loop:
+        frame = loop.unstack(x)
+        loop.state.h = loop.state.h + frame * weight
+    rf.dot_attention(keys * weight, rf.random_normal([enc, feat]), rf.ones([enc, feat]), key_dim=feat, axis=enc)
+    return f"<b>said</b> {int(weight.raw_tensor[0])}"
+
+probe = rf.probe(decode, every=1)
+for step in range(8):
+    weight.assign(float(step + 1))
+    probe.step(loss=1 / (step + 1))
+view = rf.show(probe, steps=[1, 4, 8])
+view.save("probe.html")
+view"""
+
+
+def walk(root):
+    """Through the sliders of a view, by keyboard."""
+    training, steps = (root.get_by_role("slider", name=name) for name in ("Training step", "Step of decoder"))
+    shown = root.locator(".rfnb-Slides-shown")
+    expect(training).to_have_attribute("aria-valuetext", "8 (8 of 8), loss 0.125")
+    expect(shown).to_contain_text("<b>said</b> 8")
+    steps.press("ArrowRight")
+    expect(steps).to_be_focused()
+    expect(shown.locator("caption")).to_have_text("after step 1")
+    expect(shown.locator("td")).to_have_text("16 32 48")
+    training.press("ArrowLeft")  # without a card
+    expect(shown).to_contain_text("<b>said</b> 7")
+    expect(shown.locator("td")).to_have_text("14 28 42")
+    expect(shown.locator("img")).to_be_visible()
+    training.press("Home")
+    expect(shown.locator("td")).to_have_text("2 4 6")
+    assert shown.locator("img").evaluate("image => image.naturalHeight") == 6
+
+
+def test_the_view_of_a_probe_has_both_sliders_also_in_a_saved_page(open_notebook, lab, browser, request):
+    notebook = open_notebook(cells=[TRAIN, ATTEND])
+    notebook.run_all()
+    cell = notebook.cell(1)
+    walk(cell)
+    assert cell.locator("b", has_text="step").all_inner_texts() == ["step 1", "step 4", "step 8"]
+    notebook.screenshot("probe-view")
+    file = next(lab.notebooks.rglob("probe.html"))
+    for scripts in (True, False):
+        context = browser.new_context(java_script_enabled=scripts)
+        page, said = context.new_page(), []
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.goto(file.as_uri())
+        if scripts:
+            walk(page.locator("body"))
+        expect(page.get_by_role("slider")).to_have_count(2 if scripts else 0)
+        expect(page.get_by_alt_text("attention at step")).to_have_count(4 if scripts else 3)  # the cards stay
+        assert said == []
+        context.close()

@@ -27,8 +27,25 @@ export function addStepCommands(commands: CommandRegistry, loops: ILoops, words:
       }
     });
   }
-  loops.changed.connect(() => commands.notifyCommandChanged());
-  return table.map(({ id }) => id);
+  const ids = table.map(({ id }) => id);
+  tellOf(commands, loops, ids);
+  return ids;
+}
+
+/**
+ * Tells of a command when it is enabled or toggled, or is not any more.
+ *
+ * If told of all commands, JupyterLab would draw the toolbars of all notebooks again, at every step.
+ */
+function tellOf(commands: CommandRegistry, loops: ILoops, ids: readonly string[]): void {
+  const state = () => ids.map(id => `${commands.isEnabled(id)} ${commands.isToggled(id)}`);
+  let before = state();
+  loops.changed.connect(() => {
+    const now = state();
+    const changed = ids.filter((_, i) => now[i] !== before[i]);
+    before = now;
+    changed.forEach(id => commands.notifyCommandChanged(id));
+  });
 }
 
 /** Adds the command that shows the panel. */
@@ -51,6 +68,7 @@ export function addPauseCommand(commands: CommandRegistry, loops: ILoops, words:
     isToggled: () => loops.session?.pauses ?? false,
     execute: () => loops.session?.pause(!loops.session.pauses)
   });
+  tellOf(commands, loops, [PAUSE]);
 }
 
 /** The settings of the commands, where users can change keys: `jlpm test -u` writes them to schema/commands.json. */

@@ -1,9 +1,10 @@
-import type { AttentionScripts } from '../schema';
+import type { AttentionScripts, ProbeScripts } from '../schema';
 import { PLAIN, Words } from '../words';
 import { enhanceAttention } from './attention/attention';
 import { enhanceDims } from './dims';
 import { enhanceGraph } from './graph/graph';
 import type { GraphScripts } from './graph/types';
+import { enhanceProbe } from './probe';
 
 /** The data that an output carries beside its HTML; old outputs carry nothing, or no kind. */
 export interface Scripts {
@@ -26,6 +27,9 @@ function enhanceKind(root: HTMLElement, scripts: Scripts, words: Words): () => v
   }
   if (scripts.kind === 'attention') {
     return enhanceAttention(root, scripts as unknown as AttentionScripts, words);
+  }
+  if (scripts.kind === 'probe') {
+    return enhanceProbe(root, scripts as unknown as ProbeScripts, words);
   }
   return () => undefined;
 }

@@ -1,4 +1,8 @@
-"""The view of a probe: a card for each training step with attention and result, and the measures as curves."""
+"""The view of a probe: a card for each training step with attention and result, and the measures as curves.
+
+Scripts add two sliders, from `to_scripts`: the training step, and the step of the loop. They put them above the element
+`data-rfnb-shots`, and take the picture of a training step that has a card from its `<img data-rfnb-shot="step">`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.training.curve import Curve
+from rfnb.display.training.probe_slides import slides, states_of, to_scripts as to_scripts
 from rfnb.display.training.progress_view import describe_curve, picture
 from rfnb.display.training.schema import LossCurve, ProbeView, ShotView
 from rfnb.errors import ViewError
@@ -58,7 +63,10 @@ def describe(
     shown = _shown([shot.step for shot in shots], steps, notes)
     counts = Counter(name for shot in shots for name in dict.fromkeys(shot.attention.names()))
     name = _chosen(counts, attention)
-    seen = {} if name is None else _pictures([shots[i] for i in shown], name, notes, batch, layer, head)
+    places = slides(len(shots), shown)
+    slid = [shots[i] for i in places]
+    seen = {} if name is None else _pictures(slid, name, notes, batch, layer, head)
+    loop, values = states_of(slid, batch, notes)
     top = max((real(view["heads"][0]["scale"]) for view in seen.values() if view["heads"]), default=0.0)
     return {
         "kind": "probe",
@@ -66,8 +74,10 @@ def describe(
         "every": shots[-1].every if shots and probe.fn is None else probe.every,
         "bytes": probe.bytes,
         "off": probe.off,
-        "shots": [_shot(shot, seen.get(shot.step), top) for shot in shots],
+        "shots": [_shot(shot, seen.get(shot.step), top, values.get(shot.step, [])) for shot in shots],
         "shown": shown,
+        "slides": places,
+        "loop": loop,
         "attention": _told(name, seen, top),
         "others": [each for each in counts if each != name],
         "curves": _curves(shots),
@@ -124,7 +134,7 @@ def _told(name: str | None, seen: dict[int, AttentionView], top: float) -> str:
     return f"{name}: {view['row_dim']['name']} × {view['col_dim']['name']}{tag}, darkest: {short(plain(top))}"
 
 
-def _shot(shot: Shot, seen: AttentionView | None, top: float) -> ShotView:
+def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[str]]) -> ShotView:
     drawn = ""
     if seen is not None and seen["picture"]:
         matrix = np.array([[real(value) for value in row] for row in seen["weights"]], np.float32)
@@ -137,6 +147,7 @@ def _shot(shot: Shot, seen: AttentionView | None, top: float) -> ShotView:
         "words": _words(shot.result),
         "measures": {name: plain(value) for name, value in shot.measures.items()},
         "runs": list(shot.loops),
+        "values": values,
         "note": shot.note,
     }
 
@@ -219,7 +230,7 @@ def to_html(view: ProbeView) -> Html:
         el("div", chip(f"off: {view['off']}", style.ALARM)) if view["off"] else None,
         el("div", curves) if curves else None,
         quiet(f"attention {view['attention']}{others}", tag="div") if view["attention"] else None,
-        el("div", [_card(view["shots"][i]) for i in view["shown"]]),
+        el("div", [_card(view["shots"][i]) for i in view["shown"]], **{"data-rfnb-shots": ""}),
         note_html(view["note"]),
         style=style.BOX,
     )
@@ -244,4 +255,5 @@ def _image(shot: ShotView) -> Html:
     rows, cols = (max(n, 1) for n in shot["shape"])
     wide, high = (WIDE, WIDE * rows / cols) if WIDE * rows <= HIGH * cols else (HIGH * cols / rows, HIGH)
     look = f"width:{max(round(wide), 16)}px;height:{max(round(high), 16)}px;image-rendering:pixelated;{style.BORDER}"
-    return el("img", src=shot["picture"], alt=f"attention at step {shot['step']}", style=f"{look};max-width:100%")
+    return el("img", src=shot["picture"], alt=f"attention at step {shot['step']}", style=f"{look};max-width:100%",
+              **{"data-rfnb-shot": str(shot["step"])})  # fmt: skip

@@ -45,7 +45,35 @@ class ShotView(TypedDict):
     words: str  # the result
     measures: dict[str, Number]
     runs: list[str]  # names of the loops
+    values: list[list[str]]  # after each of the loop's steps that the sliders have, each state
     note: str | None
+
+
+class SlidLoop(TypedDict):
+    """The loop whose steps are the second slider of a probe."""
+
+    name: str
+    states: list[str]  # their names
+    steps: list[int]  # those that the slider has
+
+
+class ProbeSlide(TypedDict):
+    """What the sliders of a probe show of one training step."""
+
+    step: int
+    picture: str  # "" without, or if the step has a card, whose picture it is
+    shape: list[int]
+    words: str
+    measures: dict[str, Number]
+    values: list[list[str]]  # as in ShotView
+    note: str | None
+
+
+class ProbeScripts(TypedDict):
+    """What scripts read of a probe: they add the sliders, training step and step of the loop."""
+
+    loop: SlidLoop | None
+    slides: list[ProbeSlide]
 
 
 class ProbeView(TypedDict):
@@ -58,6 +86,8 @@ class ProbeView(TypedDict):
     off: str | None  # the error that ended it
     shots: list[ShotView]
     shown: list[int]  # places in `shots` of those with a card
+    slides: list[int]  # and of those that the slider has
+    loop: SlidLoop | None
     attention: str  # "att: dec_time × enc_time of 'kiwi', mean of 4 heads, darkest: 0.93"; "" without
     others: list[str]  # names of other attention
     curves: list[LossCurve]

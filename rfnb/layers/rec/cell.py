@@ -190,6 +190,15 @@ def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class RnnCell(Rec, layer_class="rnn_cell"):
     """A recurrent cell, one step of it in a loop; over a sequence, all steps. {…, in} → {…, n_out}"""
 
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The parameters. Before the first step, the output is that of the initial state."""
+        if self.stepwise and not self.by_mask and self.initial_output not in (None, "zeros", 0):
+            what, got = "rnn_cell has no initial_output", f'"initial_output": {self.initial_output!r}'
+            raise NetworkError(
+                what, got=got, expected='"initial_state": …, whose h is the output before the first step'
+            )
+        super().setup(x, **inputs)
+
     def unit_name(self) -> str:
         """The cells of one step, whose forget gates have a bias of 1, stand for those of CUDA kernels."""
         name = super().unit_name()

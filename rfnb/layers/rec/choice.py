@@ -56,6 +56,11 @@ class Choice(Layer, layer_class="choice"):
                 "choice: with search False, scores cannot be normalized by length",
                 got='"search": False, "length_normalization": True', expected='"length_normalization": False',
             )  # fmt: skip
+        if self.searches and self.input_type == "regression" and (self.beam_size or 1) != 1:
+            raise NetworkError(
+                "choice: with input_type regression, there are no labels, and so no hypotheses to choose from",
+                got=f'"input_type": "regression", "beam_size": {self.beam_size}', expected='"beam_size": 1',
+            )  # fmt: skip
         if not self.searches and target is None:
             raise NetworkError("choice: there is no search, and no target to take", expected='"target": "classes"')
         labels = self.target_dim

@@ -16,6 +16,8 @@ from rfnb.network.build.node import Node
 from rfnb.network.inner import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
+from rfnb.network.rec.values import along
+from rfnb.network.rec.whole import leave_loop, run_over_frames, what_keeps
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
@@ -43,7 +45,6 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     """
 
     can_step = True
-    can_leave = False
     state_has_output = True
     joins = False
     sourceless = True
@@ -54,6 +55,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     inner: InnerNet
     loss_parts: Sequence[str] = ()
     frames_of_losses: Dim | None = None
+    left: tuple[Dim, Dim] | None = None  # the axis of the loop that it has left, and that of the frames taken
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,11 +110,50 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def compute(self, mask: Tensor, **outside: Tensor) -> Tensor:
         """{…, axis} → {…, frames}"""
+        if self.left is not None:
+            return self._over_frames(mask, outside, *self.left)
         axis, frames = self.inner.axis, self.inner.frames
         values, _ = self.inner.run({key: packed(x, mask, axis, frames) for key, x in outside.items()})
         self.parts = {**self.inner.parts_of(values), **self._of_losses(values)}
         self.parts[FIRST] = self.inner.first_output(outside)
         return values[self.inner.output.path]
+
+    @property
+    def what_keeps(self) -> str:
+        """That of a layer in the unit."""
+        return what_keeps(self.inner) if self.stepwise else super().what_keeps
+
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether a layer in the unit does."""
+        layers = [node.layer for node in self.inner.carrying.values()]
+        return any(each is not None and each.needs_all_frames for each in layers)
+
+    def leave_loop(self, axis: Dim) -> None:
+        """The frames that the mask takes are packed, and the unit is computed along them."""
+        self.left = axis, Dim(None, name=f"{axis.name} of {self.name_in_loop}", kind="spatial")
+        leave_loop(self.inner, self.left[1])
+
+    def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
+        """Each frame has the output of the last one that the mask took, as in the steps. {…, axis} → {…, axis}"""
+        inner, mask = self.inner, along(mask, axis)
+        known = {key: None if axis in x.dims else x for key, x in outside.items()}
+        taken = {key: packed(x, mask, axis, frames) for key, x in outside.items()}
+        if not any(frames in x.dims for x in taken.values()):
+            packed(mask, mask, axis, frames)  # for the lengths
+        values = run_over_frames(inner, taken, known, frames)
+        at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=axis)
+
+        def placed(x: Tensor, first: Tensor) -> Tensor:
+            return unpacked(along(x, frames), frames, first, at)
+
+        parts = {name: placed(values[path], inner.first_output(known, inner.nodes[path], first))
+                 for name, (path, first) in inner.kept.items()}  # fmt: skip
+        for name, x in self._of_losses(values).items():
+            x = along(x, frames)
+            parts[name] = placed(x, zeros(_without(x.dims, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
+        self.parts = parts
+        return placed(values[inner.output.path], inner.first_output(known))
 
     def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
         """The states of the unit, and its output before the first frame."""
@@ -120,6 +161,26 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         if not self.inner.grows:
             state[OUTPUT] = self.inner.first_output(outside)
         return state
+
+    @property
+    def _carrying(self) -> list[Layer]:
+        """The layers of the unit that carry a state, and have the same parameters in each step."""
+        layers = [node.layer for node in self.inner.carrying.values() if node.layer is not None]
+        return [each for each in layers if not each.changes]
+
+    def begin_steps(self) -> None:
+        """That of the layers in the unit."""
+        for each in self._carrying:
+            each.begin_steps()
+
+    def begun_tensors(self) -> list[Tensor]:
+        """Those of the layers in the unit."""
+        return [x for each in self._carrying for x in each.begun_tensors()]
+
+    def end_steps(self) -> None:
+        """That of the layers in the unit."""
+        for each in self._carrying:
+            each.end_steps()
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
@@ -149,7 +210,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             found.update({_part(key, name): values[path] for key, path in needed.items() if path in values})
             if end.layer is not None and end.layer.logits is not None:
                 found[_part("logits", name)] = end.layer.logits
-        self.loss_parts = list(found)
+        self.loss_parts = tuple(found)
         return found
 
     def ends_inside(self, node: Node) -> list[str]:
@@ -195,8 +256,9 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return {path: x for path, x in found.items() if path is not None and x is not None}
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """That of the unit."""
-        return list(self.inner.output.template.dims)
+        """That of the unit; dims that only the mask has come first."""
+        dims = self.inner.output.template.dims
+        return [*(dim for dim in order if dim not in dims), *dims]
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:masked:time."""
@@ -230,6 +292,21 @@ def packed(x: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Ten
     return set_feature_dim(y, x.feature_dim)
 
 
+def unpacked(x: Tensor, frames: Dim, first: Tensor, at: Tensor) -> Tensor:
+    """The frame of each place. first: the value before all frames; at: the number of frames up to each place.
+
+    {…, frames}, {…}, {…, axis} → {…, axis}
+    """
+    before = Dim(1, name="before")
+    y, both = concat((expand_dim(first, before), before), (x, frames), allow_broadcast=True)
+    y = gather(y, indices=set_sparse_dim(at, both), axis=both)
+    return set_feature_dim(y, x.feature_dim)
+
+
+def _without(dims: Sequence[Dim], dim: Dim) -> list[Dim]:
+    return [each for each in dims if each is not dim]
+
+
 def _part(key: str, name: str) -> str:
     """The part of masked_computation that has the output, or another value, of a layer in the unit for its loss."""
     return f"{LOSS}{key}/{name}"
@@ -249,7 +326,6 @@ class Unmask(Layer, layer_class="unmask"):
     In a loop, the source has stayed there already. {…, frames} → {…, axis}
     """
 
-    can_leave = False
     mask: Any = layer(REQUIRED)
     skip_initial: bool = value(False, bool)
 
@@ -270,18 +346,19 @@ class Unmask(Layer, layer_class="unmask"):
         if self.frames is self.axis:
             self.axis = None
 
+    @property
+    def what_keeps(self) -> str:
+        """Nothing, where the source has stayed at its places."""
+        return "" if self.axis is None else "unpacks frames in each step"
+
     def compute(self, x: Tensor, mask: Tensor, first: Tensor | None = None) -> Tensor:
         """{…, frames}, {…, axis} → {…, axis}"""
         if self.axis is None or self.frames is None:
             return x
-        before = Dim(1, name="before")
         if first is None:
-            first = zeros([dim for dim in x.dims if dim is not self.frames], dtype=x.dtype, sparse_dim=x.sparse_dim)
-        parts = (expand_dim(first, before), before), (x, self.frames)
-        y, frames = concat(*parts, allow_broadcast=True)
+            first = zeros(_without(x.dims, self.frames), dtype=x.dtype, sparse_dim=x.sparse_dim)
         at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=self.axis)
-        y = gather(y, indices=set_sparse_dim(at, frames), axis=frames)
-        return set_feature_dim(y, x.feature_dim)
+        return unpacked(x, self.frames, first, at)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the source, with the frames of the mask."""

@@ -12,8 +12,12 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
 from rfnb.network.rec.search import SearchChoices
 from rfnb.network.resolve import names_of_sources
-from rfnb.ops.dims import last_frame_position_of_dim
+from rfnb.ops.concat import concat
+from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast
+from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 
 class RecSubnet(Layer, layer_class="rec:unit"):
@@ -33,6 +37,15 @@ class RecSubnet(Layer, layer_class="rec:unit"):
     back_prop: Any = value(None)
     direction: int | None = value(None, int)
     initial_state: Any = value(None)
+
+    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+        """Raises NetworkError for options that only cells have."""
+        if self.direction == -1:
+            what, got = "a loop of layers begins with the first frame", '"direction": -1'
+            raise NetworkError(what, got=got, expected='"direction": 1', hint="direction is for the units of cells")
+        if self.initial_state not in (None, "zeros", 0):
+            what, got = "a net as the unit has no initial_state", f'"initial_state": {self.initial_state!r}'
+            raise NetworkError(what, got=got, expected='"initial_output": … of the layers that are needed as prev:…')
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output of all steps, once the loop has run."""
@@ -91,8 +104,12 @@ class RecLastOutput(Layer, layer_class="rec_last_output"):
         return {**described, "from": f"{rec}/{name}"}
 
     def compute(self, x: Tensor) -> Tensor:
-        """{axis, …} → {…}"""
-        return gather(x, indices=last_frame_position_of_dim(x.dims[0]), axis=x.dims[0])
+        """{axis, …} → {…}; 0 for a sequence without frames"""
+        axis, before = x.dims[0], Dim(1, name="before")
+        first = zeros([before, *x.dims[1:]], dtype=x.dtype, sparse_dim=x.sparse_dim)
+        y, both = concat((first, before), (x, axis))
+        last = cast(get_size_tensor(axis, device=x.device), "int32")
+        return set_feature_dim(gather(y, indices=set_sparse_dim(last, both), axis=both), x.feature_dim)
 
 
 class RecUnstack(Layer, layer_class="rec_unstack"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -169,6 +170,7 @@ class RecordedSteps:
         """Takes the steps from `start` on from `outcome`."""
         self.start = start
         self._compiled: dict[Any, Any] = {}
+        self._latest: tuple[int, Sequence[Any]] | None = None
         self.advance(outcome)
 
     def advance(self, outcome: Outcome) -> None:
@@ -204,10 +206,27 @@ class RecordedSteps:
         if self.origin is not None and step < self.start:
             return self.origin.states_before(step)
         nearest, rest = divmod(step - self.start, self.every)
-        states = self.kept[nearest]
-        for done in range(step - rest, step):
+        states, first = self.kept[nearest], step - rest
+        latest, found = self._latest or (-1, ())
+        if first <= latest <= step:
+            states, first = tuple(found), latest
+        for done in range(first, step):
             states = tuple(self.step(done, self.after(done), states))
         return states
+
+    @contextmanager
+    def in_order(self) -> Iterator[None]:
+        """For a look at the values of all steps in order: the states after each are kept until the next one."""
+        self._latest = -1, ()
+        try:
+            yield
+        finally:
+            self._latest = None
+
+    def _reached(self, step: int, states: Sequence[Any]) -> None:
+        """The states before `step` have been computed."""
+        if self._latest is not None and not self.keeps(step):
+            self._latest = step, states
 
     def after(self, step: int) -> tuple[Var, ...]:
         """The Vars of the states after a step."""

@@ -71,7 +71,9 @@ class Replay(RecordedSteps):
             tensor = self._tensor(self.name_of(value), raw, signature, lengths, step)
             assert node is not None
             found.append(StepValue(tensor.name, node.op, node.line or 0, tensor, node.kind == "loop"))
-        return found, self._check(results[len(named) :], step)
+        states = results[len(named) :]
+        self._reached(step + 1, states)
+        return found, self._check(states, step)
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside of modules and branches, in order.

@@ -12,13 +12,13 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
-from rfnb.network.build.naming import is_trainable, name_layer, variable_scope
+from rfnb.network.build.naming import is_trainable, name_layer, named_after, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
-from rfnb.network.rec.order import ends_of_steps, put_in_order
+from rfnb.network.rec.order import circle_through, ends_of_steps, put_in_order
 from rfnb.network.resolve import STEP, Scope, names_of_sources, size_told
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
@@ -89,9 +89,10 @@ class Loops:
 
     def _find_end(self, rec: RecNet) -> None:
         rec.end = self.builder.layer(rec.scope, "end")
-        if self.builder.nodes[rec.end].template.dtype != "bool":
-            got = self.builder.nodes[rec.end].template.dtype
-            raise NetworkError(f"{rec.end}: the end of sequences is not bool", got=got, expected='"class": "compare"')
+        end: Any = self.builder.nodes[rec.end]
+        if (got := end.template.dtype) != "bool":
+            error = NetworkError("the end of sequences is not bool", got=got, expected='"class": "compare"')
+            raise named_after(end.layer, error)
 
     # -- values of a step
 
@@ -287,10 +288,11 @@ class Loops:
                 return
             self._guesses[path] = template = builder.nodes[path].template
             shown.append(template.describe_dims())
+            circle = " ← ".join(each.removeprefix(scope.path) for each in circle_through(path, builder.nodes))
             self._forget(path, list(builder.nodes)[nodes:], list(builder.variables.found)[variables:])
         raise NetworkError(
-            "its dims do not settle: they are others each time that they are computed from those of the step before",
-            got="; then ".join(shown), expected="the same dims in each step",
+            f"its dims do not settle: each step has others than the step before, by {circle}",
+            got="; then ".join(shown), expected="the same dims in each step", hint='"n_out": … of a layer there',
         )  # fmt: skip
 
     def _forget(self, path: str, nodes: list[str], variables: list[str]) -> None:
@@ -348,11 +350,9 @@ class Loops:
         described = scope.layers[name.partition("/")[0]] if name not in scope.layers else scope.layers[name]
         given = described.get("initial_output")
         if given is None and node.template.sparse_dim is not None:
-            error = NetworkError(
-                "prev: of labels has no value in the first step",
-                got=f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}",
-                expected='"initial_output": 0, the label before the first one',
-            )  # fmt: skip
+            got = f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}"
+            expected = '"initial_output": 0, the label before the first one'
+            error = NetworkError("prev: of labels has no value in the first step", got=got, expected=expected)
             name_layer(error, of, described)
             raise error
         if given == "apply(0)" or isinstance(given, int | float):

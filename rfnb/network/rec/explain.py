@@ -83,7 +83,7 @@ class _Places:
         for path, needs in self.needs.items():
             for need in needs:
                 self.needed_by[need].append(path)
-        self.looked_into = looked_into(nodes, rec.inside)
+        self.looked_into = looked_into(rec, nodes, rec.inside)
         reasons = {path: self._own_reason(path) for path in own}
         self.reasons = {path: reason for path, reason in reasons.items() if reason}
         free = {path for path in own if path not in self.reasons and nodes[path].kind != "previous"}
@@ -156,9 +156,9 @@ class _Places:
         if node.path in self.looked_into:
             parts = [user for path, users in self.users.items() if self.nodes[path].of == node.path for user in users]
             names = [self.rec.name_of(user.path) for user in parts if self.nodes[user.path].kind != "part"]
-            return f"carries a state, and {', '.join(dict.fromkeys(names)) or 'a layer'} reads it in each step"
-        if not layer.can_leave:
-            return "carries a state, and has no form for all steps together"
+            return f"carries a state, and {', '.join(dict.fromkeys(names)) or 'a layer outside'} reads it in each step"
+        if layer.what_keeps:
+            return f"carries a state, and {layer.what_keeps}"
         if not self.rec.known:
             return "carries a state, and the number of steps is known only at the end"
         if self.rec.own_axis is not None:

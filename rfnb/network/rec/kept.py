@@ -16,7 +16,7 @@ from rfnb.core.ground.default import get_default_array_index_dtype, get_default_
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import Node, every_node
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from rfnb.network.layer import Layer
     from rfnb.network.rec.net import RecNet
 
-CHANGING = {"parts", "logits", "before", "for_penalties", "cell"}
+CHANGING = {"parts", "logits", "before", "for_penalties", "cell", "frames_of_losses"}
 """Attributes of layers that calls set, or that are looked into by themselves."""
 
 
 def key_of(rec: RecNet) -> list[Any] | None:
     """What the step of a net depends on besides tensors; None if that is not known."""
-    layers = [node.layer for node in rec.inside if isinstance(node, Node) and node.layer is not None]
-    if not all(isinstance(item, Node) for item in rec.inside) or any(layer.changes for layer in layers):
+    own = {item.path: item for item in rec.inside if isinstance(item, Node)}
+    nodes = every_node(own).values()
+    if len(own) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
+        return None  # a loop in the loop
+    layers = [node.layer for node in nodes if node.layer is not None]
+    if any(layer.changes for layer in layers):
         return None
     if rec.has_functions is None:
         described = [rec.scope.layers, rec.layer.config]
@@ -63,6 +67,8 @@ def _look(thing: Any, key: list[Any]) -> bool:
         inside = value.cell if name == "cell" else value
         if name not in CHANGING:
             key.append(value)
+        if any(inside is net for net in getattr(thing, "nets_inside", ())):
+            continue  # its layers are looked at as well
         if isinstance(inside, Module) and (inside.has_layers or not _look(inside, key)):
             return False
     return True

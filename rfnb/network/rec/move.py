@@ -2,8 +2,9 @@
 
 A layer may be computed before the loop if all that it needs is known there, and after it if nothing in the loop needs
 it. Layers without a state stay in the loop, whose own optimization computes each of their ops for all steps together
-where that is possible; so only layers with a state are moved, with those on the way to them. If all layers may be
-computed before the loop, all of them are, and there is no loop.
+where that is possible. So only layers with a state are moved, with those on the way to them, and layers with
+batch_norm: its statistics of all frames are not those of a step. If all layers may be computed before the loop, all of
+them are, and there is no loop.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ Item = Node | RecNet
 def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[list[Node], list[Item], list[Node]]:
     """What is computed before the loop, in each step, and after it. inside: all, each after what it needs."""
     free, late = before_and_after(rec, nodes, inside)
-    wanted = [node for node in free if node.state is not None or node.kind == "previous"]
+    wanted = [node for node in free if _wants_all_frames(node) or node.kind == "previous"]
     if len(free) == len(inside):
         wanted = free  # nothing is left for the loop
     early = {node.path for node in _closure(wanted, nodes, {node.path for node in free})}
-    rest = [node for node in late if node.state is not None]
+    rest = [node for node in late if _wants_all_frames(node)]
     after = _with_users(rest, nodes, {node.path for node in late})
     for node in inside:
         if isinstance(node, Node) and node.kind == "part":
@@ -47,7 +48,7 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
 
 def before_and_after(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> tuple[list[Node], list[Node]]:
     """The values that could be computed before the loop, and those that could be computed after it."""
-    stay = looked_into(nodes, inside)
+    stay = looked_into(rec, nodes, inside)
     own = [item for item in inside if isinstance(item, Node) and item.path not in stay]
     known: dict[str, Node] = {}
     more = True
@@ -86,16 +87,25 @@ def users_of(nodes: Mapping[str, Node], inside: Iterable[Item]) -> dict[str, lis
     return found
 
 
+def _wants_all_frames(node: Node) -> bool:
+    """Whether a layer is computed for all frames together if that is possible: one with a state, or with statistics."""
+    return node.state is not None or (node.layer is not None and node.layer.normalized is not None)
+
+
 def _may_move(rec: RecNet, node: Node) -> bool:
     if not rec.known or node.path == rec.end:
         return False
     layer = node.layer
-    return layer is None or (layer.can_leave and not (layer.in_search and rec.beam is not None) and not layer.by_place)
+    return layer is None or (
+        not layer.what_keeps and not (layer.in_search and rec.beam is not None) and not layer.by_place
+    )
 
 
-def looked_into(nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
+def looked_into(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
     """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
-    needed = {path for path in users_of(nodes, inside) if path in nodes and nodes[path].kind == "part"}
+    taken = [*users_of(nodes, inside), *rec.accumulated]
+    parts = [path for path in taken if path in nodes and nodes[path].kind == "part"]
+    needed = {path for path in parts if "/state:" in path}
     return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
+from rfnb.network.build.naming import named_after
 from rfnb.network.build.node import Node
-from rfnb.network.rec.move import split
+from rfnb.network.rec.move import split, users_of
 from rfnb.network.rec.net import RecNet
 
 
@@ -80,11 +81,10 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
     rec.before, rec.inside, rec.after = split(rec, nodes, inside) if moves else ([], inside, [])
     for node in rec.inside:
         if isinstance(node, Node) and node.layer is not None and node.layer.needs_all_frames and node.state is not None:
-            raise NetworkError(
-                f"layer {node.path!r}: it needs the whole sequence, but stays in the loop",
-                got=" ← ".join(rec.name_of(path) for path in way_to_the_step_before(node, nodes)),
-                expected="a layer whose sources do not depend on prev:…", hint='"direction": 1',
-            )  # fmt: skip
+            raise named_after(node.layer, NetworkError(
+                "it needs the whole sequence, but stays in the loop", got=_what_keeps(node, rec, nodes),
+                expected="a layer that may leave the loop: its sources do not depend on prev:…", hint='"direction": 1',
+            ))  # fmt: skip
     computed = {node.path for node in rec.inside if isinstance(node, Node)}
     for node in rec.after:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
@@ -112,6 +112,36 @@ def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
                 seen.add(need)
                 ways.append([*way, need])
     return [node.path]
+
+
+def _what_keeps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> str:
+    """What keeps a layer in the loop that could leave it otherwise: a path, or words."""
+    way = way_to_the_step_before(node, nodes)
+    if len(way) > 1:
+        return " ← ".join(map(rec.name_of, way))
+    if not rec.moves:
+        return '"optimize_move_layers_out": False'
+    readers = [
+        rec.name_of(item.path)
+        for path, items in users_of(nodes, rec.inside).items()
+        for item in items
+        if nodes[path].of == node.path and nodes[path].kind == "part" and item.path != node.path
+    ]
+    return f"{', '.join(dict.fromkeys(readers))} reads its state in each step" if readers else rec.name_of(node.path)
+
+
+def circle_through(path: str, nodes: Mapping[str, Node]) -> list[str]:
+    """The shortest circle of values through one, each of which needs the next one, perhaps of the step before."""
+    ways, seen = [[path]], set()
+    for way in ways:
+        node = nodes[way[-1]]
+        for need in (*node.needs, *([node.of] if node.kind == "previous" else [])):
+            if need == path:
+                return [*way, need]
+            if need in nodes and need not in seen:
+                seen.add(need)
+                ways.append([*way, need])
+    return [path]
 
 
 def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.run.run_ctx import get_run_ctx
@@ -13,9 +13,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
+from rfnb.network.build.naming import named_after
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
-from rfnb.network.layer import steps_of
+from rfnb.network.common.changed import held_parameters
 from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
@@ -23,10 +24,10 @@ from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
-from rfnb.network.rec.values import Inside, featured, filled, like, mapped, one_more, with_axis, with_frames
+from rfnb.network.rec.values import Inside, along, featured, filled, like, mapped, one_more, with_axis, with_frames
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
-from rfnb.ops.shape import expand_dim, set_feature_dim
+from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
@@ -56,10 +57,19 @@ def take_parts(node: Node, values: Values) -> None:
         node.layer.parts = {}
 
 
-def _name_layer(error: RfError, node: Node) -> None:
-    """Lets an error name the layer."""
-    if not error.what.startswith("layer "):
-        error.what = f"layer {node.path!r} ({node.layer.layer_class}): {error.what}"  # type: ignore[union-attr]
+@contextmanager
+def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
+    """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
+    begun = [layer for layer in layers if layer is not None]
+    with ExitStack() as stack:
+        for layer in begun:
+            stack.callback(layer.end_steps)
+            if layer.changes.given:  # values of a step, perhaps
+                continue
+            if layer.changes:
+                stack.enter_context(held_parameters(layer))
+            layer.begin_steps()
+        yield
 
 
 class RecRun:
@@ -100,8 +110,7 @@ class RecRun:
             self._all(node.path)
         for path in rec.accumulated:
             if path in self.whole:
-                x = self.whole[path]
-                self.outside[path] = x if rec.axis in x.dims else expand_dim(x, rec.axis)
+                self.outside[path] = along(self.whole[path], rec.axis)
 
     def _run_steps(self) -> None:
         """Runs the loop, for what has not left it."""
@@ -199,9 +208,7 @@ class RecRun:
         if node.kind == "step":
             return cast(range_over_dim(self.rec.axis), "int32")
         if node.kind == "previous":
-            x, first = self._all(node.of), self._before(node)
-            if self.rec.axis not in x.dims:
-                x = expand_dim(x, self.rec.axis)
+            x, first = along(self._all(node.of), self.rec.axis), self._before(node)
             y = shift_right(x, axis=self.rec.axis, pad_value=first)
             return set_feature_dim(y, node.template.feature_dim)
         if node.kind == "part":
@@ -210,10 +217,12 @@ class RecRun:
         assert node.layer is not None
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
         sources = [self._all(path) for path in node.sources]
+        if node.state is not None:
+            sources = [along(x, self.rec.axis) for x in sources]
         try:
             y = node.layer(*sources, **inputs)
         except RfError as error:
-            _name_layer(error, node)
+            named_after(node.layer, error)
             raise
         take_parts(node, self.whole)
         return y
@@ -260,7 +269,7 @@ class RecRun:
             try:
                 self._compute_layer(node, node.layer, values)
             except RfError as error:
-                _name_layer(error, node)
+                named_after(node.layer, error)
                 raise
             take_parts(node, values)
 
@@ -273,7 +282,7 @@ class RecRun:
             name = getattr(error.at, "layer", None)
             node = self.nodes.get(f"{self.rec.path}/{name}")
             if node is not None and node.layer is not None:
-                _name_layer(error, node)
+                named_after(node.layer, error)
             raise
 
     def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:

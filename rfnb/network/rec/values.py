@@ -100,6 +100,11 @@ def mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any
     return type(made)(found)
 
 
+def along(x: Tensor, axis: Dim) -> Tensor:
+    """The value with an axis of frames; one without it is the same in each frame."""
+    return x if axis in x.dims else set_feature_dim(expand_dim(x, axis), x.feature_dim)
+
+
 def with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
     """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
     own, expected = x.size_of(frames).values, axis.size.values

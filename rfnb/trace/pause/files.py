@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.run.run_ctx import get_run_ctx_step
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.options import options
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{_plain(run.name)}{_rank()}-step{get_run_ctx_step() or step}"
-        path = run.save(_free(folder, name), limit=MOST_BYTES // MOST_FILES)
+        most = MOST_BYTES // MOST_FILES // 2
+        path = write_run_file(run, _free(folder, name), limit=most, states=most)
     except Exception as error:
         warn(f"{what}; its run could not be written: {error}")
         _written.append(0)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import Only, RunStep
 
+MOST_PINNED = 5
+"""Largest number of runs that are pinned in place of a pause."""
+
 
 @dataclass(frozen=True)
 class Resume:
@@ -73,11 +76,7 @@ def hold(paused: Paused) -> Resume | None:
         write_pause(run, paused.step, f"{what}: no panel is connected")
         return None
     if possible == "no subshells":
-        run.pinned = True
-        runs.add(run)
-        warn(
-            f"{what}: that needs ipykernel 7 or newer, with subshells; run {run.serial} is pinned in the panel instead"
-        )
+        _pin(run, f"{what}: that needs ipykernel 7 or newer, with subshells")
         return None
     runs.add(paused.run)
     resume = contextvars.Context().run(show_and_wait, paused)  # as between two cells: nothing listens or records
@@ -86,6 +85,17 @@ def hold(paused: Paused) -> Resume | None:
     if resume.mute:
         pauses.mute()
     return resume
+
+
+def _pin(run: Run, what: str) -> None:
+    """Keeps the run, with a warning; does nothing if there are enough already, since pinned runs keep their memory."""
+    left = MOST_PINNED - sum(each.pinned for each in runs)
+    if left <= 0:
+        return
+    run.pinned = True
+    runs.add(run)
+    last = "" if left > 1 else f"; no more than {MOST_PINNED} are, until you unpin one"
+    warn(f"{what}; run {run.serial} is pinned in the panel instead{last}")
 
 
 @contextmanager

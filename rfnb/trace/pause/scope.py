@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
@@ -105,6 +106,10 @@ class VariableSteps:
         self.kept[step], self.steps = values, step + 1
         for old in sorted(self.kept)[: -options.keep]:
             del self.kept[old]
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """Nothing is computed again."""
+        return nullcontext()
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The variables after a step, and whether it is one of those that are kept."""

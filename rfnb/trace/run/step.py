@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph.graph import Node, Value
@@ -114,6 +115,9 @@ class Replayable(Protocol):
 
     def state(self, name: str, step: int) -> Any:
         """The value of a state before `step`."""
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """For a look at the values of all steps in order, which then computes each step once."""
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and whether the replay agrees with the run."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.training import probe_view
+from rfnb.display.training import probe_slides, probe_view
 from rfnb.errors import ViewError
 
 
@@ -104,3 +104,79 @@ def test_progress_gives_its_measures():
     assert [shot.measures["loss"] for shot in probe] == [1.0, 3.0]
     assert probe[0].measures["bad"] == 0 and probe[1].measures["bad"] != probe[1].measures["bad"]
     assert "bad nan" in rf.show(probe).text.lower()
+
+
+def of_loop(steps, lengths=(3, 1)):
+    """A probe of a sum whose weight is the training step; what each state is after each step, by training step."""
+    time = rf.Dim(None, name="time")
+    rows = [[1.0] * length for length in lengths]
+    x = rf.convert_to_tensor(rows, dims=[rf.batch_dim, time], tags=["kiwi", "fig"])
+
+    def decode():
+        loop = rf.Loop(axis=time, name="sum")
+        loop.state.total, loop.state.count = rf.zeros([rf.batch_dim]), rf.convert_to_tensor(0)
+        with loop:
+            loop.state.total = loop.state.total + loop.unstack(x) * probe.trained
+            loop.state.count = loop.state.count + 1
+
+    probe = rf.probe(decode, every=1)
+    for _ in range(steps):
+        probe.step()
+    probe.stop()
+    return probe
+
+
+def test_the_sliders_have_the_states_after_each_step_at_each_training_step():
+    view = rf.show(of_loop(3), batch="kiwi")
+    scripts = view.scripts
+    assert scripts["kind"] == "probe"
+    assert scripts["loop"] == {"name": "sum", "states": ["total", "count"], "steps": [0, 1, 2]}
+    for number, slide in enumerate(scripts["slides"], 1):
+        assert slide["step"] == number
+        assert slide["values"] == [[str(number * (step + 1)), str(step + 1)] for step in range(3)]
+    assert rf.show(of_loop(2)).scripts["slides"][1]["values"][2] == ["6 ·", "3"]
+
+
+def test_many_steps_are_thinned_and_the_first_and_last_stay():
+    probe = of_loop(60, lengths=(50, 2))
+    scripts = rf.show(probe, steps=[2, 3]).scripts
+    steps = [slide["step"] for slide in scripts["slides"]]
+    assert len(steps) <= 48 and steps[:3] == [1, 2, 3] and steps[-1] == 60
+    at = scripts["loop"]["steps"]
+    assert at[0] == 0 and at[-1] == 49 and len(at) * 2 * len(steps) <= 2000
+    assert [slide["values"][-1][1] for slide in scripts["slides"]] == ["50"] * len(steps)
+
+
+def test_a_loop_that_takes_fewer_steps_early_in_the_training():
+    def decode():
+        loop = rf.Loop(max_seq_len=probe.trained, name="growing")
+        loop.state.n = rf.convert_to_tensor(0)
+        with loop:
+            loop.state.n = loop.state.n + 1
+
+    probe = rf.probe(decode, every=1)
+    for _ in range(3):
+        probe.step()
+    probe.stop()
+    assert [slide["values"] for slide in rf.show(probe).scripts["slides"]] == [
+        [["1"]], [["1"], ["2"]], [["1"], ["2"], ["3"]],
+    ]  # fmt: skip
+
+
+def test_runs_that_are_too_large_to_be_read_are_left_out(monkeypatch):
+    probe = of_loop(3)
+    monkeypatch.setattr(probe_slides, "BYTES", probe[-1].bytes + 10)
+    view = rf.show(probe)
+    assert [len(slide["values"]) for slide in view.scripts["slides"]] == [0, 0, 3]
+    assert "states of the last 1 training step:" in view.text
+
+
+def test_pictures_are_in_the_cards_or_in_the_data_of_the_slider():
+    view = rf.show(of_training(steps=4), steps=[1, 4])
+    pictures = {slide["step"]: slide["picture"] for slide in view.scripts["slides"]}
+    assert [step for step, picture in pictures.items() if picture] == [2, 3]
+    assert re.findall(r'data-rfnb-shot="(\d)"', view.html) == ["1", "4"]
+
+
+def test_one_training_step_needs_no_slider():
+    assert rf.show(of_training(steps=1)).scripts == {"kind": "probe"}

@@ -38,7 +38,7 @@ BAD = {
     ),
     "dims that grow": (
         ({"output": {"class": "copy", "from": ["prev:output", "data:source"]}}, {}),
-        NetworkError, ["do not settle", "feature:6}; then", "feature:9}"],
+        NetworkError, ["output ← prev:output ← output", "feature:6}; then", "feature:9}", '"n_out"'],
     ),
     "scores of other labels": (
         ({"p": linear("prev:output"), "output": CHOICE},
@@ -58,6 +58,33 @@ BAD = {
     "frames of a step": (
         ({"s": {"class": "reduce", "mode": "mean", "axis": "T", "from": "data:source"}, "output": linear("s")}, {}),
         DimError, ["output/s", "'T'", "base:"],
+    ),
+    "a beam of values that are no labels": (
+        ({"p": linear("prev:output"), "output": {**CHOICE, "input_type": "regression"}},
+         {"search": True, "target": "classes"}),
+        NetworkError, ["output/output", '"input_type": "regression", "beam_size": 2', '"beam_size": 1'],
+    ),
+    "a loop of layers from the end": (
+        ({"output": linear("data:source")}, {"direction": -1}), NetworkError, ["'output' (rec)", '"direction": -1'],
+    ),
+    "an initial state of a loop of layers": (
+        ({"output": linear("data:source")}, {"initial_state": "ones"}),
+        NetworkError, ["'output' (rec)", '"initial_state": \'ones\'', '"initial_output": …'],
+    ),
+    "an initial output of a cell": (
+        ({"s": {"class": "rnn_cell", "unit": "GRU", "n_out": 3, "from": "data:source", "initial_output": 1},
+          "output": linear("prev:s")}, {}),
+        NetworkError, ["output/s", '"initial_output": 1', '"initial_state": …'],
+    ),
+    "a state of a layer that begins at the end": (
+        ({"s": {"class": "rec", "unit": "nativelstm2", "direction": -1, "n_out": 3, "from": "data:source"},
+          "c": {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3}, "output": linear("c")}, {}),
+        NetworkError, ["output/s", "whole sequence", "c reads its state in each step"],
+    ),
+    "a layer that begins at the end, and may not leave": (
+        ({"s": {"class": "rec", "unit": "nativelstm2", "direction": -1, "n_out": 3, "from": "data:source"},
+          "output": linear("s")}, {"optimize_move_layers_out": False}),
+        NetworkError, ["output/s", "whole sequence", '"optimize_move_layers_out": False'],
     ),
     "an unknown layer of the step before": (
         ({"output": linear("prev:outptu")}, {}), LayerNotFound, ["outptu", "did you mean 'output'"],

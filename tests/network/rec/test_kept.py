@@ -40,6 +40,23 @@ FEEDBACK = {
                "dropout": 0.4, "L2": 0.1, "loss": "mean_l1", "target": "frames"},
 }  # fmt: skip
 FEEDBACK_NET = {"output": {"class": "rec", "unit": FEEDBACK, "from": "data"}}
+MASKED = {
+    "s": {"class": "linear", "activation": "tanh", "n_out": N, "from": ["data:source", "prev:taken"]},
+    "sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": "s"},
+    "mask": {"class": "compare", "kind": "greater", "value": 0.0, "from": "sum"},
+    "m": {"class": "masked_computation", "mask": "mask", "from": "s", "unit": {
+        "class": "subnetwork", "from": "data", "subnetwork": {
+            "drop": {"class": "dropout", "dropout": 0.3, "from": "data"},
+            "lstm": {"class": "rec", "unit": "nativelstm2", "n_out": N, "from": "drop"},
+            "gru": {"class": "rnn_cell", "unit": "GRU", "n_out": N, "from": "lstm"},
+            "p": {"class": "linear", "n_out": 4, "from": "gru", "loss": "mean_l1", "target": "frames"},
+            "output": {"class": "copy", "from": ["gru", "drop"]},
+        },
+    }},
+    "taken": {"class": "unmask", "from": "m", "mask": "mask"},
+    "output": {"class": "linear", "from": ["taken", "prev:output"], "n_out": 4, "activation": "tanh"},
+}  # fmt: skip
+MASKED_NET = {"output": {"class": "rec", "unit": MASKED, "from": "data"}}
 EXTERN = {
     "data": {"dim": 3},
     "classes": {"dim": 4, "sparse": True},
@@ -48,7 +65,7 @@ EXTERN = {
 
 
 def built(layers=DECODER, **options):
-    extern = {key: value for key, value in EXTERN.items() if key != "frames" or layers is FEEDBACK_NET}
+    extern = {key: value for key, value in EXTERN.items() if key != "frames" or layers is not DECODER}
     net = rf.Network(extern_data=rf.ExternData(extern), **{"train_flag": None, "eval_flag": True, **options})
     net.construct_from_dict(layers)
     draw = np.random.default_rng(0)
@@ -112,7 +129,7 @@ def assert_same(found, expected):
 
 
 LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
-NETS = {"attention": DECODER, "feedback": FEEDBACK_NET}
+NETS = {"attention": DECODER, "feedback": FEEDBACK_NET, "masked": MASKED_NET}
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -167,6 +184,16 @@ def test_parameters_are_read_again():
     rf.load({path: p.numpy() * 2 for path, p in net.named_parameters()}, net)
     assert_same(called(net, batch), traced(net, batch))
     assert (kept(net).traced, kept(net).again) == (1, 3)
+
+
+def test_a_changed_option_of_a_layer_in_a_unit():
+    """It is traced again."""
+    net = built(MASKED_NET, train_flag=True)
+    batch = batch_of([3, 4])
+    for dropout, again in ((0.3, 0), (0.3, 1), (0.0, 1), (0.0, 2)):
+        net._nodes["output/m"].layer.inner.nodes["output/m/unit/drop"].layer.dropout = dropout
+        assert_same(called(net, batch), traced(net, batch))
+        assert kept(net).again == again
 
 
 def test_a_changed_option_of_a_layer_and_another_parameter_count():

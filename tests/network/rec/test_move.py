@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
+from tests.network.rec.random_units import array, assert_batched_is_single, assert_moved_is_unmoved, data, units
 
 EXTERN = {
     "data": {"dim": 3},
@@ -72,34 +73,25 @@ def assert_same(unit, lengths, **options):
     return a[3]
 
 
-@st.composite
-def units(draw):
-    """A unit of three to eight layers, with states, and values of the step before."""
-    names = [f"layer{i}" for i in range(draw(st.integers(2, 7)))]
-    unit = {}
-    for i, name in enumerate([*names, "output"]):
-        kind = draw(st.sampled_from(["linear", "sources"] if name == "output" else sorted(KINDS)))
-        before = [*names[:i], "data:source"]
-        if "n_out" in KINDS[kind] or kind == "softmax":  # so that each circle has a layer whose size is given
-            before += [f"prev:{other}" for other in names]
-        sources = draw(
-            st.lists(st.sampled_from(before), min_size=1, max_size=1 if kind in ("window", "eval") else 3, unique=True)
-        )
-        unit[name] = {**KINDS[kind], "from": sources}
-        if draw(st.booleans()) and kind in ("linear", "softmax"):
-            unit[name]["initial_output"] = draw(st.sampled_from([0.5, "ones", "var", "apply(0)"]))
-        if kind == "window":
-            unit[name] = {"class": "subnetwork", "from": sources, "subnetwork": {
-                "win": {**unit[name], "from": "data"},
-                "output": {"class": "merge_dims", "axes": ["dim:2", "F"], "from": "win"},
-            }}  # fmt: skip
-    return unit
+LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=3)
 
 
 @settings(max_examples=40, deadline=None)
-@given(units(), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 3))
+@given(units(), LENGTHS, st.integers(0, 99))
 def test_random_nets(unit, lengths, seed):
-    assert_same(unit, lengths, seed=seed)
+    assert_moved_is_unmoved(unit, lengths, seed)
+
+
+@settings(max_examples=15, deadline=None)
+@given(units(most=5, kinds=("masked", "so far", "linear", "attention", "lstm")), LENGTHS, st.integers(0, 99))
+def test_random_nets_with_masks(unit, lengths, seed):
+    assert_moved_is_unmoved(unit, lengths, seed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(units(), LENGTHS, st.integers(0, 99), st.booleans())
+def test_random_nets_compute_each_sequence_alone(unit, lengths, seed, moved):
+    assert_batched_is_single(unit, lengths, moved=moved, seed=seed)
 
 
 def test_what_leaves_the_loop():
@@ -126,6 +118,52 @@ def test_a_state_that_is_looked_into_stays():
     net = assert_same(unit, [4, 2, 1])
     rec = net.get_layer("output").nets["output"]
     assert "s" in [rec.name_of(node.path) for node in rec.inside]
+
+
+def test_a_state_that_is_taken_outside_stays_and_is_that_of_each_step():
+    unit = {"s": {**KINDS["cell"], "from": "data:source"}, "output": {**KINDS["linear"], "from": "s"}}
+    found = []
+    state = {"class": "get_last_hidden_state", "from": "output/s", "key": "c", "n_out": 3, "is_output_layer": True}
+    for moved in (True, False):
+        net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+        rec = {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved}
+        net.construct_from_dict({"output": rec, "c": state})
+        for i, each in enumerate(net.get_params_list()):
+            draw = np.random.default_rng(i)
+            each.assign(draw.normal(size=[dim.dimension for dim in each.dims]).astype("float32"))
+        found.append(array(net({"data": data([4, 0, 2], 0)["data"]})["c"]))
+        assert net.explain("output")["s"].place == "each step"
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert (found[0][0, 1:] != found[0][0, :-1]).all()
+
+
+@pytest.mark.parametrize("lengths", [[4, 0, 2], [0, 0], [1]])
+@pytest.mark.parametrize("moved", [True, False])
+def test_the_last_output_of_a_sequence_without_frames_is_zero(lengths, moved):
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    unit = {"output": {**KINDS["gru"], "from": "data:source", "need_last": True, "bias_init": 1.0}}
+    net.construct_from_dict({
+        "output": {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved},
+        "last": {"class": "rec_last_output", "rec_layer": "output", "sub_layer_name": "output",
+                 "is_output_layer": True},
+    })  # fmt: skip
+    out = net({"data": data(lengths, 0)["data"]})
+    frames, last = array(out["output"]), array(out["last"])
+    expected = [x[n - 1] if n else np.zeros(3) for x, n in zip(frames, lengths, strict=True)]
+    np.testing.assert_allclose(last, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_statistics_of_batch_norm_are_those_of_all_frames_outside_of_the_loop(moved):
+    norm = {**KINDS["linear"], "activation": None, "from": "data:source", "batch_norm": {"masked_time": True}}
+    unit = {"n": {**norm, "is_output_layer": True}, "output": {**KINDS["linear"], "from": ["n", "prev:output"]}}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}), train_flag=True)
+    net.construct_from_dict(
+        {"output": {"class": "rec", "unit": unit, "from": "data", "optimize_move_layers_out": moved}}
+    )
+    n = array(net({"data": data([4, 4, 4], 0)["data"]})["output/n"])
+    np.testing.assert_allclose(n.mean((0, 1) if moved else 0), 0, atol=1e-5)
+    assert (net.explain("output")["n"].place == "before the loop") is moved
 
 
 @pytest.mark.parametrize("name", ["cell", "gru", "attention", "position", "sum"])

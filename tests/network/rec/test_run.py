@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rfnb as rf
 from rfnb.errors import DimError
 from tests.network.rec.test_build import CHOICE, built, linear
 
@@ -66,6 +67,42 @@ def test_targets_of_another_length():
     with pytest.raises(DimError, match="sequence 1 is the first") as caught:
         net.forward(batch([4, 3], classes=[4, 2]))
     assert "2 frames" in str(caught.value) and "size_target" in str(caught.value)
+
+
+CONFIG = """
+extern_data = {"data": {"dim": 3}, "classes": {"dim": 4, "sparse": True}}
+network = {
+    "output": {
+        "class": "rec", "from": "data", "target": %r,
+        "unit": {
+            "s": {"class": "linear", "activation": "tanh", "n_out": 4, "from": ["data:source", "prev:s"]},
+            "p": {"class": "softmax", "from": "s", "target": "classes", "loss": "ce"},
+            "output": {"class": "choice", "from": "p", "target": "classes", "initial_output": 0},
+        },
+    },
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("classes", ["layer 'output' (rec), line 4", "3 frames", "2 frames"]),
+        (None, ["layer 'output/p' (softmax), line 8", "3 frames", "of 2"]),
+    ],
+)
+def test_lengths_that_differ_are_an_error_with_the_line_of_the_layer(target, words, tmp_path):
+    path = tmp_path / "lengths.config"
+    text = CONFIG % target
+    if target is None:
+        text = text.replace('"class": "choice", "from": "p"', '"class": "copy", "from": "p"')
+    path.write_text(text)
+    net = rf.Network.from_config(path, train_flag=True)
+    with pytest.raises(DimError) as caught:
+        net.forward(batch([4, 2], classes=[4, 3]))
+        net.get_losses_initialized(with_total=True)
+    words = [*words, '"size_target": "classes"', "sequence 1"]
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
 def test_a_batch_is_each_sequence_alone():

@@ -55,6 +55,22 @@ def test_the_file_that_reaches_the_limit_of_bytes_is_told_to_be_the_last(monkeyp
     assert len(written()) == len(told) == 1
 
 
+def test_large_states_are_written_as_statistics(monkeypatch):
+    feat = rf.Dim(1000, name="feat")
+    monkeypatch.setattr(files, "MOST_BYTES", 10 * 6000)  # for each file 6000 bytes of values and 6000 of states
+    loop = rf.Loop(max_seq_len=2, name="large")
+    loop.state.h, loop.state.n = rf.ones([feat]), rf.convert_to_tensor(0.0)
+    rf.pause_when("after.n > 1")
+    with pytest.warns(LoopWarning, match="rf.load_run"), loop:
+        loop.state.h = loop.state.h * float("inf")
+        loop.state.n = loop.state.n + 1
+    file = next(rf.options.pause_folder.iterdir())
+    assert file.stat().st_size < 12_000
+    loaded = rf.load_run(file)
+    assert "only statistics of h (0.0 MiB)" in loaded.replay.note
+    assert loaded[1].after.h.statistics.inf == 1000 and loaded[1].after.n.item() == 2.0
+
+
 def test_a_folder_that_cannot_be_written_is_told_and_the_loop_goes_on(tmp_path):
     rf.options.pause_folder = tmp_path / "file" / "folder"
     (tmp_path / "file").write_text("")

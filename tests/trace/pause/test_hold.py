@@ -33,6 +33,22 @@ def test_without_subshells_the_run_is_pinned(monkeypatch):
     rf.runs.forget(found.serial)
 
 
+def test_a_condition_that_always_holds_pins_five_runs_and_no_more(monkeypatch):
+    monkeypatch.setattr(hold.can_hold, "fn", lambda: "no subshells")
+    rf.pause_when("after.n > 1")
+    with pytest.warns(LoopWarning) as told:
+        found = [run() for _ in range(8)]
+    assert [each.pinned for each in found] == [True] * 5 + [False] * 3
+    words = [str(each.message) for each in told]
+    assert len(words) == 5 and words[4].endswith("no more than 5 are, until you unpin one")
+    rf.runs.pin(found[0].serial, False)
+    with pytest.warns(LoopWarning, match="pinned in the panel"):
+        found.append(run())
+    assert found[-1].pinned
+    for each in found:
+        rf.runs.forget(each.serial)
+
+
 def test_stopping_raises_keyboard_interrupt():
     rf.pause_when("after.n > 1")
     with user(lambda paused: Resume(stop=True)) as seen, pytest.raises(KeyboardInterrupt, match="while it was paused"):

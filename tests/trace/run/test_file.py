@@ -525,3 +525,27 @@ def test_a_file_does_not_change_the_dims_of_the_session(parts):
     size = batch_dim.size
     rf.load_run(parts[0])
     assert batch_dim.size is size
+
+
+def test_each_step_is_computed_once_when_a_run_is_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 64)  # of eight states, the first is kept
+    feat = rf.Dim(16, name="feat")
+    loop = rf.Loop(max_seq_len=8, name="large", debug=True)
+    loop.state.h = rf.ones([feat])
+    with loop:
+        double = loop.state.h * 2.0
+        loop.state.h = double + 1.0
+    replay = loop.run.replay
+    assert replay.every >= 8
+    steps, computed = type(replay).step, []
+    monkeypatch.setattr(
+        type(replay), "step", lambda self, step, *a, **k: computed.append(step) or steps(self, step, *a, **k)
+    )
+    again = rf.load_run(loop.run.save(tmp_path / "x.rfrun"))
+    assert computed == list(range(8))
+    h = 1.0
+    for step in range(8):
+        assert again[step].double.raw_tensor.tolist() == [2 * h] * 16 and again[step].check == "replay agrees"
+        h = 2 * h + 1
+    assert float(loop.run[5].double.raw_tensor[0]) == 126.0  # computed from the start, as nothing is kept
+    assert sorted(computed[8:]) == [0, 1, 2, 3, 4, 5]

@@ -2,7 +2,7 @@ import * as React from 'react';
 
 import type { How, PausedView } from '../../schema';
 import { IconButton } from '../icon_button';
-import { Icon, SHAPES } from '../icons';
+import { SHAPES } from '../icons';
 import { useWords } from '../words';
 
 /** What the user can do with the running cell of a notebook. */
@@ -65,15 +65,12 @@ export function PauseButton({ on, actions }: { on: boolean; actions: PauseAction
     ? words.__('The next step of a recorded loop will pause; press again to undo')
     : words.__('Pause at the next step of a recorded loop');
   return (
-    <button
-      className="rfnb-Small-button rfnb-Status-pause"
-      type="button"
-      title={label}
-      aria-label={label}
-      aria-pressed={on}
+    <IconButton
+      icon="pause"
+      label={label}
+      pressed={on}
+      look="rfnb-Small-button rfnb-Status-pause"
       onClick={() => actions.pause(!on)}
-    >
-      <Icon name="pause" />
-    </button>
+    />
   );
 }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
 from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +37,17 @@ LIMIT = 64 * 2**20
 """Default limit for the values of the body, in bytes."""
 
 
-def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
-    """Writes the run, and the runs that it was forked from."""
+def write_run_file(run: Run, path: Path, limit: int | None, states: float = math.inf) -> Path:
+    """Writes the run, and the runs that it was forked from.
+
+    limit: for the values of the body, in bytes. states: the same for the states, which are all kept otherwise.
+    """
     dims, raws = DimWriter(), RawWriter()
     family = [run]
     while (parent := family[-1].parent) is not None:
         family.append(parent)
     most = (LIMIT if limit is None else limit) // len(family)
-    runs = [_describe(each, dims, raws, most) for each in family]
+    runs = [_describe(each, dims, raws, most, states / len(family)) for each in family]
     data = {"format": FORMAT, "versions": versions(), **dims.json(), "runs": runs}
     with replacing(path) as unfinished:
         raws.write(unfinished, {KEY: json.dumps(data)})
@@ -85,10 +91,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[str, Any]:
+def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, Any]:
     source, replay, failed = run.source, run.replay, run.failed
     values = SavedValues(limit)
     checks = values.collect(run)
+    states = [_state(run, name) for name in run.states]
+    left_out = fit([state.series for state in states if state.series], states_limit)
     return {
         "name": run.name,
         "place": run.place,
@@ -107,8 +115,8 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
         "forked_at": run.forked_at,
         "checks": raws.numbers([[values.words.index(check)] for check in checks]),
         "words": values.words,
-        "note": values.note(),
-        "states": [_state(run, name, dims, raws) for name in run.states],
+        "note": values.note(left_out),
+        "states": [_write_state(state, dims, raws, run.steps) for state in states],
         "values": [series.write(dims, raws, run.steps) for series in values.series.values()],
         "graph": write_graph(run.graph, replay.name_of, dims),
         "lineages": [_lineage(each, dims, raws) for each in replay.lineages],
@@ -128,20 +136,44 @@ def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
     return {"facts": facts, "arrays": {name: raws.array(array) for name, array in arrays.items()}}
 
 
-def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
-    steps = sorted({*range(0, run.steps, run.replay.every), run.steps})
-    series, sizes, empty = None, [], []
-    for step in steps:
+@dataclass
+class SavedState:
+    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None."""
+
+    name: str
+    series: Series | None = None
+    sizes: list[list[int]] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+
+
+def _state(run: Run, name: str) -> SavedState:
+    found = SavedState(name)
+    for step in sorted({*range(0, run.steps, run.replay.every), run.steps}):
         state = run.replay.state(name, step)
         if isinstance(state, Tensor):
-            series = series or Series.like(state, name)
-            series.add(step, state)
+            found.series = found.series or Series.like(state, name)
+            found.series.add(step, state)
         elif state is None:
-            empty.append(step)
+            found.empty.append(step)
         else:
-            sizes.append([step, int(state)])
-    written = None if series is None else series.write(dims, raws, run.steps + 1)
-    return {"name": name, "series": written, "sizes": sizes, "empty": empty}
+            found.sizes.append([step, int(state)])
+    return found
+
+
+def _write_state(state: SavedState, dims: DimWriter, raws: RawWriter, steps: int) -> dict[str, Any]:
+    written = None if state.series is None else state.series.write(dims, raws, steps + 1)
+    return {"name": state.name, "series": written, "sizes": state.sizes, "empty": state.empty}
+
+
+def fit(series: Collection[Series], limit: float) -> list[Series]:
+    """Drops the tensors of the largest until all use at most `limit` bytes; returns those that were dropped now."""
+    kept = sorted((each for each in series if each.raws is not None), key=lambda each: each.bytes)
+    size, dropped = sum(each.bytes for each in kept), []
+    while size > limit:
+        dropped.append(kept.pop())
+        dropped[-1].raws = None
+        size -= dropped[-1].bytes
+    return dropped
 
 
 class SavedValues:
@@ -155,11 +187,9 @@ class SavedValues:
 
     def collect(self, run: Run) -> list[str]:
         """Collects all steps, including one that failed. Returns the result of the replay check for each."""
-        checks = []
-        for step in range(run.steps + (run.failed is not None)):
-            checks.append(self._step(run, step))
-            if checks[-1] not in self.words:
-                self.words.append(checks[-1])
+        with run.replay.in_order():
+            checks = [self._step(run, step) for step in range(run.steps + (run.failed is not None))]
+        self.words = list(dict.fromkeys(checks))
         return checks
 
     def _step(self, run: Run, step: int) -> str:
@@ -175,17 +205,13 @@ class SavedValues:
             series = self.series.setdefault((*key, seen[key]), Series.like(tensor, name, op, line))
             n_bytes = series.add(step, tensor)
             self._bytes += n_bytes if series.raws is not None else 0
-        self._fit()
+        if self._bytes > self._limit:
+            self._bytes -= sum(each.bytes for each in fit(self.series.values(), self._limit))
         return check
 
-    def _fit(self) -> None:
-        while self._bytes > self._limit:
-            largest = max((each for each in self.series.values() if each.raws), key=lambda each: each.bytes)
-            self._bytes -= largest.bytes
-            largest.raws = None
-
-    def note(self) -> str | None:
-        """A note on what the file does not contain, or None."""
-        gone = [f"{each.name} ({each.bytes / 2**20:.1f} MiB)" for each in self.series.values() if each.raws is None]
+    def note(self, states: Sequence[Series]) -> str | None:
+        """A note on what the file does not contain, or None. states: those that were left out."""
+        out = [each for each in self.series.values() if each.raws is None]
+        gone = [f"{each.name} ({each.bytes / 2**20:.1f} MiB)" for each in [*states, *out]]
         parts = [f"only statistics of {', '.join(gone)}"] if gone else []
         return "; ".join([*parts, *([self._failed] if self._failed else [])]) or None

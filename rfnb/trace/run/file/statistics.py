@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.run.entries import frames, numbers
 
@@ -29,29 +32,47 @@ class Statistics(NamedTuple):
         return ", ".join([*parts, *(f"{int(n):,} {name}" for n, name in ((self.nan, "NaN"), (self.inf, "Inf")) if n)])
 
 
-PART = 2**22
-"""Number of entries that are looked at together, which bounds the memory."""
+FETCHED, PART = 2**22, 2**16
+"""Number of entries that are copied together, which bounds the memory, and that are looked at together, which fit into
+the cache of a processor."""
 
 
 def statistics(tensor: Tensor) -> Statistics:
     """Computes the statistics of a tensor without padding; complex numbers by their absolute values."""
-    entries, real = numbers(tensor), frames(tensor)
-    entries = entries.reshape(-1) if real.all() else entries[np.broadcast_to(real, entries.shape)]
-    parts = [_part(entries[start : start + PART]) for start in range(0, max(entries.size, 1), PART)]
-    found = parts[0]
-    for part in parts[1:]:
-        found = _together(found, part)
-    return found
+    return reduce(_together, (_part(entries) for entries in _parts(tensor)), NOTHING)
+
+
+def _parts(tensor: Tensor) -> Iterator[np.ndarray]:
+    raw, real = tensor._raw, frames(tensor)
+    backend = backend_of_raw(raw)
+    if real.all():
+        flat = backend.reshape_raw(raw, [math.prod(backend.get_shape_tuple_raw(raw))])
+        found = map(backend.to_numpy_raw, (flat[i : i + FETCHED] for i in range(0, flat.shape[0], FETCHED)))
+    else:
+        entries = numbers(tensor)
+        found = map(np.asarray, [entries[np.broadcast_to(real, entries.shape)]])
+    for entries in found:
+        yield from (entries[i : i + PART] for i in range(0, entries.size, PART))
 
 
 def _part(entries: np.ndarray) -> Statistics:
     values = np.abs(entries) if entries.dtype.kind == "c" else entries.astype(np.float64)
-    usable = np.isfinite(values)
-    finite = values if usable.all() else values[usable]
-    low, mean, high, std = (finite.min(), finite.mean(), finite.max(), finite.std()) if finite.size else [np.nan] * 4
-    nan = 0 if finite is values else int(np.isnan(values).sum())
+    low, high = values.min(), values.max()
+    if math.isfinite(low) and math.isfinite(high):  # else there is NaN or Inf, or both
+        finite, nan = values, 0
+    else:
+        finite, nan = values[np.isfinite(values)], int(np.isnan(values).sum())
     inf = values.size - finite.size - nan
-    return Statistics(values.size, float(low), float(mean), float(high), float(std), nan, inf)
+    if not finite.size:
+        return Statistics(values.size, np.nan, np.nan, np.nan, np.nan, nan, inf)
+    mean = finite.mean()
+    away = finite - mean
+    std = math.sqrt(np.square(away, out=away).mean())  # no dot product, whose threads would wait for each other
+    return Statistics(values.size, float(finite.min()), float(mean), float(finite.max()), std, nan, inf)
+
+
+NOTHING = Statistics(0, math.nan, math.nan, math.nan, math.nan, 0, 0)
+"""Of no entries."""
 
 
 def _together(a: Statistics, b: Statistics) -> Statistics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,10 @@ class StoredReplay:
     def state(self, name: str, step: int) -> Any:
         """The value of a state before `step`. Raises RunFileError if it is not in the file."""
         return next(state for state in self.states if state.name == name).at(step)
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """Nothing is computed again."""
+        return nullcontext()
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
