@@ -13,6 +13,7 @@ from rfnb.checkpoint.entries import opened
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import CheckpointError
 
 
@@ -51,6 +52,7 @@ class CheckpointFile(Shown):
         """By name the shape and the dtype of entries of optimizers, of steps, and of values that are not numbers."""
         return self._checkpoint.apart
 
+    @guarded
     def __getitem__(self, name: str) -> torch.Tensor:
         entry = self.entries.get(name) or self.apart.get(name)
         if entry is None:
@@ -84,6 +86,7 @@ class CheckpointFile(Shown):
         self.close()
 
 
+@guarded
 def open_checkpoint(path: str | os.PathLike[str], *, verify: bool = False) -> CheckpointFile:
     """What is in a checkpoint: names, shapes, dtypes and sizes as a tree; `file[name]` is a value, a torch tensor.
 

@@ -16,6 +16,7 @@ from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import TRAINING, Checkpoint, StoredEntry
 from rfnb.core.ground.hook import ClassHook
 from rfnb.core.ground.source import public_function
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
@@ -25,6 +26,7 @@ RESTORE: ClassHook[Callable[..., LoadReport | None]] = ClassHook(
 """Loads a checkpoint whose names are not those of the module; None if they are."""
 
 
+@guarded
 def load(
     source: Source,
     module: Module,
@@ -103,6 +105,7 @@ def load(
     )
 
 
+@guarded
 def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: bool = True) -> LoadReport:
     """Calls `rf.load(path, module)`, under the name of RETURNN.
 
@@ -113,6 +116,7 @@ def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: boo
     return load(path, module, strict=strict)
 
 
+@guarded
 def load_config(path: str | os.PathLike[str]) -> Any:
     """The `config` that `rf.save` wrote, including dims, to build the model again.
 

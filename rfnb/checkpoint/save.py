@@ -17,12 +17,14 @@ from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
 _RESERVED = (TRAINING, "__metadata__")
 
 
+@guarded
 def save(
     module: Module,
     path: str | os.PathLike[str],
@@ -77,6 +79,7 @@ def save(
     return path
 
 
+@guarded
 def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     """Calls `rf.save(module, path)`, under the name of RETURNN.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
+from rfnb.core.tensor.op_call import guarded
 from rfnb.display.kit.own_views import takes
 from rfnb.display.kit.view import View, describe
 from rfnb.display.tensor import arrays
@@ -127,6 +128,7 @@ def _name(held: Any, node: ast.expr | None) -> str:
     return ast.unparse(node)
 
 
+@guarded
 def stepper(run: Run, batch: int | str | None = None) -> Any:
     """A widget that steps through `run`; where widgets are not available, its static history with a note.
 
@@ -142,9 +144,12 @@ def stepper(run: Run, batch: int | str | None = None) -> Any:
     """
     from rfnb.display.panel import stepper as widget
 
+    if not hasattr(run, "steps"):
+        raise ViewError("stepper: `run` is not a recorded run", got=type(run).__name__, expected='rf.runs["name"]')
     return widget.make(run, batch)
 
 
+@guarded
 def show_attention(
     weights: Any,
     *,

@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.argument_kinds import Name
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, ParameterError
@@ -71,7 +72,7 @@ class Loop:
         unroll: bool = False,
         axis: Dim | None = None,
         debug: bool | None = None,
-        name: str = "loop",
+        name: Name = "loop",
     ):
         if axis is not None:
             check_dims([axis], "Loop")

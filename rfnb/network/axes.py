@@ -9,11 +9,13 @@ from rfnb.core.advice.alike import is_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 
+@guarded
 def SpatialDim(name: str, dimension: int | None = None) -> Dim:
     """A new dim that counts positions; its size comes with the data if none is given.
 
@@ -23,6 +25,7 @@ def SpatialDim(name: str, dimension: int | None = None) -> Dim:
     return Dim(dimension, name=name, kind="spatial")
 
 
+@guarded
 def FeatureDim(name: str, dimension: int | None = None) -> Dim:
     """A new dim that counts features.
 

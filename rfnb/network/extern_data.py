@@ -13,6 +13,7 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab.vocab import Vocab
@@ -84,6 +85,7 @@ class ExternData:
     Raises NetworkError for an unknown option.
     """
 
+    @guarded
     def __init__(
         self,
         data: Mapping[str, Any] | None = None,

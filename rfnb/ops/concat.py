@@ -42,11 +42,9 @@ def concat(
             expected="pairs",
             hint="rf.concat((x, time), (y, time))",
         )
-    close_gaps = handle_dynamic_dims is not False
-    result: tuple[Tensor, Dim] = backend_of_raw(sources[0][0]._raw).concat_to(
-        sources, allow_broadcast, out_dim, close_gaps
+    return backend_of_raw(sources[0][0]._raw).concat_to(
+        sources, allow_broadcast, out_dim, handle_dynamic_dims is not False
     )
-    return result
 
 
 @guarded

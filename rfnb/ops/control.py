@@ -15,6 +15,7 @@ from rfnb.backend.base.tape import opaque
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.capacity import SHAPES
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as raw_registry
@@ -189,18 +190,16 @@ def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
         yield ctx
 
 
-_static = {"on": False, "generation": 0}
-
-
 def is_static_traceable() -> bool:
     """Whether code must not branch on values, as for a CUDA graph.
 
-    rfnb's own ops never branch on values, except those whose result has a size that depends on values.
+    rfnb's own ops never branch on values, except those whose result has a size that depends on values. Dims without a
+    fixed size or a capacity have no size then.
 
     >>> rf.is_static_traceable()
     False
     """
-    return bool(_static["on"])
+    return bool(SHAPES["fixed"])
 
 
 def set_static_traceable(flag: bool) -> None:
@@ -211,8 +210,8 @@ def set_static_traceable(flag: bool) -> None:
     True
     >>> rf.set_static_traceable(False)
     """
-    _static["generation"] += flag and not _static["on"]
-    _static["on"] = flag
+    SHAPES["generation"] += flag and not SHAPES["fixed"]
+    SHAPES["fixed"] = flag
 
 
 @contextmanager
@@ -229,7 +228,7 @@ def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        _static["on"] = before
+        SHAPES["fixed"] = before
 
 
 def static_traceable_generation() -> int:
@@ -240,7 +239,7 @@ def static_traceable_generation() -> int:
     ...     rf.static_traceable_generation() - before
     1
     """
-    return _static["generation"]
+    return SHAPES["generation"]
 
 
 class _Fresh:

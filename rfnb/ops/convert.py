@@ -264,8 +264,11 @@ def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, t
                 got=f"lengths of shape {size.values.shape}",
                 expected=f"({shape[0]},), as {batch.name} has in the data",
             )
+        size = size.within_capacity(dim)
         if size.max < shape[axis]:
             raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
+        elif size.max > shape[axis]:
+            raw = backend.pad_raw(raw, {axis: (0, size.max - shape[axis])}, 0)
         dim.bind(size)
     return raw
 

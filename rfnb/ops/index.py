@@ -45,7 +45,7 @@ def gather(
                 got=_told(indices),
                 hint="gather(…, axis=dim)",
             )
-    return backend_of_raw(source._raw).gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
+    return backend_of_raw(source._raw).gather(source, indices, axis, clip_to_valid)
 
 
 def _told(indices: Tensor | int | str) -> str:

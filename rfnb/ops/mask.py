@@ -9,6 +9,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.capacity import check_fixed
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device
@@ -99,6 +100,7 @@ def get_dim_value_tensor(self: Dim) -> Tensor | int:
 def longest(dim: Dim) -> Tensor:
     """The size of the padded axis. → {} int64"""
     lengths, backend = current_lengths([dim]), raw_registry.selected()
+    check_fixed(dim)
     values = np.asarray(dim.size.max)
     raw = lengths.cached(("longest", dim.serial, backend), lambda: backend.from_numpy_raw(values, None))
     return _of_this_step(dim, tensor_of(raw, align.sig(()), lengths))

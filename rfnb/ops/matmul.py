@@ -20,7 +20,7 @@ def matmul(a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool 
 
     Padding in `reduce` does not count, unless `use_mask` is False.
     """
-    return backend_of_raw(a._raw).matmul(a, b, reduce=reduce, use_mask=use_mask)
+    return backend_of_raw(a._raw).matmul(a, b, reduce, use_mask)
 
 
 dot = matmul

@@ -50,7 +50,7 @@ def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed
     backend = backend_of_raw(source._raw)
     if distributed:
         return backend.reduce_everywhere(source, mode="sum", axis=axis, use_mask=use_mask)
-    return backend.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
+    return backend.reduce(source, "sum", axis, use_mask)
 
 
 def _reduction(mode: str, doc: str, example: str) -> Any:
@@ -58,7 +58,7 @@ def _reduction(mode: str, doc: str, example: str) -> Any:
     x, result = example.split(" → ")
 
     def reduction(source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
-        return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)
+        return backend_of_raw(source._raw).reduce(source, mode, axis, use_mask)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{mode}"
     reduction.__doc__ = f"""{doc} over `axis`, over the valid frames only. {{…, axis}} → {{…}}

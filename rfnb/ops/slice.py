@@ -43,9 +43,7 @@ def slice(
     """
     if out_dim is None:
         out_dim = _out_dim(source, source.sig.resolve(axis), start, end, step, size)
-    return backend_of_raw(source._raw).slice(
-        source, axis=axis, start=start, end=end, step=step, size=size, out_dim=out_dim
-    ), out_dim
+    return backend_of_raw(source._raw).slice(source, axis, out_dim, start, end, step, size), out_dim
 
 
 def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: int | Tensor | Dim | None) -> Dim:

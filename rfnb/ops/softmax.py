@@ -17,7 +17,7 @@ def softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
     >>> rf.softmax(rf.zeros([feat]), axis=feat).raw_tensor.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    return backend_of_raw(a._raw).softmax(a, axis=axis, use_mask=use_mask)
+    return backend_of_raw(a._raw).softmax(a, axis, use_mask)
 
 
 @op(frames="any")
@@ -28,4 +28,4 @@ def log_softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
     >>> rf.exp(rf.log_softmax(rf.zeros([feat]), axis=feat)).raw_tensor.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    return backend_of_raw(a._raw).log_softmax(a, axis=axis, use_mask=use_mask)
+    return backend_of_raw(a._raw).log_softmax(a, axis, use_mask)

@@ -6,14 +6,13 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_same_dims
-from rfnb.backend.base.sizes import bound, constant, derived, size_in
+from rfnb.backend.base.sizes import bound, constant, derived, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -27,13 +26,8 @@ Pairs = Sequence[tuple[Tensor, Dim]]
 ONE = Dim(1, name="one")
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatPlan:
-    """A move for each source (None if all are in place), the axis to join, and the signature of the result."""
-
-    moves: list[align.Move] | None
-    place: int
-    out: weakref.ref[align.Sig]
+ConcatPlan = tuple[list[align.Move] | None, int, weakref.ref[align.Sig]]
+"""A move for each source (None if all are in place), the axis to join, and the signature of the result."""
 
 
 class ConcatOps:
@@ -67,27 +61,29 @@ class ConcatOps:
         first = sources[0][0]
         signature, lengths = first.sig, first.lengths
         key: list[Any] = ["concat", out_dim and out_dim.serial]
-        raws, owners = [], lengths.owners
+        raws = []
         for x, dim in sources:
-            own = x.sig
-            key += own.serial, dim.serial
+            own, theirs = x.sig, x.lengths
+            key.append(own.serial)
+            key.append(dim.serial)
             raws.append(x._raw)
-            if dim in owners or (x.lengths is not lengths and dim in x.lengths.owners):
+            if dim in theirs.owners:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
-            if x.lengths is not lengths:
-                lengths = lengths.join(x.lengths, signature, own)
-        plan: Any = signature.plans.get(tuple(key))
-        out = plan and plan.out()
-        if not out:
+            if theirs is not lengths:
+                lengths = lengths.join(theirs, signature, own)
+        plan: ConcatPlan | None = signature.plans.get(tuple(key))
+        out = plan and plan[2]()
+        if plan is None or out is None:
             sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
             found = _plan_static(sources, out_dim)
             if found is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             moves, place, out = found
-            plan = signature.keep(tuple(key), ConcatPlan(moves, place, weakref.ref(out)))
-        if plan.moves is not None:
-            raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, plan.moves, strict=True)]
-        return tensor_of(cls.concat_raw(raws, plan.place), out, lengths), out.dims[plan.place]
+            plan = signature.keep(tuple(key), (moves, place, weakref.ref(out)))
+        moves, place, _ = plan
+        if moves is not None:
+            raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, moves, strict=True)]
+        return tensor_of(cls.concat_raw(raws, place), out, lengths), out.dims[place]
 
     @classmethod
     def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
@@ -170,7 +166,7 @@ def _concat(
     if out_dim in lengths.owners:
         sources = [(_widened(backend, x, dim, lengths), dim) for x, dim in sources]
     result = tensor_of(backend.concat_raw(_aligned(backend, sources, order, axis), axis), out, lengths)
-    return (result if kept is None else _without_gaps(backend, result, out_dim, kept)), out_dim
+    return fitted(backend, result if kept is None else _without_gaps(backend, result, out_dim, kept), out_dim), out_dim
 
 
 def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:

@@ -57,7 +57,7 @@ class IndexOps:
 
     @classmethod
     def gather(
-        cls: type[Backend], source: Tensor, *, indices: Tensor | int | str, axis: Dim, clip_to_valid: bool = False
+        cls: type[Backend], source: Tensor, indices: Tensor | int | str, axis: Dim, clip_to_valid: bool = False
     ) -> Tensor:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
         if source.sig.priority_copies:

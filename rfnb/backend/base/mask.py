@@ -293,4 +293,4 @@ def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
 def sized(tensor: Tensor, dims: Sequence[Dim]) -> list[Dim]:
     """The dims of `dims` along which the sequences of `tensor` may differ in length."""
     sizes = ((dim, tensor.lengths.size(dim)) for dim in dims if dim.dimension is None)
-    return [dim for dim, size in sizes if size is not None and size.dims and size_in(tensor, dim).dims]
+    return [dim for dim, size in sizes if size is not None and size.ragged and size_in(tensor, dim).ragged]

@@ -141,7 +141,7 @@ def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     sizes = [lengths[dim] for dim in dims]
     found = np.ones([size.max for size in sizes], dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):
-        if size.dims:
+        if size.ragged:
             found &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
     return found
 

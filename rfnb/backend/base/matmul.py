@@ -12,6 +12,7 @@ from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct,
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ class MatmulOps:
     linear_raw: Callable[[Any, Any, Any, bool], Any]
 
     @classmethod
-    def matmul(
-        cls: type[Backend], a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True
-    ) -> Tensor:
+    def matmul(cls: type[Backend], a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
 
         Padding in `reduce` does not count. Of two axes of a square matrix, `reduce` is the one with
@@ -71,9 +70,10 @@ class MatmulOps:
             out, how = _plan(a, b, dims)  # type: ignore[arg-type]
             a.sig.keep((reduce, b.sig.serial), how)
         if how.ragged:
-            a, b = cls.finite_operand(a), cls.finite_operand(b)
+            a = cls.finite_operand(a) if a.lengths.ragged else a
+            b = cls.finite_operand(b) if b.lengths.ragged else b
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
-        if lengths is not b.lengths:
+        if lengths is not b.lengths and b.lengths is not EMPTY:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
         if how.ragged and use_mask and lengths.ragged:
             others = not lengths.owners.isdisjoint(how.reduce)

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, fitted, renamed, same, size_in, taken
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
@@ -85,7 +85,7 @@ class PadOps:
             key = ("shift", axis.serial, amount)
             make = partial(_gap, size.values, size.max, amount)
             result = _filled(cls, result, [*size.dims, axis], key, pad_value, make)
-        return trimmed(cls, result) if axis in lengths.owners else result
+        return fitted(cls, result, axis)
 
 
 def _filled(
@@ -172,7 +172,7 @@ def _pad_one(
     if todo:
         places = partial(_outside, n, left, longest, mode)
         result = _filled(backend, result, [*dims, out_dim], (*key, "fill"), value if value is not None else 0, places)
-    return trimmed(backend, result) if out_dim in lengths.owners else result
+    return fitted(backend, result, out_dim)
 
 
 def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, Size]:

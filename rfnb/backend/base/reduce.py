@@ -33,7 +33,7 @@ class ReduceOps:
 
     @classmethod
     def reduce(
-        cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
+        cls: type[Backend], source: Tensor, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
     ) -> Tensor:
         """`mode` over `axis`: "sum", "max", "min", "mean", "logsumexp", "any", "all", "argmin", "argmax".
 
@@ -42,11 +42,13 @@ class ReduceOps:
         try:
             plan = source.sig.plans.get((mode, axis, cls))
         except TypeError:  # a list of dims
-            plan = None
+            axis = tuple(axis)  # type: ignore[arg-type]
+            plan = source.sig.plans.get((mode, axis, cls))
         axes, out, dynamic, function, others = plan or _plan(cls, source, mode, axis)
-        if others and not others[0].isdisjoint(source.lengths.owners):
+        lengths = source.lengths
+        if others and not others[0].isdisjoint(lengths.owners):
             dynamic += others[1]
-        if dynamic and use_mask:
+        if dynamic and use_mask and lengths.ragged:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
                 if mode == "mean":
@@ -55,9 +57,9 @@ class ReduceOps:
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)
-                return tensor_of(raw, out, source.lengths.infinite() if over_nothing else source.lengths)
+                return tensor_of(raw, out, lengths.infinite() if over_nothing else lengths)
             require_owner_dims(f"reduce_{mode}", source, dynamic)
-        return tensor_of(function(source._raw, axes), out, source.lengths)
+        return tensor_of(function(source._raw, axes), out, lengths)
 
     @classmethod
     def reduce_everywhere(
@@ -102,7 +104,7 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
 
     If dims that stay may have padding: also the reduced dims, and the dims that stay, whose lengths may depend on them.
     """
-    dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
+    given = dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
     if mode in ARG_MODES and len(dims) != 1:
         raise DimError(f"reduce_{mode}: this mode needs a single axis", got=align.show_dims(dims), expected="one Dim",
                        hint="rf.merge_dims first, for one position in all dims together")  # fmt: skip
@@ -116,6 +118,5 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
     others = (frozenset(dims), stay) if stay else None
     function = backend.reduce_function(mode) if dims else lambda raw, _: raw
     plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, function, others)
-    key = axis if isinstance(axis, Dim) else dims
-    source.sig.keep((mode, key, backend), plan)
+    source.sig.keep((mode, axis if isinstance(axis, Dim) else given, backend), plan)
     return plan

@@ -30,7 +30,7 @@ class SequenceOps:
         place = axis_of("reverse_sequence", tensor, axis, "tensor")
         if handle_dynamic_dims and ragged(tensor, axis):
             size = size_in(tensor, axis)
-            make, key = partial(_reversed, size.values), ("reverse", axis.serial)
+            make, key = partial(_reversed, size.values, size.max), ("reverse", axis.serial)
             positions = constant(cls, tensor, [*size.dims, axis], key, make)
             return tensor.like(cls.gather_raw(tensor._raw, positions, place, 1))
         lengths = taken(tensor.lengths, axis, axis, "reverse", np.flip)
@@ -52,6 +52,6 @@ _SMALL = frozenset({"bool", "int8", "uint8", "int16", "uint16"})
 """Types whose sums soon exceed their range."""
 
 
-def _reversed(n: np.ndarray) -> np.ndarray:
-    frames, last = np.arange(int(n.max(initial=0))), n[..., None] - 1
+def _reversed(n: np.ndarray, longest: int) -> np.ndarray:
+    frames, last = np.arange(longest), n[..., None] - 1
     return np.where(frames <= last, last - frames, frames)

@@ -44,7 +44,7 @@ def _size_in(x: Tensor, size: Size) -> Size:
 
 def ragged(x: Tensor, dim: Dim) -> bool:
     """Whether `x` has padding along `dim`."""
-    return dim.dimension is None and bool(size_in(x, dim).dims)
+    return dim.dimension is None and size_in(x, dim).ragged
 
 
 def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
@@ -59,10 +59,12 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
         known = current_lengths([dim]).size(dim)
         if known is None or not known.agrees(size):
             dim.define(size, by)
-        return _with(lengths, dim, size)
+        return _with(lengths, dim, size.within_capacity(dim))
     if here is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
+    if known is not None and known.capacity is not None and known.agrees(size):
+        return lengths
     if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
         raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=known)
     return lengths
@@ -104,13 +106,23 @@ def taken(
 
 
 def trimmed(backend: type[Backend], x: Tensor) -> Tensor:
-    """The tensor without frames that are padding in all remaining sequences."""
+    """The tensor without frames that are padding in all remaining sequences, and with all that a capacity adds."""
     raw = x._raw
     for place, dim in enumerate(x.dims):
         longest = x.size_of(dim).max
-        if dim.dimension is None and longest < backend.get_shape_tuple_raw(raw)[place]:
-            raw = backend.slice_raw(raw, place, 0, longest, 1)
+        missing = longest - backend.get_shape_tuple_raw(raw)[place]
+        if dim.dimension is None and missing:
+            cut = missing < 0
+            raw = (
+                backend.slice_raw(raw, place, 0, longest, 1) if cut else backend.pad_raw(raw, {place: (0, missing)}, 0)
+            )
     return x if raw is x._raw else x.like(raw)
+
+
+def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
+    """The result `x` of an op that made its axis `dim` as long as the sequences need, with the size that axes have."""
+    resizes = dim in x.lengths.owners or ((size := x.lengths.size(dim)) and size.capacity is not None)
+    return trimmed(backend, x) if resizes else x
 
 
 def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, fitted, renamed, same, size_in, taken, trimmed
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -44,22 +44,22 @@ class SliceOps:
     def slice(
         cls: type[Backend],
         source: Tensor,
-        *,
         axis: Dim,
+        out_dim: Dim,
         start: Bound = None,
         end: Bound = None,
         step: Bound = None,
         size: int | Tensor | Dim | None = None,
-        out_dim: Dim,
     ) -> Tensor:
         """The frames from `start` to `end`, or `size` frames from `start`; negative bounds count from the end.
 
         {…, axis} → {…, out_dim}
         """
-        if source.sig.priority_copies:
-            axis = source.sig.resolve(axis)
+        signature = source.sig
+        if signature.priority_copies:
+            axis = signature.resolve(axis)
         key = ("slice", axis.serial, start, end, step, size, out_dim.serial)
-        plan: Any = source.sig.plans.get(key)
+        plan: Any = signature.plans.get(key)
         out = plan and plan.out()
         if out and axis not in source.lengths.owners:
             raw = source._raw if plan.cut is None else cls.slice_raw(source._raw, plan.place, *plan.cut)
@@ -81,7 +81,7 @@ class SliceOps:
         if begin is None:
             make = partial(_steps, first, longest, every, here.max)
             positions = constant(cls, source, [*dims, axis], (*key[:5], length.tobytes()), make)
-            return tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths)
+            return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
         cut = None if (begin, longest, every) == (0, here.max, 1) else (begin, min(stop, here.max), every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
@@ -90,8 +90,8 @@ class SliceOps:
             lengths = taken(lengths, axis, out_dim, ("slice", at), lambda values, i: values.take(at, i))
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
-            source.sig.keep(key, SlicePlan(place, cut, weakref.ref(out)))
-        return tensor_of(raw, out, lengths)
+            signature.keep(key, SlicePlan(place, cut, weakref.ref(out)))
+        return fitted(cls, tensor_of(raw, out, lengths), out_dim)
 
 
 def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> tuple[np.ndarray, np.ndarray]:

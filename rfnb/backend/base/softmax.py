@@ -24,26 +24,27 @@ class SoftmaxOps:
     log_probs_raw: Callable[[Any, int], Any]
 
     @classmethod
-    def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    def softmax(cls: type[Backend], tensor: Tensor, axis: Dim, use_mask: bool = True) -> Tensor:
         """exp(x) / Σ exp(x) over `axis`. {…, axis} → the same"""
-        if tensor.sig.priority_copies:
-            axis = tensor.sig.resolve(axis)
-        place = tensor.sig.index.get(axis)
+        signature, lengths = tensor.sig, tensor.lengths
+        if signature.priority_copies:
+            axis = signature.resolve(axis)
+        place = signature.index.get(axis)
         if place is None:
             place = axis_of("softmax", tensor, axis)
-        padding, empty, dims = _padding(cls, tensor, axis, place) if use_mask else NOTHING
+        padding, empty, dims = _padding(cls, tensor, axis, place) if use_mask and lengths.ragged else NOTHING
         if padding is None:
-            return tensor_of(cls.softmax_raw(tensor._raw, place, None, False), tensor.sig, tensor.lengths)
-        result = tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
+            return tensor_of(cls.softmax_raw(tensor._raw, place, None, False), signature, lengths)
+        result = tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), signature, lengths)
         return cls.note_empty_padding(result, dims)
 
     @classmethod
-    def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    def log_softmax(cls: type[Backend], tensor: Tensor, axis: Dim, use_mask: bool = True) -> Tensor:
         """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
         if tensor.sig.priority_copies:
             axis = tensor.sig.resolve(axis)
         place = axis_of("log_softmax", tensor, axis)
-        padding, empty, _ = _padding(cls, tensor, axis, place) if use_mask else NOTHING
+        padding, empty, _ = _padding(cls, tensor, axis, place) if use_mask and tensor.lengths.ragged else NOTHING
         lengths = tensor.lengths if padding is None else tensor.lengths.infinite()
         return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, lengths)
 
@@ -61,8 +62,6 @@ def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> P
     """The mask of padding, whether a row consists of padding only, and the dims of the padding."""
     lengths = tensor.lengths
     dims: tuple[Dim, ...] = (axis,)
-    if not lengths.sizes:
-        return NOTHING
     if axis in lengths.owners:
         dims += tuple(dim for dim in tensor.sig.frames if dim is not axis)
     elif axis.dimension is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, size_in
+from rfnb.backend.base.sizes import bound, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -59,4 +59,5 @@ class WindowOps:
             raw = cls.slice_raw(raw, place, 0, 0, 1)
         dims = [out_dim if dim is spatial_dim else dim for dim in source.dims]
         feature = out_dim if source.feature_dim is spatial_dim else source.feature_dim
-        return tensor_of(raw, align.sig([*dims, window_dim], source.sparse_dim, feature), lengths)
+        out = align.sig([*dims, window_dim], source.sparse_dim, feature)
+        return fitted(cls, tensor_of(raw, out, lengths), out_dim)

@@ -18,9 +18,9 @@ class TorchMatmul:
         For rows that are not contiguous, torch chooses a kernel that depends on whether gradients are recorded, so a
         replay would differ in the last bits.
         """
-        if b.ndim == 2 < a.ndim and not a.is_contiguous():
-            return torch.mm(a.flatten(0, -2), b).unflatten(0, a.shape[:-1])
-        return torch.matmul(a, b)
+        if a.is_contiguous() or not b.ndim == 2 < a.ndim:
+            return torch.matmul(a, b)
+        return torch.mm(a.flatten(0, -2), b).unflatten(0, a.shape[:-1])
 
     @staticmethod
     def einsum_raw(

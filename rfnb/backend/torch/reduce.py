@@ -93,7 +93,7 @@ def _tuple(axes: Axes) -> tuple[int, ...]:
 
 
 _REDUCE: dict[str, Any] = {
-    "sum": lambda raw, axes: raw.sum(axes),
+    "sum": torch.sum,
     "mean": _mean,
     "max": _guarded("max", torch.amax),
     "min": _guarded("min", torch.amin),

@@ -80,10 +80,10 @@ class TorchShape:
     @staticmethod
     def slice_raw(raw: torch.Tensor, axis: int, start: int, end: int, step: int) -> torch.Tensor:
         """Every `step`-th entry from `start` up to `end`; backwards if `step` is negative."""
+        if step == 1:
+            return raw.narrow(axis, start, end - start if end > start else 0)
         if step < 0:
             return raw.index_select(axis, torch.arange(start, min(end, start), step, device=raw.device))
-        if step == 1:
-            return raw.narrow(axis, start, max(end - start, 0))
         return raw[(slice(None),) * axis + (slice(start, end, step),)]
 
     @staticmethod

@@ -20,9 +20,11 @@ from rfnb.checkpoint.foreign.tables.row import Row
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport
+from rfnb.core.tensor.op_call import guarded
 from rfnb.nn.module.module import Module
 
 
+@guarded
 def import_weights(
     source: torch.nn.Module | Mapping[str, Any] | str | os.PathLike[str],
     module: Module,

@@ -149,7 +149,12 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int], *, refill: 
         if dim.template is not None and (size is None or refill):
             waiting.append(dim)
             continue
-        if dim.is_static() or dim.expr is not None or (size is not None and size.dims):
+        if (
+            dim.is_static()
+            or dim.expr is not None
+            or dim.capacity not in (None, length)
+            or (size is not None and size.dims)
+        ):
             raise DimError(
                 f"{name}: the raw tensor does not fit {dim.name}",
                 got=f"{length} in shape {tuple(shape)}",

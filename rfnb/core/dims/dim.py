@@ -12,8 +12,9 @@ import numpy as np
 
 from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import DATA, Bindable, GivenBy, current_lengths
+from rfnb.core.dims.capacity import Capacity, check_fixed
 from rfnb.core.dims.dim_algebra import Algebra
-from rfnb.core.dims.dim_kind import Kinds, check_kind
+from rfnb.core.dims.dim_kind import Kinds, check_words
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
@@ -31,7 +32,7 @@ DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All existing dims, by serial number."""
 
 
-class Dim(Bindable, Algebra, Kinds, Shown):
+class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
@@ -44,9 +45,9 @@ class Dim(Bindable, Algebra, Kinds, Shown):
             label per line, a tokenizer, or anything else that `rf.Vocab` accepts.
         kind: one of `Dim.Types`: "batch", "spatial" or "feature".
         description: another name for `name`.
-        capacity: allocated size, if larger than the size in use.
+        capacity: the size of the axis for all batches; frames behind the longest sequence are padding.
         dyn_size_ext: the lengths, as a Tensor.
-        bounded_by: a dim that is at least as long as this one.
+        bounded_by: a dim that is at least as long as this one, whose capacity it has.
 
     Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`. Equal expressions
     of the same dims are the same Dim, so `time + 1 - 1` is `time`.
@@ -76,15 +77,13 @@ class Dim(Bindable, Algebra, Kinds, Shown):
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
-        check_kind(kind)
+        check_words(name, description, kind)
         self.serial = next(_serials)
         DIMS[self.serial] = self
         lengths = dyn_size_ext if dimension is None else dimension
         self.name: str = name or description or _name_of(lengths) or f"dim{self.serial}"
         self.kind: str | None = kind
         self.description = self.name
-        self.capacity = capacity
-        self.bounded_by = bounded_by
         self.vocab: Vocab | None = vocab_of(vocab)
         self.expr: Expr | None = None
         self.made: Source | None = user_source()
@@ -92,6 +91,7 @@ class Dim(Bindable, Algebra, Kinds, Shown):
         self.awaiting: list[weakref.WeakMethod[Any]] = []  # called when the dim is bound
         self.changes_in: str | None = None  # the loop in which its size differs at every step
         self.dimension: int | None = None
+        self.capacity, self.bounded_by = capacity, bounded_by
         if lengths is None and self.vocab is not None:
             lengths = len(self.vocab)
         if isinstance(lengths, str):
@@ -208,7 +208,7 @@ class Dim(Bindable, Algebra, Kinds, Shown):
         Dim{frames:2–5}
         """
         context = current_lengths(size.dims)
-        self.bound = bound = context.bind({self: size})
+        self.bound = bound = context.bind({self: size.within_capacity(self)})
         waiting, self.awaiting = self.awaiting, []
         for reference in waiting:
             if (told := reference()) is not None:
@@ -237,6 +237,7 @@ class Dim(Bindable, Algebra, Kinds, Shown):
                 f"{changes_in}: the body reads the size of {self.name}, which differs at every step",
                 hint="use an op such as rf.reduce_mean, or a state that counts",
             )
+        check_fixed(self)
         return self.size.max
 
     def is_defined(self) -> bool:

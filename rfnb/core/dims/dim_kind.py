@@ -8,14 +8,19 @@ from rfnb.errors import ParameterError
 KINDS = ("batch", "spatial", "feature")
 
 
-def check_kind(kind: str | None) -> None:
-    """Raises ParameterError for a kind that does not exist."""
+def check_words(name: object, description: object, kind: object) -> None:
+    """Raises ParameterError for names that are not strings, and for a kind that does not exist."""
+    for word in (name, description, kind):
+        if word is not None and not isinstance(word, str):
+            raise ParameterError(
+                "Dim: the name or the kind is not a string", got=type(word).__name__, expected='rf.Dim(4, name="feat")'
+            )
     if kind is not None and kind not in KINDS:
         raise ParameterError(
             "Dim: unknown `kind`",
             got=repr(kind),
             expected=f"None or {' or '.join(map(repr, KINDS))}",
-            hint=did_you_mean(kind, KINDS),
+            hint=did_you_mean(str(kind), KINDS),
         )
 
 

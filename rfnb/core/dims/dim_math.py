@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,15 @@ class Expr(NamedTuple):
             return None
         dims, values = aligned(known)
         made = next((size.made for size in known if size.made is not None), None)
-        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made)
+        capacity = None if all(size.capacity is None for size in known) else self.number([size.max for size in known])
+        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made, capacity=capacity)
+
+    def number(self, sizes: Iterable[int | None]) -> int | None:
+        """The size as a number, computed from those of the parts; None if one of them is unknown."""
+        known = list(sizes)
+        if None in known:
+            return None
+        return max(int(_EVALUATE[self.op]([np.asarray(size) for size in known], self.numbers)), 0)
 
     def text(self) -> str:
         """The expression as a formula: "time+1", "⌈(time+2)/3⌉"."""
@@ -305,6 +313,7 @@ def derived() -> list[Dim]:
 def _divisor(a: Dim | int, b: int | np.integer) -> int:
     if int(b) == 0:
         raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="a divisor of 1 or more")
+    check_size("the divisor", int(b))
     return int(b)
 
 

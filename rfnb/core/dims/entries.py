@@ -44,4 +44,4 @@ def within(size: Size, dims: Sequence[Dim]) -> Size:
     if not lost:
         return size
     left = [dim for dim in size.dims if dim in dims]
-    return Size(left, size.values.max(axis=lost, initial=0), made=size.made)
+    return Size(left, size.values.max(axis=lost, initial=0), made=size.made, capacity=size.capacity)

@@ -30,11 +30,14 @@ symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by
 class Size:
     """The size of a dim: one number, or one for each entry of `dims`.
 
-    max: the length of the padded axis. min: the shortest length. ragged: whether there is padding. traced: whether the
-    values are not numbers yet. renamed: the size over the dims as they were before `replace_dim`, with the same values.
+    max: the length of the padded axis: that of the longest sequence, or the `capacity` of the dim. min: the shortest
+    length. ragged: whether there is padding. traced: whether the values are not numbers yet. renamed: the size over the
+    dims as they were before `replace_dim`, with the same values.
     """
 
-    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "renamed", "tags", "traced", "values")
+    __slots__ = (
+        "__weakref__", "capacity", "dims", "made", "max", "min", "ragged", "renamed", "tags", "traced", "values",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -44,11 +47,13 @@ class Size:
         tags: Sequence[str] | None = None,
         made: Source | None = None,
         renamed: Size | None = None,
+        capacity: int | None = None,
     ):
         self.dims = tuple(dims)
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made = made or user_source()
         self.renamed = renamed
+        self.capacity = capacity
         self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
         if self.traced:
             self.values = symbolic_values(values)
@@ -59,6 +64,25 @@ class Size:
         flat = self.values.ravel().tolist()
         self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
         self.ragged = self.values.ndim > 0 and self.min != self.max
+        if capacity is not None and not self.traced:
+            self.max = max(self.max, capacity)
+            self.ragged = self.min != self.max
+
+    def within_capacity(self, dim: Dim) -> Size:
+        """This size, with the capacity of `dim` if it has one. Raises DimError if a sequence is longer."""
+        capacity = dim.capacity
+        if capacity in (None, self.capacity) or self.traced:
+            return self
+        longest = int(self.values.max(initial=0))
+        if longest > capacity:
+            raise DimError(
+                f"{printable_name(dim.name)} has more frames than its capacity",
+                got=longest,
+                expected=f"{capacity} or less",
+                hint=f"{printable_name(dim.name)}.capacity = {longest}",
+                dims=[dim],
+            )
+        return Size(self.dims, self.values, tags=self.tags, made=self.made, renamed=self.renamed, capacity=capacity)
 
     def agrees(self, other: Size) -> bool:
         """Whether both have the same lengths."""
@@ -107,7 +131,9 @@ class Size:
 
     def span(self) -> str:
         """The lengths in one word: "5", or "2–5" if the sequences differ."""
-        return f"{self.min}–{self.max}" if self.ragged else str(self.max)
+        longest = self.max if self.capacity is None or self.traced else int(self.values.max(initial=0))
+        span = str(longest) if self.min == longest or not (self.ragged or self.capacity) else f"{self.min}–{longest}"
+        return span if self.capacity is None else f"{span} of {self.capacity}"
 
     def of_one(self, owner: Dim, index: int) -> Size:
         """The size for entry `index` of `owner` alone; the size itself if it does not depend on `owner`."""
@@ -125,10 +151,11 @@ class Lengths:
 
     finite: whether the padding of tensors with these lengths is finite. It is, except after ops such as
         `where(mask, x, -inf)`: their results have `infinite()` lengths, and so has all that is computed from them.
+    ragged: whether there is padding in this batch. owners: the dims that lengths depend on, usually the batch dim.
     """
 
     __slots__ = (
-        "__weakref__", "_derived", "_infinite", "_joins", "_owners", "cache", "finite", "ragged", "serial", "sizes",
+        "__weakref__", "_derived", "_infinite", "_joins", "cache", "finite", "owners", "ragged", "serial", "sizes",
     )  # fmt: skip
 
     def __init__(self, sizes: Mapping[int, Size]):
@@ -139,8 +166,8 @@ class Lengths:
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
-        self._owners: frozenset[Dim] | None = None
-        self.ragged = any(size.ragged for size in self.sizes.values())  # whether there is padding in this batch
+        self.ragged = any(size.ragged for size in self.sizes.values())
+        self.owners: frozenset[Dim] = frozenset(dim for size in self.sizes.values() for dim in size.dims)
 
     def __copy__(self) -> Lengths:
         return self
@@ -193,13 +220,6 @@ class Lengths:
         if size is None:
             return f"{printable_name(dim.name)}:?"
         return f"{printable_name(dim.name)}:{size.span()}"
-
-    @property
-    def owners(self) -> frozenset[Dim]:
-        """The dims that lengths depend on: usually the batch dim."""
-        if self._owners is None:
-            self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
-        return self._owners
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
         """The lengths for entry `index` of `owner` alone."""

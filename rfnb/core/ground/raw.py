@@ -65,7 +65,7 @@ def select_backend(name: str) -> None:
     'ndarray'
     >>> rf.select_backend("torch")
     """
-    known = {backend.name: backend for backend in BACKENDS.values()}
+    known, name = {backend.name: backend for backend in BACKENDS.values()}, str(name)
     if name in known:
         return select(known[name])
     if name in _GRAPHS:

@@ -76,6 +76,17 @@ class Choice:
                 )
 
 
+class Text:
+    """A string that is shown later, where nobody would know whom it is from."""
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for what is not a string."""
+        if not isinstance(value, str):
+            raise ParameterError(
+                f"{function}: `{parameter}` is not a string", got=type(value).__name__, expected="a string"
+            )
+
+
 class Floats:
     """Marks a Tensor that must have a float dtype, which is judged after a call has failed."""
 
@@ -83,6 +94,7 @@ class Floats:
 Probability = Annotated[float, Range(0.0, 1.0, "a probability")]
 Count = Annotated[int, Range(0, what="a number of times")]
 Positive = Annotated[int, Range(1, what="a positive number")]
+Name = Annotated[str, Text()]
 FloatTensor = Annotated[Tensor, Floats]
 
 
@@ -108,4 +120,4 @@ def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
 def _check_of(hint: Any) -> Check | None:
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
-    return next((mark.check for mark in marks if isinstance(mark, Range | Choice)), None)
+    return next((mark.check for mark in marks if isinstance(mark, Range | Choice | Text)), None)

@@ -139,21 +139,22 @@ def unary(
     everywhere: whether finite numbers always give finite numbers. If not, `row.fn` computes padded tensors.
     """
     functions = table_by_type()
+    name, slow = row.name, row.fn  # torch.compile traces these, but not the row
 
-    @functools.wraps(row.fn)
+    @functools.wraps(slow)
     def call(a: Tensor) -> Tensor:
         try:
             if _listening:
-                return door(row, (a,), {})
+                return door(OPS[name], (a,), {})
             if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
-                return row.fn(a)
+                return slow(a)
             raw = a._raw
             function = functions.get(type(raw))
             if function is None:
                 function = functions[type(raw)] = raw_function(backend_of_raw(raw))
             return tensor_of(function(raw), a.sig, a.lengths)
         except Exception as failure:
-            _explain(row, {"a": a}, failure)
+            _explain(name, {"a": a}, failure)
             raise
 
     return call
@@ -176,13 +177,14 @@ def binary(
         a number as the second operand only if `with_numbers(number)` is false.
     """
     functions = table_by_type()
+    name, slow = row.name, row.fn  # torch.compile traces these, but not the row
     labels = plan_sign > 0  # whether the result of labels are labels
 
-    @functools.wraps(row.fn)
+    @functools.wraps(slow)
     def call(a: Any, b: Any) -> Tensor:
         try:
             if _listening:
-                return door(row, (a, b), {})
+                return door(OPS[name], (a, b), {})
             try:
                 s = a.sig
                 function = functions[type(a._raw)]
@@ -191,50 +193,50 @@ def binary(
                     if (not labels and s.sparse_dim is not None) or (
                         with_numbers is not None and a.lengths.ragged and not with_numbers(b)
                     ):
-                        return row.fn(a, b)
+                        return slow(a, b)
                     return tensor_of(function(a._raw, b), s, a.lengths)
                 o = b.sig
             except (AttributeError, KeyError):
                 o = None
             if o is None:  # outside of `except`, so that errors of the op are not chained to this one
                 _learn(functions, raw_function, a)
-                return row.fn(a, b)
+                return slow(a, b)
             mine, theirs = a.lengths, b.lengths
             if mine is not theirs:
                 mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
             if mine.ragged and not (everywhere and mine.finite):
-                return row.fn(a, b)
+                return slow(a, b)
             if s is o and (labels or s.sparse_dim is None):
                 return tensor_of(function(a._raw, b._raw), s, mine)
             plan = s.plans.get(plan_sign * o.serial)
             if plan is None:
-                return row.fn(a, b)
+                return slow(a, b)
             how_a, how_b, out_ref, own_frames = plan
             out = out_ref()
             if out is None:
-                return row.fn(a, b)
+                return slow(a, b)
             raw_a, raw_b = a._raw, b._raw
             if (
                 own_frames
                 and mine.ragged
                 and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
             ):
-                return row.fn(a, b)
+                return slow(a, b)
             if how_a is not None:
                 raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
             if how_b is not None:
                 raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
             return tensor_of(function(raw_a, raw_b), out, mine)
         except Exception as failure:
-            _explain(row, {"a": a, "b": b}, failure)
+            _explain(name, {"a": a, "b": b}, failure)
             raise
 
     return call
 
 
-def _explain(row: OpRow, arguments: dict[str, Any], failure: Exception) -> None:
+def _explain(name: str, arguments: dict[str, Any], failure: Exception) -> None:
     """Raises the error that says which argument is wrong, if there is one."""
-    error = None if isinstance(failure, RfError) else explained(row.name, row.fn, arguments, failure)
+    error = None if isinstance(failure, RfError) else explained(name, OPS[name].fn, arguments, failure)
     if error is not None:
         raise error
 

@@ -32,10 +32,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
+from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.argument_errors import explained, positional_error  # noqa: F401, for the generated text
 from rfnb.core.tensor.argument_kinds import Check, checks_of
 from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -76,6 +78,16 @@ def guarded(fn: F, name: str | None = None) -> F:
     return call
 
 
+def guard_methods(cls: type, *names: str) -> None:
+    """Makes these methods of a class check and explain their arguments, as `guarded` does."""
+    for name in names:
+        method = inspect.getattr_static(cls, name)
+        if isinstance(method, classmethod):
+            setattr(cls, name, classmethod(guarded(method.__func__, name)))
+        else:
+            setattr(cls, name, guarded(method, cls.__name__ if name == "__init__" else name))
+
+
 def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     """The wrapper of an op. Its code is generated when it is first called: for all ops that takes longer than the
     rest of `import rfnb`.
@@ -113,7 +125,9 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
         if p.kind in _BY_NAME
     }
     in_order = [f"{_STAR.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
-    name = "_op_row.class_of(self)" if fn.__name__ == "__init__" else "_op_row.name"
+    makes = fn.__name__ == "__init__"  # what it makes has nothing to show yet
+    name = "_op_row.class_of(self)" if makes else "_op_row.name"
+    told = [p for p in parameters if not makes or p != "self"]
     more, refused = _refused(fn, in_order, name)
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
     listened = f"   if _listening: return door(_op_row, ({''.join(f'{each}, ' for each in in_order)}), "
@@ -127,7 +141,7 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
         f"{listened if is_op else ''}"
         f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
         f"  except Exception as failure:\n"
-        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}}, failure)\n"
+        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in told)}}}, failure)\n"
         f"   if error is None: raise\n"
         f"   raise error\n"
         f" return call"
@@ -203,3 +217,8 @@ def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
         f"rf.{row.name}({called(source)}, axis={axis(source, dim)})",
         source,
     )
+
+
+guard_methods(Dim, "bind", "copy", "reset_raw")
+guard_methods(Tensor, "__init__", "axis", "copy", "copy_template")
+guard_methods(Vocab, "__init__", "create_vocab_from_labels", "decode", "encode", "get_seq_labels", "join", "of_labels")

@@ -114,7 +114,6 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     @name.setter
     def name(self, name: str) -> None:
         self._name = name
-        self._emptied = None
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -271,18 +270,20 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
 
     def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
         """A tensor with the same data whose axes are in the order `perm`."""
-        if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
-            perm = [self.dims[axis] for axis in perm]  # type: ignore[index]
-        check_dims(perm, "copy_transpose")
-        order: Sequence[Dim] = perm  # type: ignore[assignment]
-        if set(order) != set(self.dims):
-            raise DimError(
-                "copy_transpose: `perm` has different dims from the tensor",
-                got=show_dims(order),
-                expected=show_dims(self.dims),
-            )
-        how = align.move(self.dims, order)
-        return self.like(align.apply(how, self._raw), align.sig(order, self.sparse_dim, self.feature_dim))
+        key = ("transpose", allow_int, *perm)
+        how, known = self.sig.plans.get(key, (None, None))
+        out = known and known()
+        if out is None:
+            order: Any = perm
+            if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
+                order = [self.dims[axis] for axis in order]
+            check_dims(order, "copy_transpose")
+            if set(order) != set(self.dims):
+                what = "copy_transpose: `perm` has different dims from the tensor"
+                raise DimError(what, got=show_dims(order), expected=show_dims(self.dims))
+            how, out = align.move(self.dims, order), align.sig(order, self.sparse_dim, self.feature_dim)
+            self.sig.keep(key, (how, weakref.ref(out)))
+        return self.like(self._raw if how is None else align.apply(how, self._raw), out)
 
     def copy_compatible_to_dims_raw(
         self, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False

@@ -90,6 +90,12 @@ class TensorProtocols:
                 expected="a tensor computed from parameters, without torch.no_grad() or x.detach()",
             )
         given = gradient.copy_compatible_to_dims_raw(self.dims) if hasattr(gradient, "dims") else gradient
+        if given is not None and tuple(getattr(given, "shape", "?")) != tuple(self._raw.shape):
+            raise DtypeError(
+                f"{called(self)}.backward: `gradient` is not a Tensor with its dims",
+                got=type(gradient).__name__,
+                expected=f"a Tensor {self.describe_dims()}",
+            )
         if options.get("inputs") is not None:
             options["inputs"] = [getattr(x, "raw_tensor", x) for x in options["inputs"]]
         self._raw.backward(given, retain_graph=retain_graph, **options)

@@ -132,8 +132,8 @@ class Vocab:
         (['a', 'b', 'a'], [0, 1])
         """
         vocab = cls(())
-        vocab.labels = tuple(labels)
-        vocab._numbers = _first_numbers(labels)
+        vocab.labels = tuple(str(label) for label in labels)
+        vocab._numbers = _first_numbers(vocab.labels)
         return vocab
 
     @cached_property

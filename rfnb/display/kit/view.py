@@ -10,6 +10,7 @@ from typing import Any
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
+from rfnb.core.tensor.op_call import guarded
 from rfnb.display.kit import files, note, pictures
 from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason
@@ -47,6 +48,7 @@ class View:
     def __init__(self, data: Any):
         self.data = data
 
+    @guarded
     def has(self, name: str) -> bool:
         """Whether the module of this kind has the function `name`, such as "to_table"."""
         return self._optional(name) is not None
@@ -79,6 +81,7 @@ class View:
         made: Table = to_table(self._bounded())
         return made
 
+    @guarded
     def save(self, path: str | Path) -> Path:
         """Writes the view to a file. The suffix of the name chooses the format.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.errors import ParameterError
 
 
 class GradientNorms(Shown):
@@ -61,6 +62,10 @@ def verdict(norm: float | None) -> str:
 
 def gradient_norms(model: Any) -> GradientNorms:
     """The gradient norms of a module of rfnb or torch."""
+    if not hasattr(model, "named_parameters"):
+        raise ParameterError(
+            "gradient_norms: `model` is not a module", got=type(model).__name__, expected="a module of rfnb or torch"
+        )
     raws = {path: raw for path, raw in _raws(model) if raw.requires_grad}
     grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
     found = _norms([*grads.values(), *raws.values()])

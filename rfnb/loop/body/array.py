@@ -8,6 +8,8 @@ from typing import Any
 from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 
@@ -28,6 +30,7 @@ class TensorArray:
         tensor_template: gives the dims and dtype of each tensor; it needs no data, as in `Tensor(name, dims, dtype)`.
     """
 
+    @guarded
     def __init__(
         self,
         tensor_template: Tensor,
@@ -36,6 +39,8 @@ class TensorArray:
         _backend: Any = None,
         _enable_delayed_check: bool = False,
     ):
+        if not isinstance(tensor_template, Tensor):
+            raise not_a_tensor("TensorArray: `tensor_template`", tensor_template)
         self.tensor_template = tensor_template
         self._backend = _backend or raw_registry.selected()
         self._tensors = self._backend.tensor_array_create() if _backend_tensor_array is None else _backend_tensor_array

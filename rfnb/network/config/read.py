@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ConfigError
 from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.limits import Limits
@@ -137,6 +138,7 @@ def data_of(value: Any) -> dict[str, Any]:
     return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
 
 
+@guarded
 def read_config(path: str | Path, *, options: dict[str, Any] | None = None, execute: bool = False) -> Config:
     """Reads a config file, written in Python or JSON, without running it.
 

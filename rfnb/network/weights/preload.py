@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import CheckpointError
 from rfnb.network.network import Network
 from rfnb.network.weights.access import options_of
@@ -25,6 +26,7 @@ OPTIONS = {
 """The options of an entry of `preload_from_files`, with their defaults."""
 
 
+@guarded
 def preload(net: Network, config: Mapping[str, Any], *, train: bool = False, epoch: int = 1) -> dict[str, LoadReport]:
     """Loads what a config wants to be loaded, beside the checkpoint of the model. Returns a report by file.
 

@@ -15,6 +15,7 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
@@ -26,6 +27,7 @@ from rfnb.ops.control import raw_call
 from rfnb.ops.math import copy_masked
 
 
+@guarded
 def from_torch(
     nn_module: torch.nn.Module | Module,
     in_dims: Any = None,

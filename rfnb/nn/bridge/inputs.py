@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.tensor.template import NoData
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.nn.bridge.symbolic import symbolic_size
@@ -39,6 +41,8 @@ class Inputs:
 
     def __init__(self, in_dims: Any):
         by_name = isinstance(in_dims, Mapping)
+        if not by_name and not isinstance(in_dims, list | tuple):
+            check_dims(in_dims, "in_dims")
         if not by_name and in_dims and all(isinstance(entry, Dim) for entry in in_dims):
             in_dims = [in_dims]  # there is only one argument
         entries = dict(in_dims.items() if by_name else enumerate(in_dims))
@@ -115,7 +119,9 @@ def _template(entry: Any, name: Any) -> Tensor | Dim:
     if isinstance(entry, Tensor | Dim):
         return entry
     check_dims(entry, f"to_torch: in_dims of argument {name!r}")
-    return Tensor(str(name), entry)
+    template = tensor_of(NoData("float32"), align.sig(entry), EMPTY)  # whatever batch the dims are bound to now
+    template.name = str(name)
+    return template
 
 
 def _described(entries: dict[Any, Tensor | Dim]) -> dict[Any, Any]:

@@ -20,6 +20,8 @@ class Outputs:
     """The dims of the results, in the order that their raw tensors shall have."""
 
     def __init__(self, out_dims: Any):
+        if not isinstance(out_dims, Mapping | list | tuple):
+            check_dims(out_dims, "out_dims")
         self.single = not isinstance(out_dims, Mapping) and all(isinstance(entry, Dim) for entry in out_dims)
         entries = {"": out_dims} if self.single else out_dims
         self.entries = dict(entries.items() if isinstance(entries, Mapping) else enumerate(entries))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rfnb.core.run.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.op_call import guarded
 from rfnb.nn.bridge.crossing import Crossing, crossing_to
 from rfnb.nn.bridge.inputs import Inputs
 from rfnb.nn.bridge.mirror import Mirror, mirror_of, running, wrapped_module
@@ -17,6 +18,7 @@ from rfnb.nn.bridge.symbolic import sizes_restored
 from rfnb.nn.module.module import Module, check_module
 
 
+@guarded
 def to_torch(
     module: Module | torch.nn.Module, *, in_dims: Any = None, out_dims: Any = None, aux_params_as_buffers: bool = True
 ) -> torch.nn.Module:
@@ -62,6 +64,7 @@ def to_torch(
     return TorchModule(module, inputs, outputs, aux_params_as_buffers)
 
 
+@guarded
 def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = True) -> torch.nn.Module:
     """Calls `rf.to_torch(rf_module)`, under the name of RETURNN.
 

@@ -193,6 +193,7 @@ class Module(Shown):
         """Whether this module or a submodule has parameters."""
         return any(True for _ in self.parameters())
 
+    @guarded
     def get_deep(self, target: str) -> Any:
         """The attribute with this dotted name: "encoder.layers.0". Raises ParameterError if there is none.
 
@@ -227,6 +228,7 @@ class Module(Shown):
 
     # -- all at once
 
+    @guarded
     def apply(self: M, fn: Callable[[Module], Any]) -> M:
         """Calls `fn` with each submodule, innermost first, and then with the module itself; with a shared one once.
 
@@ -239,6 +241,7 @@ class Module(Shown):
         _apply(self, fn, {id(self)})
         return self
 
+    @guarded
     def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
         """Moves all parameters, in place, so that optimizers keep them. `dtype` applies to float parameters only.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.source import Source, user_frame, user_source
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, LoopWarning, ParameterError
 from rfnb.printable import printable, printable_name
 from rfnb.trace.run.find import Where, test_of, truth
@@ -145,6 +146,7 @@ def _waits_for(loop: str) -> bool:
     return bool(pauses.of(loop))
 
 
+@guarded
 def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     """Pauses running loops after each step at which a condition holds, in JupyterLab with the panel open.
 

@@ -14,6 +14,7 @@ from typing import Any
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import user_source
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError, RunFileError
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
@@ -324,6 +325,7 @@ def probe(
     return made
 
 
+@guarded
 def load_probe(path: str | os.PathLike[str]) -> Probe:
     """The shots in the folder of a probe, `rf.probe(fn, path=…)` or `probe.save(path)`, which may still be growing.
 
@@ -339,7 +341,7 @@ def load_probe(path: str | os.PathLike[str]) -> Probe:
     Raises RunFileError if there is no such folder.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112, no OSError for names that no folder can have
         near = [each.name for each in path.parent.iterdir() if each.is_dir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, near) or "the folder exists after the first shot"
         raise RunFileError(f"load_probe: there is no folder {path}", hint=hint)

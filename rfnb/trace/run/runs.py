@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from rfnb.core.ground.show import Shown
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.errors import LoopError
 from rfnb.trace.run.options import options, recording_mode
 from rfnb.trace.run.run import Run
@@ -53,11 +54,12 @@ class Runs(Shown):
 
         A run that is in the list, whose loop was paused and has gone on, is counted again with all its steps.
         """
+        storages = run.storages
         if run in self._runs:
             self._drop(run)
         self._runs.append(run)
-        self._counted[run.serial] = run.storages
-        self._held.add(run.storages)
+        self._counted[run.serial] = storages
+        self._held.add(storages)
         if recording_mode() != "all":
             parents = [r.parent for r in self._runs if r.parent is not None]
             same = [r for r in self._runs if r.loop == run.loop and not r.pinned and r not in parents]
@@ -126,3 +128,6 @@ class HeldStorages:
 
 
 runs = Runs()
+
+guard_methods(Run, "__getitem__", "find", "fork", "gradients", "next", "previous", "rerun", "save", "stack")
+guard_methods(Runs, "add", "by_serial", "forget", "on_change", "pin")

@@ -417,3 +417,17 @@ def test_a_batch_without_frames_has_gradients_of_all_parameters(cell, last):
     net = rf.to_torch(Recurrent(), in_dims=[[batch_dim, time, feat]])
     net(torch.ones(2, 1, 4), torch.zeros(2, dtype=torch.int64)).backward()
     assert all(raw.grad is not None and raw.grad.eq(0).all() for raw in net.parameters())
+
+
+def test_the_dims_may_be_of_different_batches_when_a_model_is_bridged():
+    time, feat, hidden = rf.Dim(None, name="time"), rf.Dim(4, name="feat"), rf.Dim(3, name="hidden")
+    model = rf.Linear(feat, hidden)
+    rf.convert_to_tensor(torch.ones(4, 9, 4), dims=[batch_dim, time, feat], lengths=[4, 9, 3, 6])
+    rf.convert_to_tensor(torch.ones(2, 4), dims=[batch_dim, feat])  # time still has the lengths of four sequences
+    net = rf.to_torch(model, in_dims=[[batch_dim, time, feat]], out_dims=[batch_dim, time, hidden])
+    x = torch.randn(2, 5, 4)
+    found = net(x, torch.tensor([5, 3]))
+    found = found[0] if isinstance(found, tuple) else found
+    expected = x @ model.weight.raw_tensor + model.bias.raw_tensor
+    torch.testing.assert_close(found[0], expected[0])
+    torch.testing.assert_close(found[1, :3], expected[1, :3])

@@ -9,6 +9,7 @@ from typing import Any
 
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
@@ -24,6 +25,7 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import Lineage
 
 
+@guarded
 def load_run(path: str | os.PathLike[str]) -> Run:
     """Loads the run in a file of `run.save("x.rfrun")`, with its states and values, without model, code or data.
 
@@ -45,7 +47,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     Raises RunFileError if the file does not exist, or does not contain a readable run.
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113, no OSError for names that no file can have
         raise RunFileError(f"load_run: there is no file {path}", hint=_beside(path))
     try:
         return _read(RawReader(path))
