@@ -12,13 +12,14 @@ from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfE
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
 from rfnb.network.build.deep import deep_calls, layers_in_loops
-from rfnb.network.build.naming import ends_of, is_trainable, name_layer, variable_scope
+from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import changed_parameters, renamed, renaming
+from rfnb.network.common.layer_errors import name_layer
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.losses import loss_by_name
@@ -377,8 +378,7 @@ class Builder:
 
         def new(name: str, dims: Any, initial: Any) -> Tensor:
             if (key := f"parameter {name}") in inputs:
-                pairs = renaming(inputs[key], dims)
-                layer.changes.given[name] = key, pairs
+                layer.changes.given[name] = key, (pairs := renaming(inputs[key], dims))
                 with on_meta():
                     return renamed(inputs[key], pairs)
             if shared := layer_of_parameter(reused, name):

@@ -11,7 +11,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
-from rfnb.network.build.naming import named_after
+from rfnb.network.common.layer_errors import named_after
 from rfnb.network.common.penalties import darc1, spatial_smoothing
 from rfnb.network.layer import Layer
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of

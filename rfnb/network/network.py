@@ -15,10 +15,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network import params
-from rfnb.network.build.naming import ends_of, named_after
+from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
+from rfnb.network.common.layer_errors import named_after
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData

@@ -32,9 +32,9 @@ from rfnb.search.score.add_up import Final, add_finals, add_up, keep
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
-    behind,
     follow_sums,
     keep_pruned,
+    left_over,
     parted,
     pruned_of,
     with_candidates,
@@ -208,7 +208,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     else:
         pruned = None
         if wide is not after:
-            pruned = behind(found, beam_step(scores, base, **given, out_beam=wide), axis, after, wide)
+            pruned = left_over(found, beam_step(scores, base, **given, out_beam=wide), axis, after, wide)
     keep_pruned(body, hypotheses, pruned, before)
     if carried.endings.stops:
         had = gather(ended, indices=found.parents, axis=before)

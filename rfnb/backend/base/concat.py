@@ -6,7 +6,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,12 @@ Pairs = Sequence[tuple[Tensor, Dim]]
 ONE = Dim(1, name="one")
 
 
-ConcatPlan = tuple[list[align.Move] | None, int, weakref.ref[align.Sig]]
-"""A move for each source (None if all are in place), the axis to join, and the signature of the result."""
+class ConcatPlan(NamedTuple):
+    """A move for each source (None if all are in place), the axis to join, and the signature of the result."""
+
+    moves: list[align.Move] | None
+    place: int
+    out: weakref.ref[align.Sig]
 
 
 class ConcatOps:
@@ -72,14 +76,14 @@ class ConcatOps:
             if theirs is not lengths:
                 lengths = lengths.join(theirs, signature, own)
         plan: ConcatPlan | None = signature.plans.get(tuple(key))
-        out = plan and plan[2]()
+        out = plan and plan.out()
         if plan is None or out is None:
             sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
             found = _plan_static(sources, out_dim)
             if found is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             moves, place, out = found
-            plan = signature.keep(tuple(key), (moves, place, weakref.ref(out)))
+            plan = signature.keep(tuple(key), ConcatPlan(moves, place, weakref.ref(out)))
         moves, place, _ = plan
         if moves is not None:
             raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, moves, strict=True)]

@@ -1,4 +1,4 @@
-"""The capacity of a dim: a fixed size of its axis, behind whatever the lengths of a batch are."""
+"""The capacity of a dim: the size of its axis for all batches, whatever their lengths are."""
 
 from __future__ import annotations
 

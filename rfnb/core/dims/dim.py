@@ -45,7 +45,7 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
             label per line, a tokenizer, or anything else that `rf.Vocab` accepts.
         kind: one of `Dim.Types`: "batch", "spatial" or "feature".
         description: another name for `name`.
-        capacity: the size of the axis for all batches; frames behind the longest sequence are padding.
+        capacity: the size of the axis for all batches; frames after the longest sequence are padding.
         dyn_size_ext: the lengths, as a Tensor.
         bounded_by: a dim that is at least as long as this one, whose capacity it has.
 

@@ -91,7 +91,7 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     given = _parameters_of(frame, held)
     if isinstance(owner, Tensor) and name != "init":
         given.insert(0, ("self", owner))
-    known = {"init": type(owner).__name__, "exit": "the end of the block"}
+    known = {"init": type(owner).__name__, "exit": "the end of the block", "call": held.get("name", name)}  # of an op
     return known.get(name, name) if row is None else row.name, list(_spread(given))
 
 

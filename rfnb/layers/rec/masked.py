@@ -174,7 +174,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             each.begin_steps()
 
     def begun_tensors(self) -> list[Tensor]:
-        """Those of the layers in the unit."""
+        """What the layers in the unit have computed."""
         return [x for each in self._carrying for x in each.begun_tensors()]
 
     def end_steps(self) -> None:

@@ -1,1 +1,1 @@
-"""What options of all layers do: `batch_norm`, `changed` (parameters of one call), `penalties` (constraints)."""
+"""What all layers share: `batch_norm`, `changed` (parameters of one call), `penalties` (constraints), `layer_errors`."""

@@ -12,10 +12,11 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
-from rfnb.network.build.naming import is_trainable, name_layer, named_after, variable_scope
+from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
+from rfnb.network.common.layer_errors import name_layer, named_after
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import circle_through, ends_of_steps, put_in_order
@@ -361,9 +362,8 @@ class Loops:
             return NUMBERS[given]
         if given != "var":
             return builder.find(scope, given, of)
-        feature = node.template.feature_dim
+        feature, inner = node.template.feature_dim, rec.name_of(of)
         assert feature is not None
-        inner = rec.name_of(of)
         called = f"{inner}/init_{inner.rpartition('/')[2]}_var"
         prefix = variable_scope(rec.scope, inner, described.get("name_scope"))
         variable = f"{prefix}init_{inner.rpartition('/')[2]}_var"

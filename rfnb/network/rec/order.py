@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
-from rfnb.network.build.naming import named_after
 from rfnb.network.build.node import Node
+from rfnb.network.common.layer_errors import named_after
 from rfnb.network.rec.move import split, users_of
 from rfnb.network.rec.net import RecNet
 

@@ -13,10 +13,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
-from rfnb.network.build.naming import named_after
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
 from rfnb.network.common.changed import held_parameters
+from rfnb.network.common.layer_errors import named_after
 from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called

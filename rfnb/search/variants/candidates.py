@@ -58,7 +58,7 @@ def _dim(size: int) -> Dim:
 
 
 def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
-    """The hypotheses among the best candidates, and those behind them. found: labels, parents, scores and others."""
+    """The hypotheses among the best candidates, and the other candidates. found: labels, parents, scores and others."""
     if wide is after:
         return found, None
     count = after.get_dim_value()
@@ -69,7 +69,7 @@ def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
     return own, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
 
 
-def behind(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
+def left_over(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
     """The best candidates without those that were chosen. {…, after}, {…, wide} → {…, candidates}"""
     size = axis.get_dim_value()
 

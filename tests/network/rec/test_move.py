@@ -154,7 +154,7 @@ def test_the_last_output_of_a_sequence_without_frames_is_zero(lengths, moved):
 
 
 @pytest.mark.parametrize("moved", [True, False])
-def test_statistics_of_batch_norm_are_those_of_all_frames_outside_of_the_loop(moved):
+def test_batch_norm_outside_of_the_loop_has_statistics_of_all_frames(moved):
     norm = {**KINDS["linear"], "activation": None, "from": "data:source", "batch_norm": {"masked_time": True}}
     unit = {"n": {**norm, "is_output_layer": True}, "output": {**KINDS["linear"], "from": ["n", "prev:output"]}}
     net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}), train_flag=True)
