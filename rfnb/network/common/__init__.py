@@ -1,1 +1,1 @@
-"""What all layers share: `batch_norm`, `changed` (parameters of one call), `penalties` (constraints), `layer_errors`."""
+"""What all layers share: `batch_norm`, `changed` (parameters of one call), `penalties` , `layer_errors`."""
