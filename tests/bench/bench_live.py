@@ -8,11 +8,15 @@ more: of time, and of CPU time in the thread that trains. Needs Chromium and the
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import nbformat
-from in_lab import in_lab
 from playwright.sync_api import Page
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.in_lab import in_lab
 from tests.browser.lab_server import LabServer
 from tests.browser.notebook_page import NotebookPage, made_of
 from tests.browser.panel import Panel

@@ -7,12 +7,16 @@ long frames and tasks of the page take while its slider is dragged. Needs Chromi
 from __future__ import annotations
 
 import itertools
+import sys
 import time
+from pathlib import Path
 
 import nbformat
-from in_lab import in_lab
 from playwright.sync_api import Page
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.in_lab import in_lab
 from tests.browser.lab_server import LabServer
 from tests.browser.notebook_page import NotebookPage, made_of
 from tests.browser.panel import Panel

@@ -5,9 +5,14 @@ JupyterLab with the decoder of the tour, in a real browser. Needs Chromium and t
 
 from __future__ import annotations
 
-from in_lab import in_lab
+import sys
+from pathlib import Path
+
 from playwright.sync_api import Page
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.in_lab import in_lab
 from tests.browser.clicks import CLICKS
 from tests.browser.conftest import copy_notebook
 from tests.browser.lab_server import LabServer

@@ -187,10 +187,17 @@ def public_function() -> str:
     while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
         outermost = frame if frame.f_code.co_filename.startswith(PACKAGE) else outermost
         frame = frame.f_back
-    names = locals_of(outermost)
+    made = type(locals_of(outermost)["self"]).__name__ if outermost.f_code.co_name == "__init__" else None
+    return made or op_name(outermost) or outermost.f_code.co_name.replace("<lambda>", "operator")
+
+
+def op_name(frame: FrameType) -> str | None:
+    """The name of the op whose wrapper a frame runs; None for other functions."""
+    names = locals_of(frame)
     row = names.get("_op_row") or names.get("row")
-    made = type(names["self"]).__name__ if outermost.f_code.co_name == "__init__" else outermost.f_code.co_name
-    return str(getattr(row, "name", made)).replace("<lambda>", "operator")
+    if row is not None:
+        return str(row.name)
+    return names.get("name") if frame.f_code.co_name == "call" else None
 
 
 def frame_of(code: CodeType) -> FrameType | None:

@@ -78,8 +78,13 @@ def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) ->
 
 
 def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
-    """Whether rfnb, torch or numpy raised `failure`, for a reason that torch has no class for."""
+    """Whether rfnb, torch or numpy raised `failure` in this call, for a reason that torch has no class for.
+
+    An error with notes is one of a loop's body, and they say of which step.
+    """
     own_class = type(failure).__module__.startswith("torch") or isinstance(failure, RecursionError)
+    if hasattr(failure, "__notes__"):
+        return False
     of_users = any(map(_is_users, arguments.values())) or any(is_users(at.code) for _, at in steps_of(failure))
     return not own_class and not of_users
 

@@ -43,7 +43,12 @@ class Templates:
     __slots__ = ()
 
     def copy_template(self: Tensor, name: str | None = None, *, dtype: str | None = None) -> Tensor:
-        """A template with the dims, sparse dim and feature dim of this tensor, and with its dtype by default."""
+        """A template with the dims, sparse dim and feature dim of this tensor, and with its dtype by default.
+
+        >>> rf.ones([rf.Dim(3, name="time")]).copy_template("mask", dtype="bool")
+        Tensor{'mask', [time:3], bool}
+        ...
+        """
         template = self.like(NoData(dtype or self.dtype))
         template.name = name or self.name
         return template

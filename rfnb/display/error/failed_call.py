@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import locals_of
+from rfnb.core.ground.source import locals_of, op_name
 from rfnb.core.ground.traceback import Step, innermost_call, is_own, steps_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.error.written import written
@@ -78,7 +78,7 @@ def _has_arguments(code: CodeType) -> bool:
 def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     """The name of a function, and its arguments in order."""
     held = locals_of(frame)
-    owner, forward, row = held.get("self"), held.get("forward"), held.get("_op_row") or held.get("row")
+    owner, forward = held.get("self"), held.get("forward")
     name = frame.f_code.co_name.strip("_")
     if name == "raising":  # a method of torch, called on a tensor; defined in `core.tensor.tensor_protocols`
         return held["name"], [("self", held["x"])]
@@ -91,8 +91,8 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     given = _parameters_of(frame, held)
     if isinstance(owner, Tensor) and name != "init":
         given.insert(0, ("self", owner))
-    known = {"init": type(owner).__name__, "exit": "the end of the block", "call": held.get("name", name)}  # of an op
-    return known.get(name, name) if row is None else row.name, list(_spread(given))
+    known = {"init": type(owner).__name__, "exit": "the end of the block"}
+    return op_name(frame) or known.get(name, name), list(_spread(given))
 
 
 def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, Any]]:
