@@ -226,11 +226,13 @@ def test_a_right_click_beside_a_line_asks_for_a_condition(open_notebook):
 
 def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook):
     body = LOOP.replace("    sums =", "    rf.pause()\n    sums =")
-    notebook = open_notebook(cells=[f"{DATA}\nimport time as clock\nclock.sleep(2)\n{body}"])
+    cell = f"{DATA}\nimport time as clock\nclock.sleep(2)\n{body}"
+    line = 1 + cell.splitlines().index("    rf.pause()")
+    notebook = open_notebook(cells=[cell])
     panel = Panel(notebook.page).open()
     notebook.start_cell(0)
     panel.at(0)
-    expect(panel.root.locator(".rfnb-Paused-why")).to_contain_text("rf.pause() in cell 1, line 13")
+    expect(panel.root.locator(".rfnb-Paused-why")).to_contain_text(f"rf.pause() in cell 1, line {line}")
     panel.on_line("rf.pause()")
     resume(panel, "last")
     notebook.wait_for_idle()
