@@ -215,16 +215,13 @@ class Tape:
         always: whether it runs at every step, even if its result is unused or constant.
         """
         changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
-        several = isinstance(result, (list, tuple))
-        new = [
-            (i, raw)
-            for i, raw in enumerate(result if several else (result,))
-            if id(raw) not in self._known and self._is_raw(raw)
-        ]
+        several, known = isinstance(result, (list, tuple)), self._known
+        found = enumerate(result) if several else ((0, result),)
+        new = [(i, raw) for i, raw in found if id(raw) not in known and self._is_raw(raw)]
         if not new and not writes and not always:
             return
         template = self._template
-        given = tuple([template(arg) for arg in args])
+        given = tuple([arg if type(arg) in _PLAIN else template(arg) for arg in args])
         wrap = self.wrap if self.ops else self.settings()
         if wrap is not None:
             fn = wrap(fn)
@@ -241,8 +238,11 @@ class Tape:
 
     def _template(self, tree: Any) -> Any:
         kind = type(tree)
-        if kind is int or kind is float or tree is None or kind is bool or kind is str:
+        if kind in _PLAIN:
             return tree
+        found = self._known.get(id(tree))
+        if found is not None:
+            return found
         if self._is_raw(tree) or self._is_generator(tree):
             return self.refer(tree)
         if isinstance(tree, dict):
@@ -253,14 +253,30 @@ class Tape:
             return kind([self._template(part) for part in tree])
         return tree
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
+    def pause(self) -> Paused:
         """Nothing is recorded inside."""
-        self.paused += 1
-        try:
-            yield
-        finally:
-            self.paused -= 1
+        return Paused(self)
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+"""Types of arguments that are neither raw tensors nor contain any."""
+
+
+class Paused:
+    """A context in which a tape records nothing."""
+
+    __slots__ = ("_tape",)
+
+    def __init__(self, tape: Tape | None):
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        if self._tape is not None:
+            self._tape.paused += 1
+
+    def __exit__(self, *error: object) -> None:
+        if self._tape is not None:
+            self._tape.paused -= 1
 
 
 _current: ContextVar[Tape | None] = ContextVar("rfnb_tape", default=None)
@@ -286,15 +302,9 @@ def taking(tape: Tape) -> Iterator[None]:
         _current.reset(token)
 
 
-@contextmanager
-def untaped() -> Iterator[None]:
+def untaped() -> Paused:
     """No tape is recorded inside."""
-    tape = _current.get()
-    if tape is None:
-        yield
-    else:
-        with tape.pause():
-            yield
+    return Paused(_current.get())
 
 
 def is_trial() -> bool:

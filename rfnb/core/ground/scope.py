@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from rfnb.core.graph.meter import Meter
@@ -18,14 +18,19 @@ _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
 
 
-@contextmanager
-def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+class within(Generic[T]):
     """Sets the context variable inside the block, for this thread only."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T):
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *error: object) -> None:
+        self._variable.reset(self._token)
 
 
 def module_path() -> str:

@@ -121,6 +121,8 @@ def _reads(body: Body) -> frozenset[int] | None:
 
 def _generators(body: Body) -> tuple[str, ...]:
     """Names of the global random generators that the body has used."""
+    if not body.generators.look:
+        return ()
     with body.untraced():
         return tuple(body.generators.used())
 
@@ -306,7 +308,7 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     if not isinstance(new, Tensor):
         return new
     traced = body.of_body(new, f"the state {name!r}")
-    grown = _new_dims(body)
+    grown = _new_dims(body) if body.recorder.grown else {}
     expected = [grown.get(dim, dim) for dim in old.dims]
     if set(traced.dims) != set(expected):
         raise DimError(
@@ -317,6 +319,8 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
             dims=set(traced.dims) ^ set(expected),
             at=None if traced.value.node is None else traced.value.node.source,
         )
+    if traced is old:
+        return old
     in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
     dtype, before = traced.dtype, old.dtype
     if dtype == before:

@@ -184,10 +184,10 @@ class Hoist:
 
     def _live(self) -> list[_Op]:
         """The ops before the steps whose results are needed, in order. Also stacks the frames that they read."""
-        live, needed = [], self._read_after() | set(self.outputs)
+        live, needed, ops = [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
         taken = set(needed)
-        needed |= self._read_by_steps([*needed])
-        for op in reversed(self._ops_at("once", "frames")):
+        needed |= self._read_by_steps([*needed]) if ops else set()
+        for op in reversed(ops):
             if op.makes <= self.computed.keys():
                 continue
             if op.makes.isdisjoint(needed):
