@@ -248,8 +248,8 @@ def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
     found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         OpPlacement(
-            call.node, _LOOP, frozenset(map(Var, call.read_vars())),
-            frozenset(Var(number) for number in call.made()), "steps", "a nested loop",
+            call.node, _LOOP, frozenset(map(Var, call.read_vars)),
+            frozenset(Var(number) for number in call.made), "steps", "a nested loop",
         )
         for call in found
     ]  # fmt: skip

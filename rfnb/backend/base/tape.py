@@ -42,25 +42,29 @@ class Call:
     changes: tuple[int, ...] = ()  # Vars that the call writes into
     effect: bool = False  # whether it runs at every step, even if unused: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
-    _reads: list[Var | External | Stream] | None = field(default=None, init=False)
-    _read_vars: tuple[int, ...] | None = field(default=None, init=False)
+    reads: list[Var | External | Stream] = field(init=False, repr=False, compare=False)  # in the order of its arguments
+    read_vars: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it reads
+    made: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it computes
 
-    def reads(self) -> list[Var | External | Stream]:
-        """The values that the call reads, in the order of its arguments."""
-        if self._reads is None:
-            self._reads = []
-            _collect((self.args, self.kwargs), self._reads)
-        return self._reads
+    def __getattr__(self, name: str) -> Any:
+        """The last three are found when they are first asked for."""
+        if name == "made":
+            self.made = [var for _, var in self.parts] if self.result is None else [self.result]
+        elif name in ("reads", "read_vars"):
+            self._look()
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
 
-    def read_vars(self) -> tuple[int, ...]:
-        """The numbers of the Vars that the call reads."""
-        if self._read_vars is None:
-            self._read_vars = tuple([read.number for read in self.reads() if type(read) is Var])
-        return self._read_vars
+    def _look(self) -> None:
+        self.reads = []
+        _collect((*self.args, *self.kwargs.values()), self.reads)
+        self.read_vars = [read.number for read in self.reads if type(read) is Var]
 
-    def made(self) -> list[int]:
-        """The numbers of the Vars that the call computes."""
-        return [var for _, var in self.parts] if self.result is None else [self.result]
+    def give(self, *args: Any) -> None:
+        """Adds arguments to those that were recorded."""
+        self.args = (*self.args, *args)
+        self._look()
 
 
 def _collect(tree: Any, found: list[Var | External | Stream]) -> None:

@@ -34,7 +34,7 @@ class TorchFuse:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed():
             return list(calls)
         made, fixed = _made(calls), _Fixed(calls, values, externals)
-        read = Counter(read for call in calls for read in call.reads())
+        read = Counter(read for call in calls for read in call.reads)
         read.update(wanted)
         return [_joined(call, made, read, values, fixed) or call for call in calls]
 

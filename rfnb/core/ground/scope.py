@@ -50,7 +50,8 @@ def calling(module: Any) -> Iterator[None]:
     It is that of the attribute of the module around it, "layers.0", or the name that a layer of a net dict has. Without
     a module around it, it is its class.
     """
-    around, name = _calling.get(), getattr(module, "name_in_loop", None)
+    around = _calling.get()
+    name = module.name_in_loop if hasattr(type(module), "name_in_loop") else None
     if name is not None:
         name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
     elif hasattr(around, "name_of"):

@@ -111,7 +111,7 @@ def _reads(body: Body) -> frozenset[int] | None:
         return None
     graph, tape = body.recorder.graph, body.tape
     found = {number for node in graph.all_nodes() for number in node.inputs}
-    called = {read for call in tape.calls for read in call.reads()}
+    called = {read for call in tape.calls for read in call.reads}
     found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
     if body.condition is not None:
@@ -203,7 +203,8 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
-        loop_own = {place: hypotheses.at_the_end(x) for place, x in hypotheses.carried.items()} | loop_own
+        others = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
+        loop_own |= {place: hypotheses.at_the_end(x) for place, x in others.items()}
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}

@@ -61,7 +61,7 @@ class Program:
         other.inputs = (*self.inputs, *given)
         other.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
         other.calls = [
-            call if numbers.isdisjoint(call.made()) else _without(call, numbers) for call in self.calls
+            call if numbers.isdisjoint(call.made) else _without(call, numbers) for call in self.calls
         ]  # at the same positions
         return other
 
@@ -82,9 +82,9 @@ class Program:
 
     def _fold(self, tape: Tape, needs_gradient: Callable[[Any], bool]) -> dict[int, Any]:
         """Values of the traced frame that are the same at every step: made from numbers and constants only."""
-        read = {each for call in self.calls if not call.effect for each in call.reads()}
+        read = {each for call in self.calls if not call.effect for each in call.reads}
         fixed = {each for each in read.intersection(self._fixed()) if not needs_gradient(self.externals[each.number])}
-        made = [self.calls[position].made() for position in self._made_of(fixed, range(len(self.calls)))]
+        made = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
         return {number: tape.values[number] for numbers in made for number in numbers}
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
@@ -99,10 +99,10 @@ class Program:
                 result in alive
                 or (effects and call.effect)
                 or (call.changes and not alive.isdisjoint(call.changes))
-                or (call.parts and not alive.isdisjoint(call.made()))
+                or (call.parts and not alive.isdisjoint(call.made))
             ):
                 found.append(position)
-                for var in call.read_vars():
+                for var in call.read_vars:
                     if var not in given:
                         alive.add(var)
         return found[::-1]
@@ -110,7 +110,7 @@ class Program:
     def reads(self, wanted: Sequence[Var | External], *, effects: bool = True) -> set[Any]:
         """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
         calls = [self.calls[position] for position in self.needed(wanted, effects=effects)]
-        return {*wanted, *(read for call in calls for read in call.reads())}
+        return {*wanted, *(read for call in calls for read in call.reads)}
 
     def compile(
         self,
@@ -187,16 +187,16 @@ class Program:
         each = [position for position in positions if position not in once]
         for position, over in zip(each, self._last_reads(each, wanted), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before, {*wanted, *(read for position in each for read in self.calls[position].reads())}
+        return lines, before, {*wanted, *(read for position in each for read in self.calls[position].reads)}
 
     def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""
-        left = {var for position in positions for var in self.calls[position].made()}
+        left = {var for position in positions for var in self.calls[position].made}
         left -= {var.number for var in wanted if type(var) is Var}
         found: list[list[int]] = []
         for position in reversed(positions):
             call = self.calls[position]
-            over = left.intersection((*call.read_vars(), *call.made()))
+            over = left.intersection((*call.read_vars, *call.made))
             left -= over
             found.append(sorted(over) if len(over) > 1 else list(over))
         return found[::-1]
@@ -211,9 +211,9 @@ class Program:
         found = []
         for position in positions:
             call = self.calls[position]
-            if call.effect or call.changes or not known.issuperset(call.reads()):
+            if call.effect or call.changes or not known.issuperset(call.reads):
                 continue
-            made = call.made()
+            made = call.made
             if changed.isdisjoint(made):
                 found.append(position)
                 known.update(map(Var, made))
@@ -254,8 +254,9 @@ class Lines:
     def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
         """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""
         function = self._argument("f", self._functions, call.fn, ("f", id(call.fn)))
-        arguments = [self.text(arg) for arg in call.args]
-        arguments += [f"{key}={self.text(arg)}" for key, arg in call.kwargs.items()]
+        known, text = self._constants, self.text
+        arguments = [f"v{a.number}" if type(a) is Var and a.number not in known else text(a) for a in call.args]
+        arguments += [f"{key}={text(arg)}" for key, arg in call.kwargs.items()]
         target = f"v{call.result} = " if call.result is not None else "r = " if call.parts else ""
         lines = [f"{target}{function}({', '.join(arguments)})", *[f"v{var} = r[{i}]" for i, var in call.parts]]
         forget = [f"v{number}" for number in over] + (["r"] if call.parts else [])
