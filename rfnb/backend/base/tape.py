@@ -106,12 +106,12 @@ class TapeOps:
 class Tape:
     """Raw calls in order, and the tensors that they read from outside.
 
-    is_raw: whether something is a raw tensor of the backend. is_generator: whether it is a source of random numbers.
+    raw: the type of the raw tensors of the backend. generator: that of its sources of random numbers.
     settings: gives a wrapper that runs a function under the current settings, such as autocast; None if they
         are those of the steps.
     """
 
-    def __init__(self, is_raw: Callable[[Any], bool], is_generator: Callable[[Any], bool]):
+    def __init__(self, raw: type, generator: type):
         self.calls: list[Call] = []
         self.externals: list[Any] = []
         self.values: list[Any] = []  # by Var: its value on the traced frame
@@ -125,8 +125,7 @@ class Tape:
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
-        self._is_raw = is_raw
-        self._is_generator = is_generator
+        self._raw, self._referred = raw, (raw, generator)
 
     def keep(self, raw: Any, copy: Any) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
@@ -221,11 +220,11 @@ class Tape:
         changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
         several, known = isinstance(result, (list, tuple)), self._known
         found = enumerate(result) if several else ((0, result),)
-        new = [(i, raw) for i, raw in found if id(raw) not in known and self._is_raw(raw)]
+        new = [(i, raw) for i, raw in found if id(raw) not in known and isinstance(raw, self._raw)]
         if not new and not writes and not always:
             return
         template = self._template
-        given = tuple([arg if type(arg) in _PLAIN else template(arg) for arg in args])
+        given = tuple([arg if type(arg) in _PLAIN else known.get(id(arg)) or template(arg) for arg in args])
         wrap = self.wrap if self.ops else self.settings()
         if wrap is not None:
             fn = wrap(fn)
@@ -244,10 +243,7 @@ class Tape:
         kind = type(tree)
         if kind in _PLAIN:
             return tree
-        found = self._known.get(id(tree))
-        if found is not None:
-            return found
-        if self._is_raw(tree) or self._is_generator(tree):
+        if isinstance(tree, self._referred):
             return self.refer(tree)
         if isinstance(tree, dict):
             return {key: self._template(value) for key, value in tree.items()}
