@@ -56,7 +56,7 @@ def close(body: Body) -> TracedStep:
     body.leave()
     if grown:
         replace_grown(body.recorder, grown)
-    first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
+    first_end = 0 if body.condition is not None else limit.min
     schedule = Schedule(
         states=tuple(each.var for each in body.carried),
         frames=tuple(each.var for each in body.frames),
