@@ -100,11 +100,13 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
         generated = _generated(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
+        call.__dict__.pop("_torchdynamo_disable", None)
         return call(*args, **kwargs)
 
-    call = first_call
+    call: Any = first_call
+    call._torchdynamo_disable = True  # torch.compile keeps the parameters of what it has traced: not these
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
