@@ -50,7 +50,7 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
         return initial
     if inside or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
         try:
-            return _while_traced(cond, body, initial)
+            return _while_traced(cond, body, initial, first=inside)
         except TraceError:
             if inside:
                 raise
@@ -58,17 +58,25 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     return found
 
 
-def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S) -> S:
+def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
+    """first: whether `cond` may be false for `initial`. Only then does `body` run once more than needed, in vain: it
+    must never see a state that `cond` refuses, such as an index behind the last entry."""
     loop = Loop(max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
-        go = cond(loop.state.s)
-        if not isinstance(go, Tensor):
-            raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
-        loop.end(logical_not(go), include_eos=False)
+        if first:
+            loop.end(_not_again(cond(loop.state.s)), include_eos=False)
         loop.state.s = body(loop.state.s)
+        if not first:
+            loop.end(_not_again(cond(loop.state.s)), include_eos=True)
     final: S = loop.state.s
     return final
+
+
+def _not_again(go: Any) -> Tensor:
+    if not isinstance(go, Tensor):
+        raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
+    return logical_not(go)
 
 
 def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:

@@ -246,6 +246,19 @@ def test_while_loop(eager, first):
     assert (final["n"].item(), final["steps"].item()) == (expected, steps)
 
 
+def test_the_body_never_sees_a_state_that_the_condition_refuses():
+    picks = rf.Dim(3, name="picks")
+    table = rf.convert_to_tensor([5.0, 7.0, 9.0], dims=[picks])
+
+    def body(state):
+        i, total = state
+        return i + 1, total + rf.gather(table, indices=i, axis=picks)  # behind the table, this would raise an error
+
+    start = (rf.constant(0, dims=()), rf.constant(0.0, dims=()))
+    i, total = rf.while_loop(lambda state: state[0] < picks.get_dim_value_tensor(), body, start)
+    assert (i.item(), total.item()) == (3, 21.0)
+
+
 def test_while_loop_with_numbers_of_python():
     assert rf.while_loop(lambda n: n < 5, lambda n: n + 2, 0) == 6
     with pytest.raises(LoopError, match="a different structure"):
