@@ -21,7 +21,7 @@ from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
 from rfnb.ops.nested import mask_nested
-from rfnb.ops.reduce import reduce_any
+from rfnb.ops.reduce import reduce_all, reduce_any
 from rfnb.trace.record.record import current_recorder
 
 S = TypeVar("S")
@@ -203,18 +203,27 @@ class _Scan:
         loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:
             loop.state.s = self.initial
+        before = self.before and not self.all_begin()
         with loop:
             x = _map(loop.unstack, self.xs)
             state = loop.state.s if self.initial is not None else None
-            if self.cond is not None and self.before:
+            if self.cond is not None and before:
                 loop.end(logical_not(self.goes_on(x, state)), include_eos=False)
             outputs, new = self.step(x, state)
             if new is not None:
                 loop.state.s = new
-            if self.cond is not None and not self.before:
+            if self.cond is not None and not before:
                 loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
             stacked = _map(loop.stack, outputs)
         return stacked, loop.state.s if self.initial is not None else None
+
+    def all_begin(self) -> bool:
+        """Whether no sequence ends before its first step. Then `cond` can be asked after each step, of the new state, and
+        `body` never sees one that `cond` refuses for all sequences, such as an index behind the last frame."""
+        if self.cond is None or self.xs is not None or current_recorder() is not None:
+            return False
+        going = self.goes_on(None, self.initial)
+        return isinstance(going, Tensor) and bool(reduce_all(going, axis=going.dims))
 
     def by_steps(self) -> tuple[list[Any], Any]:
         """Runs the scan in Python, step by step: the outputs of each step, and the last state."""
