@@ -218,8 +218,11 @@ class _Scan:
         return stacked, loop.state.s if self.initial is not None else None
 
     def all_begin(self) -> bool:
-        """Whether no sequence ends before its first step. Then `cond` can be asked after each step, of the new state, and
-        `body` never sees one that `cond` refuses for all sequences, such as an index behind the last frame."""
+        """Whether no sequence ends before its first step.
+
+        Then `cond` can be asked after each step, of the new state, and `body` never sees one that it refuses for all
+        sequences, such as an index behind the last frame.
+        """
         if self.cond is None or self.xs is not None or current_recorder() is not None:
             return False
         going = self.goes_on(None, self.initial)

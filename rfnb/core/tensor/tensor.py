@@ -16,9 +16,8 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground import raw as _raw_registry
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
-from rfnb.core.tensor import config_arguments
 from rfnb.core.tensor.axes import Axes
-from rfnb.core.tensor.template import NoData, Templates
+from rfnb.core.tensor.template import GivenAxes, NoData, Templates, axes_of, unknown_argument
 from rfnb.core.tensor.tensor_checks import Checks
 from rfnb.core.tensor.tensor_protocols import TensorProtocols
 from rfnb.core.vocab.vocab import Vocab
@@ -81,12 +80,12 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         **further: Any,
     ):
         if version not in (None, 2):
-            raise config_arguments.unknown_argument(name, {"version": version})
+            raise unknown_argument(name, {"version": version})
         if not isinstance(name, str):
             raise _no_name(name)
         if further:
-            given = config_arguments.Axes(dims, sparse_dim, feature_dim)
-            dims, sparse_dim, feature_dim = config_arguments.read(name, given, further)
+            given = GivenAxes(dims, sparse_dim, feature_dim)
+            dims, sparse_dim, feature_dim = axes_of(name, given, further)
         self._name = name
         self._emptied = None
         dims = tuple(dims or ())
