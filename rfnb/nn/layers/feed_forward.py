@@ -78,7 +78,7 @@ class FeedForward(WithDropout):
     def __call__(self, inp: Tensor) -> Tensor:
         """{…, out_dim} → {…, out_dim}"""
         hidden = self.activation(self.linear_ff(inp))
-        return self.linear_out(self.dropped(hidden, dim=self.linear_out.in_dim))
+        return self.linear_out(self.dropped(hidden, dim=self.ff_dim))
 
 
 class FeedForwardGated(WithDropout):
@@ -119,4 +119,4 @@ class FeedForwardGated(WithDropout):
         """{…, out_dim} → {…, out_dim}"""
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
-        return self.linear_out(self.dropped(hidden, dim=self.linear_out.in_dim))
+        return self.linear_out(self.dropped(hidden, dim=self.ff_dim))
