@@ -84,8 +84,7 @@ def test_a_layer_of_its_own_shares_dropout():
     rf.set_random_seed(1)
     time = rf.Dim(40, name="time")
     rf.init_train_step_run_ctx(train_flag=True)
-    layer = FeedForward(MODEL, dropout=0.5, activation=rf.identity)
-    layer.linear_ff, layer.linear_out = rf.Linear(MODEL, MODEL), rf.identity
+    layer = FeedForward(MODEL, ff_dim=MODEL, dropout=0.5, activation=rf.identity)
     layer.linear_ff.weight.initial, layer.linear_ff.bias.initial = 0.0, 1.0
     layer.linear_out = rf.Linear(MODEL, MODEL, with_bias=False)
     layer.linear_out.weight.assign(torch.eye(4))
