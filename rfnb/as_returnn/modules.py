@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-from rfnb.as_returnn import config
+from rfnb.as_returnn import config, helpers
 from rfnb.errors import ReturnnError
 from rfnb.module_paths import PATHS, FrontendModule, NamesOnly, register
 
 PACKAGE = "returnn"
 
 FRONTEND = """
-    array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx conv device
-    dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
-    normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal stepwise_scheduler
-    types
+    amp array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx conv
+    device dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
+    normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal static_traceable
+    stepwise_scheduler types
 """.split()
 """Modules below `returnn.frontend`, besides those that `rf` has as well. Each gives all names of `rf`."""
 
@@ -33,10 +33,20 @@ OTHERS = {
     "returnn.torch": "",
     "returnn.torch.frontend": "",
     "returnn.torch.frontend.bridge": "rf_module_to_pt_module",
+    "returnn.torch.util": "",
+    "returnn.torch.util.gradient_checkpoint": "gradient_checkpoint_scope",
     "returnn.util": "",
-    "returnn.util.basic": "BehaviorVersion NotSpecified",
+    "returnn.util.collect_outputs_dict": "CollectOutputsDict",
 }
-"""The other modules, and the names that they give; "Vocabulary=Vocab" is called `Vocab` in `rf`."""
+"""The other modules, and the names of `rf` that they give; "Vocabulary=Vocab" is called `Vocab` in `rf`."""
+
+HELPERS = {
+    "returnn.forward_iface": "ForwardCallbackIface",
+    "returnn.log": "log",
+    "returnn.util.basic": "BehaviorVersion NotSpecified prod",
+    "returnn.util.math": "PiecewiseLinear ceil_div",
+}
+"""Modules that give names of `helpers`."""
 
 
 def install() -> None:
@@ -59,6 +69,8 @@ def _modules() -> Iterator[NamesOnly]:
     for name, listed in OTHERS.items():
         pairs = (entry.partition("=") for entry in listed.split())
         yield NamesOnly(name, {there: here or there for there, _, here in pairs})
+    for name, listed in HELPERS.items():
+        yield NamesOnly(name, {entry: entry for entry in listed.split()}, helpers.__name__)
     yield NamesOnly(f"{PACKAGE}.config", {name: name for name in config.__all__}, config.__name__)
     for path in ("", *PATHS, *FRONTEND):
         yield FrontendModule(f"{PACKAGE}.frontend", path)

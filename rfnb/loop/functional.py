@@ -21,7 +21,7 @@ from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
 from rfnb.ops.nested import mask_nested
-from rfnb.ops.reduce import reduce_any
+from rfnb.ops.reduce import reduce_all, reduce_any
 from rfnb.trace.record.record import current_recorder
 
 S = TypeVar("S")
@@ -50,7 +50,7 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
         return initial
     if inside or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
         try:
-            return _while_traced(cond, body, initial)
+            return _while_traced(cond, body, initial, first=inside)
         except TraceError:
             if inside:
                 raise
@@ -58,17 +58,25 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     return found
 
 
-def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S) -> S:
+def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
+    """first: whether `cond` may be false for `initial`. Only then does `body` run once more than needed, in vain: it
+    must never see a state that `cond` refuses, such as an index behind the last entry."""
     loop = Loop(max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
-        go = cond(loop.state.s)
-        if not isinstance(go, Tensor):
-            raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
-        loop.end(logical_not(go), include_eos=False)
+        if first:
+            loop.end(_not_again(cond(loop.state.s)), include_eos=False)
         loop.state.s = body(loop.state.s)
+        if not first:
+            loop.end(_not_again(cond(loop.state.s)), include_eos=True)
     final: S = loop.state.s
     return final
+
+
+def _not_again(go: Any) -> Tensor:
+    if not isinstance(go, Tensor):
+        raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
+    return logical_not(go)
 
 
 def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
@@ -195,18 +203,30 @@ class _Scan:
         loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:
             loop.state.s = self.initial
+        before = self.before and not self.all_begin()
         with loop:
             x = _map(loop.unstack, self.xs)
             state = loop.state.s if self.initial is not None else None
-            if self.cond is not None and self.before:
+            if self.cond is not None and before:
                 loop.end(logical_not(self.goes_on(x, state)), include_eos=False)
             outputs, new = self.step(x, state)
             if new is not None:
                 loop.state.s = new
-            if self.cond is not None and not self.before:
+            if self.cond is not None and not before:
                 loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
             stacked = _map(loop.stack, outputs)
         return stacked, loop.state.s if self.initial is not None else None
+
+    def all_begin(self) -> bool:
+        """Whether no sequence ends before its first step.
+
+        Then `cond` can be asked after each step, of the new state, and `body` never sees one that it refuses for all
+        sequences, such as an index behind the last frame.
+        """
+        if self.cond is None or self.xs is not None or current_recorder() is not None:
+            return False
+        going = self.goes_on(None, self.initial)
+        return isinstance(going, Tensor) and bool(reduce_all(going, axis=going.dims))
 
     def by_steps(self) -> tuple[list[Any], Any]:
         """Runs the scan in Python, step by step: the outputs of each step, and the last state."""

@@ -21,6 +21,9 @@ DEPTH = 8
 NOT_RECORDED = "the loop was not recorded"
 """Why the steps of most searches cannot be computed again."""
 
+NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
+"""Why those of `decode` cannot, so that no hypothesis can be kept, and no run forked."""
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:

@@ -40,7 +40,14 @@ def test_what_models_import_is_the_same_object():
         from returnn.frontend.audio import specaugment, log_mel_filterbank_from_raw
         from returnn.frontend.nested import gather_nested, mask_nested
         from returnn.frontend.init import Glorot
-        from returnn.util.basic import NotSpecified, BehaviorVersion
+        from returnn.frontend.amp import set_amp_policy
+        from returnn.frontend.static_traceable import is_static_traceable
+        from returnn.forward_iface import ForwardCallbackIface
+        from returnn.log import log
+        from returnn.util.basic import NotSpecified, BehaviorVersion, prod
+        from returnn.util.collect_outputs_dict import CollectOutputsDict
+        from returnn.util.math import PiecewiseLinear, ceil_div
+        from returnn.torch.util.gradient_checkpoint import gradient_checkpoint_scope
         from returnn.datasets.util.vocabulary import Vocabulary
         from returnn.torch.frontend.bridge import rf_module_to_pt_module
 
@@ -51,6 +58,7 @@ def test_what_models_import_is_the_same_object():
         assert Vocabulary is ours.Vocab and Glorot is ours.init.Glorot is rf.init.Glorot and rf.audio is ours.audio
         assert FeedForwardConvGated is ours.encoder.e_branchformer.FeedForwardConvGated
         assert rf.attention.dot_attention is dot_attention and NotSpecified is rf.NotSpecified
+        assert CollectOutputsDict is ours.CollectOutputsDict and set_amp_policy is ours.set_amp_policy
         """
     )
 

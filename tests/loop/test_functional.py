@@ -246,6 +246,39 @@ def test_while_loop(eager, first):
     assert (final["n"].item(), final["steps"].item()) == (expected, steps)
 
 
+def test_the_body_never_sees_a_state_that_the_condition_refuses():
+    picks = rf.Dim(3, name="picks")
+    table = rf.convert_to_tensor([5.0, 7.0, 9.0], dims=[picks])
+
+    def body(state):
+        i, total = state
+        return i + 1, total + rf.gather(table, indices=i, axis=picks)  # behind the table, this would raise an error
+
+    start = (rf.constant(0, dims=()), rf.constant(0.0, dims=()))
+    i, total = rf.while_loop(lambda state: state[0] < picks.get_dim_value_tensor(), body, start)
+    assert (i.item(), total.item()) == (3, 21.0)
+
+
+@pytest.mark.parametrize("lengths", [[3, 1], [3, 3, 2], [1]])
+def test_the_body_of_a_scan_never_sees_a_state_that_the_condition_refuses(lengths):
+    values = [[5.0, 7.0, 9.0][:n] for n in lengths]
+    time = rf.Dim(None, name="time")
+    table = rf.convert_to_tensor(values, dims=[batch_dim, time])
+    start = rf.zeros([batch_dim], dtype="int64"), rf.zeros([batch_dim])
+    sums, (_, total), steps = rf.scan(
+        initial=start,
+        cond=lambda _, state: state[0] < time.get_size_tensor(),
+        cond_dims=[batch_dim],
+        body=lambda _, state: (state[1], (state[0] + 1, state[1] + rf.gather(table, indices=state[0], axis=time))),
+    )
+    assert total.raw_tensor.tolist() == [sum(each) for each in values]
+    assert steps.get_size_tensor().raw_tensor.tolist() == lengths
+    raw = sums.copy_compatible_to_dims_raw([batch_dim, steps]).tolist()
+    assert [row[:n] for row, n in zip(raw, lengths, strict=True)] == [
+        [sum(each[:i]) for i in range(len(each))] for each in values
+    ]
+
+
 def test_while_loop_with_numbers_of_python():
     assert rf.while_loop(lambda n: n < 5, lambda n: n + 2, 0) == 6
     with pytest.raises(LoopError, match="a different structure"):

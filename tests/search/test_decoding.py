@@ -155,3 +155,22 @@ def test_tensors_of_a_state_have_the_batch_and_stay_of_each_hypothesis():
 
 def of_batch(width):
     return rf.convert_to_tensor(np.zeros((3, 2), "float32"), dims=[rf.batch_dim, width])
+
+
+def test_the_score_of_a_reference_is_that_of_a_search_for_it_alone():
+    step, state = step_of(Net(5, 1, 2))
+    options = {"start": 0, "end": 1, "limit": 6, "labels": list("<>abc")}
+    found = rf.search.decode(step, state, beam=8, **options)
+    tree = found.tree[0]
+    assert tree.best.complete
+    for one in tree.hypotheses:
+        only = rf.search.forced([[*one.labels, 1]])
+        alone = rf.search.decode(step, state, beam=1, constraints=[only], **options)
+        assert alone.tree[0].best.score == pytest.approx(one.score, abs=1e-5)
+    narrow = rf.search.decode(step, state, beam=1, **options).tree[0]
+    lost = next(one for one in tree.hypotheses if one.labels != narrow.best.labels)
+    where = narrow.where(lost.labels)
+    if where.verdict == "undecided":
+        assert "rf.search.forced" in str(where)
+    blamed = narrow.where(lost.labels, forced=lost.score).verdict
+    assert blamed in {"over the limit", "search error" if lost.score > narrow.best.score else "model error"}

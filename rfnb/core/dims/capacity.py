@@ -52,28 +52,43 @@ class Capacity:
 
     @capacity.setter
     def capacity(self, size: int | None) -> None:
-        before = self._capacity
-        self._capacity = _checked(size)
-        try:
-            self._bind_again()
-            for dim in self._bounds or ():
-                dim._bind_again()
-        except DimError:
-            self._capacity = before
-            raise
+        self._set("_capacity", _checked(size))
 
     @property
     def bounded_by(self) -> Dim | None:
-        """A dim that is at least as long as this one, which has its capacity if it has none of its own."""
+        """A dim that is at least as long as this one, which has its capacity if it has none of its own.
+
+        Raises DimError if that dim is bounded by this one.
+        """
         return self._bounded_by
 
     @bounded_by.setter
     def bounded_by(self, other: Dim | None) -> None:
         if other is not None:
             check_operand(other)
+            if other in self._following():
+                raise DimError("Dim: `bounded_by` goes in a circle", got=f"{other.name}, which is bounded by this dim")
             other._bounds = other._bounds or weakref.WeakSet()
             other._bounds.add(self)  # type: ignore[arg-type]
-        self._bounded_by = other
+        self._set("_bounded_by", other)
+
+    def _set(self, name: str, value: Any) -> None:
+        """Sets an attribute, and binds all dims whose capacity depends on it again; if one cannot be, none is."""
+        before, dims = getattr(self, name), self._following()
+        setattr(self, name, value)
+        try:
+            for dim in dims:
+                dim._bind_again()
+        except DimError:
+            setattr(self, name, before)
+            for dim in dims:
+                dim._bind_again()
+            raise
+
+    def _following(self) -> list[Capacity]:
+        """This dim, and all that are bounded by it, directly or not."""
+        below = [dim for dim in self._bounds or () if dim._bounded_by is self]
+        return [self, *(each for dim in below for each in dim._following())]
 
     def _bind_again(self) -> None:
         """Binds the dim to the lengths that it has, with the capacity that it has now."""
@@ -85,7 +100,7 @@ class Capacity:
 def _checked(size: Any) -> int | None:
     if size is None:
         return None
-    if not isinstance(size, int | np.integer) or size < 0:
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
         raise DimError("Dim: the capacity is not a size", got=repr(size), expected="a whole number, or None")
     return int(size)
 

@@ -243,7 +243,11 @@ def _product_parts(dim: Dim) -> tuple[Dim, ...]:
 
 def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
     """The dim a / b, rounded down ("floordiv") or up ("ceildiv")."""
+    if isinstance(b, int | np.integer) and b < 0:
+        a, b = mul(a, -1), -b
     terms, constant = _linear(a)
+    if _below_zero(terms, constant):
+        return mul(div(mul(a, -1), b, rounding=_OTHER_WAY[rounding]), -1)
     if isinstance(b, int | np.integer):
         b = _divisor(a, b)
         if all(number % b == 0 for number in [*(factor for _, factor in terms), constant]):
@@ -262,11 +266,21 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
     return make(rounding, [_from_linear(terms, constant), b])
 
 
+_OTHER_WAY = {"floordiv": "ceildiv", "ceildiv": "floordiv"}
+
+
+def _below_zero(terms: Terms, constant: int) -> bool:
+    """Whether a sum is never above 0. It is divided as ⌊−x / n⌋ = −⌈x / n⌉, since a size below 0 counts as 0."""
+    return bool(terms) and constant <= 0 and all(factor < 0 for _, factor in terms)
+
+
 def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> Dim:
     """The dim a / b, where `b` is the "left" (outer) or the "right" (inner) factor. A number can be either."""
     if isinstance(b, int | np.integer) or a is b:
         return div(a, b, rounding=rounding)
     terms, constant = _linear(a)
+    if _below_zero(terms, constant):
+        return mul(div_side(mul(a, -1), b, side, rounding=_OTHER_WAY[rounding]), -1)
     if len(terms) == 1 and constant == 0:
         [(only, scale)] = terms
         parts, taken = _product_parts(only), _product_parts(b)

@@ -17,7 +17,7 @@ from rfnb.core.ground import raw as _raw_registry
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.axes import Axes
-from rfnb.core.tensor.template import NoData, Templates
+from rfnb.core.tensor.template import GivenAxes, NoData, Templates, axes_of, unknown_argument
 from rfnb.core.tensor.tensor_checks import Checks
 from rfnb.core.tensor.tensor_protocols import TensorProtocols
 from rfnb.core.vocab.vocab import Vocab
@@ -32,11 +32,12 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     Args:
         name: the name in views and messages.
         dims: one for each axis of `raw_tensor`, in its order.
-        dtype: checked against `raw_tensor`; a template, which has none, needs it.
+        dtype: checked against `raw_tensor`; of a template, "float32" by default, or "int32" with `sparse_dim`.
         sparse_dim: the dim that the entries index: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
         feature_dim: the axis of the features, if any; or `feature_dim_axis`, its position.
         raw_tensor: a tensor of any backend. ∞ and NaN in padding become 0, as in all data that enters.
         version: only 2 is supported, in which no axis has a role that was guessed.
+        further: the arguments that configs have: `dim_tags`, or `dim`, `shape`, `sparse`; and `vocab`.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
     >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
@@ -76,12 +77,15 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         feature_dim_axis: int | None = None,
         raw_tensor: Any = None,
         version: int | None = None,
-        **unknown: Any,
+        **further: Any,
     ):
-        if unknown or version not in (None, 2):
-            raise _unknown(name, unknown or {"version": version})
+        if version not in (None, 2):
+            raise unknown_argument(name, {"version": version})
         if not isinstance(name, str):
             raise _no_name(name)
+        if further:
+            given = GivenAxes(dims, sparse_dim, feature_dim)
+            dims, sparse_dim, feature_dim = axes_of(name, given, further)
         self._name = name
         self._emptied = None
         dims = tuple(dims or ())
@@ -90,7 +94,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             feature_dim = feature_dim or dims[feature_dim_axis]
         self.sig = align.sig(dims, sparse_dim, feature_dim)
         if raw_tensor is None:
-            self._raw = NoData(dtype or "float32")
+            self._raw = NoData(dtype or ("float32" if sparse_dim is None else "int32"))
             self.lengths = current_lengths(dims)
         else:
             backend = _raw_registry.backend_of_raw(raw_tensor)
@@ -351,31 +355,6 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         return same
 
     __hash__ = object.__hash__
-
-
-_RENAMED = {
-    "shape": "dims=[…], a Dim for each axis",
-    "dim_tags": "dims=[…]",
-    "batch_dim_axis": "dims=[…] with rf.batch_dim in its place",
-    "time_dim_axis": "dims=[…]",
-    "size_placeholder": "dims=[…], where the time dim holds the lengths",
-    "placeholder": "raw_tensor=…",
-    "sparse": "sparse_dim=Dim(…)",
-    "dim": "sparse_dim=Dim(…) for labels, or the last of dims=[…]",
-    "vocab": "sparse_dim=Dim(…, vocab=…)",
-    "auto_create_placeholders": "rf.zeros, or data",
-    "version": "version=2",
-}
-"""Arguments of older versions of Tensor, and their replacements."""
-
-
-def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
-    return DimError(
-        f"Tensor {name!r}: unknown argument",
-        got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
-        expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
-        hint=_RENAMED.get(next(iter(unknown))),
-    )
 
 
 def _no_name(name: Any) -> DtypeError:

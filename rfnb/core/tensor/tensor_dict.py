@@ -32,8 +32,10 @@ class TensorDict(Shown):
         self.data: dict[str, Tensor] = {}
         self.update(data or {})
 
-    def update(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict) -> None:
+    def update(self, data: Mapping[str, Any] | Sequence[Tensor] | TensorDict, *, auto_convert: bool = False) -> None:
         """Adds tensors. A new one replaces one of the same name.
+
+        auto_convert: whether dicts become templates, with their items as arguments of `rf.Tensor`.
 
         >>> feat = rf.Dim(2, name="feat")
         >>> batch = rf.TensorDict({"x": rf.zeros([feat])})
@@ -44,6 +46,8 @@ class TensorDict(Shown):
         if isinstance(data, TensorDict):
             data = data.data
         for name, tensor in data.items() if isinstance(data, Mapping) else [(x.name, x) for x in data]:
+            if auto_convert and isinstance(tensor, Mapping):
+                tensor = Tensor(name, **tensor)
             if not isinstance(tensor, Tensor):
                 raise DimError(
                     f"TensorDict: {name!r} is not an rf.Tensor",

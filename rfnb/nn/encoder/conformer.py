@@ -17,6 +17,7 @@ from rfnb.nn.encoder.base import ISeqDownsamplingEncoder, ISeqFramewiseEncoder
 from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
 from rfnb.nn.layers.batch_norm import BatchNorm
 from rfnb.nn.layers.conv import Conv1d
+from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
@@ -26,7 +27,6 @@ from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import gating, silu
-from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = [
     "ConformerConvBlock",
@@ -87,7 +87,7 @@ class ConformerConvBlock(Module):
         return self.positionwise_conv2(silu(x))
 
 
-class ConformerEncoderLayer(ISeqFramewiseEncoder):
+class ConformerEncoderLayer(WithDropout, ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention, convolution, feed-forward with weight ½: each added to its input.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
@@ -148,17 +148,14 @@ class ConformerEncoderLayer(ISeqFramewiseEncoder):
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
-        x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
-        x = x + self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
-        x = x + self._dropped(self.conv_block(self.conv_layer_norm(x), spatial_dim=spatial_dim))
-        x = x + 0.5 * self._dropped(self.ffn2(self.ffn2_layer_norm(x)))
+        x = inp + 0.5 * self.dropped(self.ffn1(self.ffn1_layer_norm(inp)))
+        x = x + self.dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
+        x = x + self.dropped(self.conv_block(self.conv_layer_norm(x), spatial_dim=spatial_dim))
+        x = x + 0.5 * self.dropped(self.ffn2(self.ffn2_layer_norm(x)))
         return self.final_layer_norm(x)
 
-    def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
-
-class ConformerEncoder(ISeqDownsamplingEncoder):
+class ConformerEncoder(WithDropout, ISeqDownsamplingEncoder):
     """Conformer layers after a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
 
     >>> time, feat, model = rf.Dim(12, name="time"), rf.Dim(8, name="feat"), rf.Dim(16, name="model")
@@ -214,6 +211,7 @@ class ConformerEncoder(ISeqDownsamplingEncoder):
         self.input_embedding_scale = input_embedding_scale
         self.pos_enc = build_pos_enc(pos_enc, self.out_dim)
         self.input_dropout = input_dropout
+        self.dropout = dropout
         options = given_options(
             out_dim=self.out_dim,
             ff_dim=ff_dim,
@@ -243,7 +241,7 @@ class ConformerEncoder(ISeqDownsamplingEncoder):
             x = x * self.input_embedding_scale
         if self.pos_enc is not None:
             x = x + self.pos_enc(spatial_dim=spatial_dim)
-        x = dropout(x, self.input_dropout, axis=dropout_broadcast_default() and self.out_dim)
+        x = self.dropped(x, self.input_dropout)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
 
 

@@ -13,6 +13,7 @@ from rfnb.nn.attention.rel_pos import RelPosSelfAttention
 from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
 from rfnb.nn.layers.conv import Conv1d
+from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.feed_forward import Activation
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
@@ -20,13 +21,12 @@ from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
-from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-class EBranchformerLayer(ISeqFramewiseEncoder):
+class EBranchformerLayer(WithDropout, ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention in parallel to convolution, feed-forward with weight ½.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}. The result of each part is added to its input.
@@ -79,18 +79,15 @@ class EBranchformerLayer(ISeqFramewiseEncoder):
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
-        x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
-        far = self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
-        near = self._dropped(self.cgmlp(self.cgmlp_layer_norm(x), spatial_dim=spatial_dim))
-        x = x + self._dropped(self.merge(far, near, spatial_dim=spatial_dim))
-        x = x + 0.5 * self._dropped(self.ffn2(self.ffn2_layer_norm(x)))
+        x = inp + 0.5 * self.dropped(self.ffn1(self.ffn1_layer_norm(inp)))
+        far = self.dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
+        near = self.dropped(self.cgmlp(self.cgmlp_layer_norm(x), spatial_dim=spatial_dim))
+        x = x + self.dropped(self.merge(far, near, spatial_dim=spatial_dim))
+        x = x + 0.5 * self.dropped(self.ffn2(self.ffn2_layer_norm(x)))
         return self.final_layer_norm(x)
 
-    def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
-
-class FeedForwardConvGated(Module):
+class FeedForwardConvGated(WithDropout):
     """A feed-forward part that gates one half of its features by a convolution of the other (Sakuma et al. 2021).
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
@@ -134,7 +131,7 @@ class FeedForwardConvGated(Module):
         gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
         values = self.gate_activation(gate) * values
-        return self.linear_out(dropout(values, self.dropout, axis=dropout_broadcast_default() and self.ff_dim))
+        return self.linear_out(self.dropped(values, dim=self.ff_dim))
 
 
 class Merge(Module):

@@ -104,7 +104,8 @@ class _Conv(_Sliding):
         self.groups = groups
         if groups is not None:
             _check_groups(self, groups)
-        self.filter = weight([out_dim, in_dim // (groups or 1), *self.filter_size], input_axis=1)
+        self.filter_in_dim = in_dim if groups in (None, 1) else in_dim // groups
+        self.filter = weight([out_dim, self.filter_in_dim, *self.filter_size], input_axis=1)
         self.with_bias = with_bias
         self.bias = Parameter([out_dim]) if with_bias else None
 

@@ -9,13 +9,13 @@ from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.nn.module.not_specified import NotSpecified
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
-from rfnb.ops.random import dropout, dropout_broadcast_default
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
@@ -45,7 +45,7 @@ def make_ff(
     return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
 
 
-class FeedForward(Module):
+class FeedForward(WithDropout):
     """Two linear maps with an activation in between (Vaswani et al. 2017). {…, out_dim} → {…, out_dim}
 
     >>> model = rf.Dim(4, name="model")
@@ -78,12 +78,10 @@ class FeedForward(Module):
     def __call__(self, inp: Tensor) -> Tensor:
         """{…, out_dim} → {…, out_dim}"""
         hidden = self.activation(self.linear_ff(inp))
-        return self.linear_out(
-            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
-        )
+        return self.linear_out(self.dropped(hidden, dim=self.ff_dim))
 
 
-class FeedForwardGated(Module):
+class FeedForwardGated(WithDropout):
     """`rf.FeedForward` in which one half gates the other (Shazeer 2020). {…, out_dim} → {…, out_dim}
 
     The first half of `linear_ff` goes through `activation`, the second through `gate_activation`. The defaults are
@@ -121,6 +119,4 @@ class FeedForwardGated(Module):
         """{…, out_dim} → {…, out_dim}"""
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
-        return self.linear_out(
-            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
-        )
+        return self.linear_out(self.dropped(hidden, dim=self.ff_dim))

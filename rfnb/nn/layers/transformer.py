@@ -6,23 +6,21 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
-from rfnb.ops.random import dropout, dropout_broadcast_default
 
 DEFAULT_DIM = Dim(512, name="model")
 """The dim of a Transformer for which none is given."""
 DEFAULT_DIM.made = None  # not created by user code
 
 
-class TransformerLayer(Module):
+class TransformerLayer(WithDropout):
     """Base of layers whose parts are added to their input, with a norm before each part or after each sum."""
 
-    out_dim: Dim
-    dropout: float
     norm_first: bool
 
     def part_input(self, x: Tensor, norm: Module) -> Tensor:
@@ -32,12 +30,12 @@ class TransformerLayer(Module):
 
     def add_part(self, x: Tensor, part: Tensor, norm: Module) -> Tensor:
         """x + dropout(part), or the norm of that if the norms come after the sums."""
-        x = add(x, dropout(part, self.dropout, axis=dropout_broadcast_default() and self.out_dim))
+        x = add(x, self.dropped(part))
         found: Tensor = x if self.norm_first else norm(x)
         return found
 
 
-class Transformer(Module):
+class Transformer(WithDropout):
     """Base with an embedding, positions and, if these have another dim, a map to the dim of the layers."""
 
     input_dropout: float
@@ -66,5 +64,5 @@ class Transformer(Module):
         """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""
         if self.pos_enc is not None:
             x = add(x, self.pos_enc(**where))
-        x = dropout(x, self.input_dropout, axis=dropout_broadcast_default() and (self.embed_dim or self.model_dim))
+        x = self.dropped(x, self.input_dropout, dim=self.embed_dim or self.model_dim)
         return x if self.input_embedding_proj is None else self.input_embedding_proj(x)

@@ -14,7 +14,7 @@ from rfnb.search.explain.forced import forced_scores
 from rfnb.search.explain.life import Fall, Life, follow
 from rfnb.search.explain.reference import Reference, references_of
 from rfnb.search.node import Hypothesis, Node
-from rfnb.search.trace import by_length
+from rfnb.search.trace import NOT_REPLAYED, Trace, by_length
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
@@ -138,8 +138,16 @@ def _verdict(
     most = most_possible(tree, life, needed)
     if most is not None and output.score - most > rounding(most, output.score):
         return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
-    recorded = "" if tree.trace.replayed is not None else "rf.Loop(…, debug=True) computes it, or "
-    return "undecided", f"{scores}; {recorded}give `forced`"
+    return "undecided", f"{scores}; {_how_to_decide(tree.trace)}"
+
+
+def _how_to_decide(trace: Trace) -> str:
+    """What to write so that the score of the reference is known."""
+    if trace.replayed is not None:
+        return "give `forced`"
+    if trace.why_not == NOT_REPLAYED:
+        return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)])"
+    return "rf.Loop(…, debug=True) computes it, or give `forced`"
 
 
 def _output(output: Hypothesis) -> str:

@@ -27,12 +27,10 @@ from rfnb.search.outside.best import Before, Best, best_candidates
 from rfnb.search.score.add_up import Scored, of_chosen
 from rfnb.search.score.outside import Scorers
 from rfnb.search.sources import InputType, log_scores
+from rfnb.search.trace import NOT_REPLAYED
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.groups import check_groups
 from rfnb.search.variants.outside import Variant
-
-NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
-"""Why no hypothesis can be kept, and no run forked, after `decode`."""
 
 
 class Hypotheses:

@@ -60,6 +60,41 @@ def test_a_dim_takes_the_capacity_of_the_one_that_bounds_it() -> None:
     assert rf.Dim([1, 2, 1], name="later", bounded_by=bound).get_dim_value() == 9
 
 
+def test_a_chain_of_bounds() -> None:
+    c = rf.Dim(LENGTHS, name="c")
+    b = rf.Dim([4, 0, 3], name="b", bounded_by=c)
+    a = rf.Dim([2, 0, 1], name="a")
+    a.bounded_by = b
+    c.capacity = 8
+    assert [dim.capacity for dim in (a, b, c)] == [dim.get_dim_value() for dim in (a, b, c)] == [8, 8, 8]
+    b.bounded_by = None
+    assert [dim.get_dim_value() for dim in (a, b, c)] == [2, 4, 8]
+    b.bounded_by = c  # which has a capacity already
+    assert [dim.get_dim_value() for dim in (a, b, c)] == [8, 8, 8]
+
+
+def test_a_capacity_that_is_too_small_for_one_dim_changes_none() -> None:
+    c, longer = rf.Dim(LENGTHS, name="c"), rf.Dim([9, 1, 0], name="longer")
+    longer.bounded_by = c
+    with pytest.raises(DimError, match="more frames"):
+        c.capacity = 8
+    assert (c.capacity, c.get_dim_value(), longer.get_dim_value()) == (None, 5, 9)
+    c.capacity, longer.bounded_by = None, None
+    c.capacity = 8
+    with pytest.raises(DimError, match="more frames"):
+        longer.bounded_by = c
+    assert longer.bounded_by is None and longer.get_dim_value() == 9
+
+
+def test_bounds_in_a_circle_are_refused() -> None:
+    a, b = rf.Dim(LENGTHS, name="a"), rf.Dim(LENGTHS, name="b")
+    b.bounded_by = a
+    for wrong in (a, b):
+        with pytest.raises(DimError, match="circle"):
+            a.bounded_by = wrong
+    assert a.bounded_by is None and a.capacity is b.capacity is None
+
+
 def test_one_length_for_all() -> None:
     d = rf.Dim(None, name="time", capacity=4)
     x = rf.convert_to_tensor([1.0, 2.0, 3.0, 4.0], dims=[d])

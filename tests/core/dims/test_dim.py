@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -321,3 +323,17 @@ def test_an_output_dim_belongs_to_the_op_that_defined_it():
         assert np.broadcast_to(out.size.values, 2).tolist() == [2 * n for n in lengths]
     with pytest.raises(rf.errors.DimError, match="in use"):
         rf.slice(x, axis=time, start=0, size=1, out_dim=out)
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 12])
+def test_python_rounds_up_by_negated_division(n):
+    expected = math.ceil(n / 3)
+    for dim in (rf.Dim(n, name="static"), rf.Dim([n, 1], name="time"), 2 * rf.Dim([n, 1], name="half") + 1):
+        size = dim.get_dim_value()
+        rounded = [-(-dim // 3), -(dim // -3), dim.ceildiv_right(3)]
+        assert [each.get_dim_value() for each in rounded] == [math.ceil(size / 3)] * 3, dim
+    parts = rf.Dim(3, name="parts")
+    dim = rf.Dim(n, name="static")
+    assert (-(-dim // parts)).get_dim_value() == (-(-dim).div_left(parts)).get_dim_value() == expected
+    assert -(-dim // 3) is dim.ceildiv_right(3) and -(-dim).ceildiv_right(3) is dim // 3
+    assert ((20 - dim) // 3).get_dim_value() == (20 - n) // 3

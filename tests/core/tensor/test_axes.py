@@ -134,7 +134,7 @@ def test_roles_of_outer_values_are_not_set_in_a_branch(time):
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        ({"shape": (None, 4)}, r"dims=\[…\]"),
+        ({"dims": [FEAT], "shape": (None, 4)}, r"dims=\[…\]"),
         ({"placeholder": 1}, "raw_tensor"),
         ({"dims": [FEAT], "version": 1}, "version=2"),
         ({"dims": [FEAT], "colour": 1}, "expected  dims"),

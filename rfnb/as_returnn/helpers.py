@@ -1,0 +1,92 @@
+"""Small helpers that models import besides the frontend: the log, curves over steps, callbacks of a forward pass."""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rfnb.core.run.behavior_version import BehaviorVersion
+from rfnb.errors import ParameterError
+from rfnb.nn.module.not_specified import NotSpecified
+
+__all__ = ["BehaviorVersion", "ForwardCallbackIface", "NotSpecified", "PiecewiseLinear", "ceil_div", "log", "prod"]
+
+
+class _Log:
+    """Streams by verbosity, for `print("…", file=log.v3)`. All of them are the current `sys.stdout`."""
+
+    @property
+    def v1(self) -> Any:
+        """The stream."""
+        return sys.stdout
+
+    v2 = v3 = v4 = v5 = error = v1
+
+
+log = _Log()
+
+
+class ForwardCallbackIface:
+    """What a forward pass calls: `init` before the first sequence, `process_seq` for each, `finish` after the last.
+
+    rfnb has no engine. Your loop over the batches calls these.
+    """
+
+    def init(self, *, model: Any) -> None:
+        """Before the first sequence."""
+
+    def process_seq(self, *, seq_tag: str, outputs: Any) -> None:
+        """For each sequence: the name of it, and a `TensorDict` of its outputs, which have no batch."""
+
+    def finish(self) -> None:
+        """After the last sequence."""
+
+
+class PiecewiseLinear:
+    """A curve of numbers, such as a learning rate over steps: linear between points, constant outside of them.
+
+    >>> from rfnb.as_returnn.helpers import PiecewiseLinear
+    >>> rate = PiecewiseLinear({0: 0.0, 10: 1.0, 30: 0.0}, kw_name="step", ignore_other_kwargs=True)
+    >>> [rate(step=step, epoch=1) for step in (-5, 5, 20, 99)]
+    [0.0, 0.5, 0.5, 0.0]
+
+    Args:
+        kw_name: the name of its argument; by default it is positional.
+        ignore_other_kwargs: whether it may be called with further arguments, which do not matter.
+    """
+
+    def __init__(self, values: Mapping[float, float], *, kw_name: str | None = None, ignore_other_kwargs: bool = False):
+        if not values:
+            raise ParameterError("PiecewiseLinear: `values` has no points", expected="{x: value, …}")
+        self.points = dict(sorted(values.items()))
+        self.kw_name, self.ignore_other_kwargs = kw_name, ignore_other_kwargs
+
+    def __call__(self, *args: float, **kwargs: Any) -> float:
+        """The value at the argument."""
+        if self.kw_name is not None and not args:
+            args = (kwargs.pop(self.kw_name),) if self.kw_name in kwargs else ()
+        if len(args) != 1 or (kwargs and not self.ignore_other_kwargs):
+            wanted = "one number" if self.kw_name is None else f"{self.kw_name}=…"
+            raise TypeError(f"PiecewiseLinear: expected {wanted}, got {(*args, *kwargs)}")
+        xs, (x,) = [*self.points], args
+        right = bisect_right(xs, x)
+        if right in (0, len(xs)):
+            return self.points[xs[max(0, right - 1)]]
+        a, b = xs[right - 1], xs[right]
+        return self.points[a] + (self.points[b] - self.points[a]) * (x - a) / (b - a)
+
+    def __repr__(self) -> str:
+        return f"PiecewiseLinear({self.points})"
+
+
+def ceil_div(a: int, b: int) -> int:
+    """⌈a / b⌉."""
+    return -(-a // b)
+
+
+def prod(numbers: Iterable[Any]) -> Any:
+    """The product of numbers or Dims; 1 if there are none."""
+    return math.prod(numbers)
