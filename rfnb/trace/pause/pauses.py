@@ -169,7 +169,8 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     Returns the condition, whose `remove()` ends it. It is false in loops that lack a name in it. The end of a cell says
     which conditions were never true. A condition that raises is shown once, and then ignored.
 
-    Raises ExpressionError for an expression that cannot be read, ParameterError for other types.
+    Raises ExpressionError for an expression that cannot be read or that calls an unknown function, ParameterError for
+    other types.
     """
     if not (isinstance(where, str) or callable(where)):
         raise ParameterError(

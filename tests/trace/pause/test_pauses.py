@@ -29,6 +29,20 @@ def test_pause_when_rejects_an_expression_that_cannot_be_read():
     assert len(rf.pauses) == 0
 
 
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("n > 1 or reduce_max(abs(h), axis=h.dims) > 3", "rf.reduce_max(…)"),
+        ("rf.reduce_max(rf.abs(h.max()), axis=h.dims) > 3", None),
+        ("rf.reduce_maxx(h, axis=h.dims) > 3", "did you mean reduce_max?"),
+    ],
+)
+def test_pause_when_rejects_at_once_a_function_that_there_is_not(where, hint):
+    with pytest.raises(ExpressionError) as caught:
+        rf.pause_when(where)
+    assert caught.value.hint == hint and len(rf.pauses) == 0
+
+
 def test_a_cell_that_runs_again_replaces_its_conditions():
     for limit in (1, 2):
         code = f'for name in "mn":\n    rf.pause_when(rf.when.over({limit}, name))'
