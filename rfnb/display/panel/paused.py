@@ -54,7 +54,7 @@ class Holder:
         work()
 
     def hold(self, paused: Paused, emit: Callable[[Event], object]) -> Resume:
-        """Works until the user lets the loop go on, or until no panel was there for `rf.options.pause_timeout` seconds."""
+        """Works until the user lets the loop go on, or no panel was there for `rf.options.pause_timeout` seconds."""
         self.paused, self.resume = paused, None
         self.hear()
         emit({"event": "paused", "data": describe(paused)})
@@ -156,7 +156,7 @@ def resume(
         raise ViewError(f"resume: {str(how)[:40]!r} is not a way to go on", expected="step, continue, run, stop")
     until = paused.step + 1 if how == "step" else None if step is None else max(int(step), paused.step + 1)
     tests = tuple(test for each in where for test in conditions_of(each, paused.run, sequence))
-    why = "the next step" if how == "step" else "a match in the panel" if tests else f"step {until}"
+    why = "the next step" if how == "step" else "a match in the panel" if tests else "the chosen step"
     holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
 
 

@@ -42,9 +42,9 @@ def panel(command, *args, **options):
     ("how", "step", "expected"),
     [
         ("step", None, Resume(3, (), "the next step")),
-        ("continue", None, Resume(None, (), "step None")),
-        ("continue", 40, Resume(40, (), "step 40")),
-        ("continue", 1, Resume(3, (), "step 3")),  # it cannot go back
+        ("continue", None, Resume(None, (), "the chosen step")),
+        ("continue", 40, Resume(40, (), "the chosen step")),
+        ("continue", 1, Resume(3, (), "the chosen step")),  # it cannot go back
     ],
 )
 def test_how_it_goes_on(how, step, expected):
