@@ -97,6 +97,15 @@ def test_what_was_never_true_is_told_when_the_cell_ends():
     assert rf.pauses.cell_ended() == []
 
 
+def test_the_name_of_a_loop_that_did_not_run_is_told_if_one_with_a_similar_name_did():
+    rf.pause_when("after.n > 1", loop="couting")
+    rf.pause_when("after.n > 1", loop="decoder")  # perhaps of a later cell
+    run()
+    [told] = rf.pauses.cell_ended()
+    assert told == "pause when after.n > 1 in 'couting': no loop with this name ran, did you mean 'counting'?"
+    assert rf.pauses.cell_ended() == []
+
+
 def test_nothing_is_recorded_for_a_loop_without_a_condition():
     rf.pause_when("after.n > 99", loop="other")
     loop = rf.Loop(max_seq_len=2, name="counting")
