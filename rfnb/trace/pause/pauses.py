@@ -129,8 +129,9 @@ class Pauses:
         self.muted, self._asked = True, None
 
     def cell_ended(self) -> list[str]:
-        """Lets loops pause again; returns a sentence for each condition that was evaluated, but never true, and for each
-        whose loop did not run, if one with a similar name did.
+        """Lets loops pause again; returns a sentence for each condition that was never true.
+
+        A condition for a loop that did not run is among them only if a loop with a similar name did.
         """
         self.muted, self._asked = False, None
         ran, self._ran = self._ran, set()
