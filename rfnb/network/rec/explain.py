@@ -55,7 +55,7 @@ class NetExplanation(Shown):
         self.seconds = sum(known) if known else None
 
     def timed(self, net: Module, layers: Mapping[str, Layer], batch: Any) -> NetExplanation:
-        """The same with the times of the layers: the medians of several calls with a batch, without a backward pass.
+        """Adds the times of the layers: the medians of several calls with a batch, without a backward pass.
 
         layers: those of the network, by path.
         """

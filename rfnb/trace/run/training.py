@@ -28,7 +28,7 @@ class Training(Protocol):
         """The run at a training step. Raises RfError if there is none."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class OneStep:
     """The training step at which a run was made, if nothing is known about others."""
 

@@ -97,7 +97,7 @@ def test_what_was_never_true_is_told_when_the_cell_ends():
     assert rf.pauses.cell_ended() == []
 
 
-def test_the_name_of_a_loop_that_did_not_run_is_told_if_one_with_a_similar_name_did():
+def test_a_misspelt_name_of_a_loop_is_told_when_the_cell_ends():
     rf.pause_when("after.n > 1", loop="couting")
     rf.pause_when("after.n > 1", loop="decoder")  # perhaps of a later cell
     run()
