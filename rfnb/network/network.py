@@ -296,8 +296,8 @@ class Network(Module):
             net(data)
         return rec.found
 
-    def explain(self, layer: str = "output") -> NetExplanation:
-        """Where the layers of a recurrent layer are computed (before its loop, in each step, after it), and why.
+    def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
+        """Where the layers of a loop are computed, and what keeps them in its steps; for a batch, how long they take.
 
         >>> unit = {
         ...     "x": {"class": "linear", "n_out": 3, "from": "data:source"},
@@ -314,7 +314,8 @@ class Network(Module):
         if layer not in nets:
             hint = did_you_mean(layer, nets) or '"class": "rec", "unit": {…}'
             raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
-        return explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
+        found = explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
+        return found if batch is None else found.timed(self, self.layers, batch)
 
     def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
         """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""

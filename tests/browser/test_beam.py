@@ -158,6 +158,10 @@ def test_a_pruned_candidate_is_kept(searched):
     assert pruned[1] in kept
     assert len(rows(panel.at(1))) == 3
     notebook.screenshot("panel-kept")
+    pruned = notebook.value("[[node.text, node.parent] for node in rf.runs[0].found.tree['laugh'].pruned(1, 4)]")
+    panel.root.locator(".rfnb-Beam-keep").first.click()
+    panel.root.locator(".rfnb-Run[aria-current=true]", has_text="#3").wait_for()
+    assert pruned[0] in notebook.value("[[n.text, n.parent] for n in rf.runs[0].found.tree['laugh'].nodes(1)]")
 
 
 def test_the_search_for_steps_knows_hypotheses_and_references(searched):

@@ -80,6 +80,37 @@ def test_a_condition_holds_the_running_cell_and_lets_it_go_on(paused):
     assert "done [15.0, 30.0]" in notebook.text(2)
 
 
+LONG = """\
+loop = rf.Loop(max_seq_len=1000, name="running sum")
+loop.state.total = rf.reduce_sum(x, axis=time) * 0.0
+with loop:
+    loop.state.total = loop.state.total + 1.0
+print("done", loop.state.total.raw_tensor.tolist())"""
+
+
+def test_it_goes_on_to_a_later_step(open_notebook):
+    notebook = open_notebook(cells=[DATA, LONG])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    panel.root.locator(".rfnb-Status-pause").click()
+    notebook.start_cell(1)
+    panel.at(0)
+    to_step = panel.root.locator(".rfnb-Paused-to input")
+    to_step.fill("0")
+    to_step.press("Enter")  # it has been done
+    panel.at(0)
+    to_step.fill("700")
+    to_step.press("Enter")
+    panel.at(700)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("the chosen step")
+    expect(to_step).to_be_focused()  # for the next step
+    assert panel.state("total", "after") == "701 701"
+    notebook.page.keyboard.press("Control+Alt+c")
+    notebook.wait_for_idle()
+    assert "done [1000.0, 1000.0]" in notebook.text(1)
+
+
 def test_an_edited_state_is_what_the_paused_cell_goes_on_with(paused):
     notebook, panel = paused
     panel.sequence("long")

@@ -1,7 +1,9 @@
 import type { CommandRegistry } from '@lumino/commands';
 
+import type { How } from '../schema';
 import { actionsOf } from '../stepper/actions';
 import { stepCommands } from '../stepper/commands';
+import { conditions } from '../stepper/notes';
 import { PLAIN, Words } from '../words';
 import type { ILoops } from './tokens';
 
@@ -71,11 +73,80 @@ export function addPauseCommand(commands: CommandRegistry, loops: ILoops, words:
   tellOf(commands, loops, [PAUSE]);
 }
 
+/** A command that lets a paused loop go on. */
+interface ResumeCommand {
+  id: string;
+  label: string;
+  caption: string;
+  shortcut?: string;
+  how: How;
+  /** Whether the loop goes on to the next step that matches the search or a marked line. */
+  toMatch?: boolean;
+}
+
+function resumeCommands(words: Words): ResumeCommand[] {
+  return [
+    {
+      id: 'rfnb-lab:continue',
+      label: words.__('Loop: Continue'),
+      caption: words.__('Let the paused loop go on to its next pause'),
+      shortcut: 'Ctrl Alt C',
+      how: 'continue'
+    },
+    {
+      id: 'rfnb-lab:continue-to-match',
+      label: words.__('Loop: Continue to Next Match'),
+      caption: words.__('Let the paused loop go on to the next step that matches the search or a marked line'),
+      shortcut: 'Ctrl Alt Shift C',
+      how: 'continue',
+      toMatch: true
+    },
+    {
+      id: 'rfnb-lab:finish-cell',
+      label: words.__('Loop: Finish Cell Without Pauses'),
+      caption: words.__('Let the paused cell run to its end without further pauses'),
+      how: 'run'
+    },
+    {
+      id: 'rfnb-lab:stop-cell',
+      label: words.__('Loop: Stop Paused Cell'),
+      caption: words.__('End the paused cell by a KeyboardInterrupt'),
+      how: 'stop'
+    }
+  ];
+}
+
+/** Adds the commands that let a paused loop go on. Returns their ids. */
+export function addResumeCommands(commands: CommandRegistry, loops: ILoops, words: Words): string[] {
+  const table = resumeCommands(words);
+  for (const { id, label, caption, how, toMatch } of table) {
+    commands.addCommand(id, {
+      label,
+      caption,
+      describedBy: NO_ARGUMENTS,
+      isEnabled: () => (toMatch ? canMatch(loops) : !!loops.session?.paused),
+      execute: () => (toMatch ? loops.session?.stepper?.resume(how, true) : loops.session?.resume(how))
+    });
+  }
+  const ids = table.map(({ id }) => id);
+  tellOf(commands, loops, ids);
+  return ids;
+}
+
+/** Whether the run of the paused loop is shown, and there is a search or a mark that can match. */
+function canMatch(loops: ILoops): boolean {
+  const state = loops.session?.stepper?.state;
+  return !!state?.held && conditions(state.notes, state.run).length > 0;
+}
+
 /** The settings of the commands, where users can change keys: `jlpm test -u` writes them to schema/commands.json. */
 export function commandSettings(): object {
-  const commands = [{ id: PAUSE, shortcut: 'Ctrl Alt Shift P' }, ...stepCommands(PLAIN)];
+  const paused: { id: string; shortcut?: string }[] = resumeCommands(PLAIN);
+  const commands = [{ id: PAUSE, shortcut: 'Ctrl Alt Shift P' }, ...stepCommands(PLAIN), ...paused];
   const shortcuts = commands.flatMap(({ id, shortcut }) =>
-    ['.rfnb-Panel', '.jp-NotebookPanel'].map(selector => ({ command: id, keys: [shortcut], selector }))
+    shortcut === undefined
+      ? []
+      : ['.rfnb-Panel', '.jp-NotebookPanel'].map(selector => ({ command: id, keys: [shortcut], selector }))
   );
   const items = [{ id: OPEN_PANEL }, ...commands].map(({ id }) => ({ command: id }));
   return {

@@ -78,7 +78,8 @@ class LoopsBody extends ReactWidget {
           }}
           pauseActions={{
             pause: on => session?.pause(on),
-            resume: (how, toMatch) => (toMatch ? stepper?.resume(how, true) : session?.resume(how))
+            resume: (how, toMatch) => (toMatch ? stepper?.resume(how, true) : session?.resume(how)),
+            resumeTo: step => session?.resume('continue', [], step)
           }}
           onFilter={text => (this._loops.filter = text)}
           onRefresh={() => session?.refresh()}

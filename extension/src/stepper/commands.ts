@@ -102,14 +102,6 @@ export function stepCommands(words: Words): StepCommand[] {
       act: actions => actions.nextTraining(1)
     },
     {
-      id: 'rfnb-lab:continue',
-      label: words.__('Loop: Continue'),
-      caption: words.__('Let the paused loop go on to its next pause'),
-      key: 'c',
-      shortcut: 'Ctrl Alt C',
-      act: actions => actions.resume('continue')
-    },
-    {
       id: 'rfnb-lab:toggle-mark',
       label: words.__('Loop: Toggle Mark on Current Line'),
       caption: words.__('Mark or unmark the current line; Previous Match and Next Match stop at marked lines'),
@@ -123,6 +115,7 @@ export function stepCommands(words: Words): StepCommand[] {
 /** All keys: those of the commands, and of actions that make sense only while the stepper has the focus. */
 export const STEP_KEYS: readonly StepKey[] = [
   ...stepCommands(PLAIN),
+  { key: 'c', act: actions => actions.resume('continue') },
   { key: 'ArrowUp', act: actions => actions.lookOn(-1) },
   { key: 'ArrowDown', act: actions => actions.lookOn(1) },
   { key: '[', act: actions => actions.nextHypothesis(-1) },

@@ -7,6 +7,9 @@ import type { IShown } from './shown';
 /** A pause that follows within this time, in ms, is that of the next step: the panel does not change in between. */
 const SHORT = 300;
 
+/** So often, in ms, the kernel hears that a panel is still there: a pause without a panel ends at last. */
+const ALIVE = 30_000;
+
 /** Pauses running loops, finds and shows the run of a loop that is paused, and lets it go on. */
 export class Pauses {
   /**
@@ -50,10 +53,10 @@ export class Pauses {
     }
   }
 
-  /** Let the paused loop go on. */
-  resume(how: How, where: Where[] = []): void {
+  /** Let the paused loop go on, at most to this step. */
+  resume(how: How, where: Where[] = [], step: number | null = null): void {
     if (this._paused !== null) {
-      void this._attempt(this._requests.request('resume', { how, where }));
+      void this._attempt(this._requests.request('resume', { how, where, step }));
     }
   }
 
@@ -106,6 +109,7 @@ export class Pauses {
 
   dispose(): void {
     clearTimeout(this._resumed);
+    clearInterval(this._alive);
     Signal.clearData(this);
   }
 
@@ -136,8 +140,12 @@ export class Pauses {
 
   private _set(paused: PausedView | null): void {
     clearTimeout(this._resumed);
+    clearInterval(this._alive);
     const before = this._paused;
     this._paused = paused;
+    if (paused !== null) {
+      this._alive = setInterval(() => void this._requests.request('paused', {}).catch(() => undefined), ALIVE);
+    }
     if (before !== paused) {
       this._pausedChanged.emit();
     }
@@ -169,5 +177,6 @@ export class Pauses {
   /** Loops with conditions in the kernel. */
   private _pausing = new Set<string>();
   private _resumed: ReturnType<typeof setTimeout> | undefined;
+  private _alive: ReturnType<typeof setInterval> | undefined;
   private _pausedChanged = new Signal<this, void>(this);
 }

@@ -94,9 +94,9 @@ export class Session implements IShown, IDisposable {
     this._pauses.pauseNext(on);
   }
 
-  /** Let the paused loop go on. */
-  resume(how: How, where: Where[] = []): void {
-    this._pauses.resume(how, where);
+  /** Let the paused loop go on, at most to this step. */
+  resume(how: How, where: Where[] = [], step: number | null = null): void {
+    this._pauses.resume(how, where, step);
   }
 
   get error(): string | null {

@@ -1,9 +1,9 @@
 import { CommandRegistry } from '@lumino/commands';
 import { Signal } from '@lumino/signaling';
 import * as prettier from 'prettier';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 
-import { addPauseCommand, addStepCommands, commandSettings, PAUSE } from '../../src/lab/commands';
+import { addPauseCommand, addResumeCommands, addStepCommands, commandSettings, PAUSE } from '../../src/lab/commands';
 import type { ILoops } from '../../src/lab/tokens';
 import { PLAIN } from '../../src/words';
 
@@ -37,5 +37,19 @@ describe('the commands', () => {
     expect(toldOf(() => (session.connection.link = 'ready'))).toEqual([PAUSE]);
     expect(toldOf(() => (session.pauses = true))).toEqual([PAUSE]);
     expect(toldOf(() => (session.stepper!.canMove = false))).toEqual(steps);
+  });
+
+  it('let a loop go on only while it is paused', () => {
+    const resume = vi.fn();
+    const session = { stepper: null, paused: null as object | null, resume };
+    const commands = new CommandRegistry();
+    const loops = { session, changed: new Signal<object, void>({}) } as unknown as ILoops;
+    const ids = addResumeCommands(commands, loops, PLAIN);
+    const enabled = () => ids.filter(id => commands.isEnabled(id));
+    expect(enabled()).toEqual([]);
+    session.paused = {};
+    expect(enabled()).toEqual(['rfnb-lab:continue', 'rfnb-lab:finish-cell', 'rfnb-lab:stop-cell']); // nothing to match
+    enabled().forEach(id => void commands.execute(id));
+    expect(resume.mock.calls).toEqual([['continue'], ['run'], ['stop']]);
   });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 
 import { Session } from '../../src/stepper/session';
 import { item } from '../examples';
@@ -84,6 +84,35 @@ describe('A paused loop', () => {
     await settle();
     expect(told).toEqual([2, 3]);
     expect([s.stepper?.state.held?.step, s.stepper?.state.step?.step]).toEqual([3, 3]);
+  });
+
+  it('goes on to a step', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    kernel.startCell('train()');
+    kernel.emit({ event: 'paused', data: PAUSED });
+    await settle();
+    s.resume('continue', [], 40);
+    expect(kernel.sent.pop()).toMatchObject({ command: 'resume', args: { how: 'continue', step: 40 } });
+  });
+
+  it('tells the kernel from time to time that the panel is still there', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    const told = () => kernel.sent.filter(({ command }) => command === 'paused').length;
+    vi.useFakeTimers();
+    try {
+      kernel.startCell('train()');
+      kernel.emit({ event: 'paused', data: PAUSED });
+      const before = told();
+      vi.advanceTimersByTime(5 * 60_000);
+      expect(told() - before).toBe(10);
+      kernel.emit({ event: 'resumed', data: { run: 7 } });
+      vi.advanceTimersByTime(1000);
+      const after = told();
+      vi.advanceTimersByTime(5 * 60_000);
+      expect([s.paused, told() - after]).toEqual([null, 0]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('is wanted once: the next pause takes the request back', async () => {

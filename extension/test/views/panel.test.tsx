@@ -23,7 +23,7 @@ describe('LoopsView', () => {
     stepper: null,
     stepperActions: null,
     runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
-    pauseActions: { pause: vi.fn(), resume: vi.fn() },
+    pauseActions: { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() },
     onFilter: vi.fn(),
     onRefresh: vi.fn(),
     ...change
@@ -42,16 +42,30 @@ describe('LoopsView', () => {
 
   it('says where a cell is paused, and lets it go on', () => {
     const paused = { run: 1, name: EVIL, step: 7, why: 'h > 1', line: null, can_edit: true, cell_id: null };
-    const pauseActions = { pause: vi.fn(), resume: vi.fn() };
+    const pauseActions = { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() };
     const host = show(<LoopsView {...props({ paused, busy: true, pauseActions })} />);
-    expect(host.querySelector('.rfnb-Paused')?.textContent).toBe(`Paused: ${EVIL}, after step 7 h > 1`);
+    expect(host.querySelector('.rfnb-Paused-where')?.textContent).toBe(`Paused: ${EVIL}, after step 7 h > 1`);
     expect(host.querySelector('script, .rfnb-Status-busy, .rfnb-Status-pause')).toBeNull();
     ['next', 'resume', 'last', 'stop', 'nextHit'].forEach(name => click(host, `[data-resume=${name}]`));
     expect(pauseActions.resume.mock.calls).toEqual([['step'], ['continue'], ['run'], ['stop']]); // nothing to match
   });
 
+  it('goes on to a later step, and not to an earlier one', () => {
+    const paused = { run: 1, name: 'x', step: 7, why: '', line: null, can_edit: true, cell_id: null };
+    const pauseActions = { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() };
+    const host = show(<LoopsView {...props({ paused, busy: true, pauseActions })} />);
+    const field = host.querySelector<HTMLInputElement>('.rfnb-Paused-to input')!;
+    const enter = (text: string) => {
+      field.value = text;
+      act(() => void field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true })));
+    };
+    ['7', '', '8.5', '100'].forEach(enter);
+    expect(pauseActions.resumeTo.mock.calls).toEqual([[100]]);
+    expect(field.value).toBe('');
+  });
+
   it('pauses the next step, and shows that it will', () => {
-    const pauseActions = { pause: vi.fn(), resume: vi.fn() };
+    const pauseActions = { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() };
     const host = show(<LoopsView {...props({ pauses: true, pauseActions })} />);
     expect(host.querySelector('.rfnb-Status-pause')?.getAttribute('aria-pressed')).toBe('true');
     click(host, '.rfnb-Status-pause');

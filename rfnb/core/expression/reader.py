@@ -107,16 +107,18 @@ class Reader:
         raise self._unknown(node, str(key), [str(known) for known in owner])
 
     def _call(self, node: ast.Call) -> Any:
-        function = self._function(node.func)
+        function = self.function(node.func)
         if any(isinstance(part, ast.Starred) for part in node.args) or any(k.arg is None for k in node.keywords):
             raise self.error(node, "calls cannot use * or **")
         given = [self.read(part) for part in node.args]
         by_name = {k.arg: self.read(k.value) for k in node.keywords if k.arg}
         return self._done(node, function, *given, **by_name)
 
-    def _function(self, node: ast.expr) -> Callable[..., Any]:
+    def function(self, node: ast.expr) -> Callable[..., Any]:
+        """The function that a call names."""
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rf"):
-            raise self.error(node, "only functions of rf can be called", expected="rf.name(…)")
+            hint = f"rf.{node.id}(…)" if isinstance(node, ast.Name) and node.id in self.names.functions else None
+            raise self.error(node, "only functions of rf can be called", expected="rf.name(…)", hint=hint)
         if node.attr not in self.names.functions:
             raise self._unknown(node, node.attr, list(self.names.functions), of="rf here")
         return self.names.functions[node.attr]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 
 class LayerPlaceView(TypedDict):
@@ -16,6 +16,7 @@ class LayerPlaceView(TypedDict):
     whole: str  # its dims outside of the loop
     path: list[str]  # each needs the next one; they keep the layer in the steps
     why: str
+    seconds: NotRequired[float | None]  # of a call; absent if it was not measured
 
 
 class NetExplanationView(TypedDict):

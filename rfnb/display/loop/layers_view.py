@@ -9,6 +9,7 @@ from rfnb.display.loop.layers_schema import LayerPlaceView, NetExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import duration, percent
 from rfnb.display.markup.widgets_html import quiet, row
 
 if TYPE_CHECKING:
@@ -34,8 +35,22 @@ def describe(explanation: NetExplanation) -> NetExplanationView:
 def _layer(each: ExplainedLayer) -> LayerPlaceView:
     return {
         "name": each.name, "cls": each.layer_class, "line": each.line, "where": each.place,
-        "step": each.step, "whole": each.whole, "path": list(each.path), "why": each.why,
+        "step": each.step, "whole": each.whole, "path": list(each.path), "why": each.why, "seconds": each.seconds,
     }  # fmt: skip
+
+
+def total(view: NetExplanationView) -> float | None:
+    """The seconds of all layers together; None if they were not measured."""
+    known = [seconds for each in view["layers"] if (seconds := each.get("seconds")) is not None]
+    return sum(known) if known else None
+
+
+def _time(layer: LayerPlaceView, whole: float | None) -> list[str]:
+    """`["1.2 ms", "12 %"]`, the time of a layer and its share; nothing if no layer was measured."""
+    if whole is None:
+        return []
+    seconds = layer.get("seconds")
+    return ["", ""] if seconds is None else [duration(seconds), percent(seconds / whole if whole else 0.0)]
 
 
 def headline(view: NetExplanationView) -> str:
@@ -43,7 +58,13 @@ def headline(view: NetExplanationView) -> str:
     counts = {where: sum(each["where"] == where for each in view["layers"]) for where in PLACES}
     totals = [(count, PLACES[where]) for where, count in counts.items() if count]
     words = [f"{count} {where}" for count, where in totals]
-    return ", ".join([f"{count_of(totals[0][0], 'layer')} {totals[0][1]}", *words[1:]]) if totals else "no layers"
+    if not totals:
+        return "no layers"
+    time = total(view)
+    told = [] if time is None else [f"{duration(time)} in a call"]
+    if not counts["each step"]:
+        told.append('no steps to look at, unless "optimize_move_layers_out" is False')
+    return "; ".join([", ".join([f"{count_of(totals[0][0], 'layer')} {totals[0][1]}", *words[1:]]), *told])
 
 
 def path_of(layer: LayerPlaceView) -> str:
@@ -65,7 +86,11 @@ def _dims(layer: LayerPlaceView) -> str:
 
 def to_text(view: NetExplanationView) -> str:
     """The totals, and a line for each layer."""
-    rows = [[each["name"], each["cls"], each["where"], _dims(each), _reason(each)] for each in view["layers"]]
+    time = total(view)
+    rows = [
+        [each["name"], each["cls"], each["where"], *_time(each, time), _dims(each), _reason(each)]
+        for each in view["layers"]
+    ]
     return "\n".join([f"{view['name']}, a loop over {view['axis']}: {headline(view)}", *aligned(rows)])
 
 
@@ -73,25 +98,28 @@ def to_table(view: NetExplanationView) -> Table:
     """A row for each layer."""
     rows = [
         [each["name"], each["cls"], each["line"], each["where"], each["step"], each["whole"],
-         " ← ".join(each["path"]), each["why"]]
+         " ← ".join(each["path"]), each["why"], each.get("seconds")]
         for each in view["layers"]
     ]  # fmt: skip
-    return Table(["layer", "class", "line", "where", "in a step", "outside", "path", "why"], rows)
+    return Table(["layer", "class", "line", "where", "in a step", "outside", "path", "why", "seconds"], rows)
 
 
 def to_html(view: NetExplanationView) -> Html:
     """The totals, and a table of the layers."""
-    titles = ["layer", "class", "where", "dims in a step", "dims outside of the loop", "what keeps it in the steps"]
-    rows = [_row(each) for each in view["layers"]]
+    time = total(view)
+    titles = ["layer", "class", "where", *(["time", "share"] if time is not None else [])]
+    titles += ["dims in a step", "dims outside of the loop", "what keeps it in the steps"]
+    rows = [_row(each, time) for each in view["layers"]]
     head = el("div", el("span", view["name"], style=style.NAME), quiet(f" · over {view['axis']} · {headline(view)}"))
     table = el("table", row(*titles, look=f"{style.LEFT_CELL};{style.QUIET}", tag="th"), rows, style=style.TABLE)
     return el("div", head, table, style=style.BOX)
 
 
-def _row(each: LayerPlaceView) -> Html:
+def _row(each: LayerPlaceView, time: float | None) -> Html:
     chip = el("span", each["where"], style=f"{style.chip(style.PALETTE[HUES[each['where']]])};white-space:nowrap")
     line = quiet(f" line {each['line']}") if each["line"] is not None else None
     name = el("span", each["name"], line, style="white-space:nowrap" if len(each["name"]) <= 40 else None)
     path = el("span", path_of(each), title=" ← ".join(each["path"])) if each["path"] else None
     why = quiet(f"{'; ' if path is not None else ''}{each['why']}") if each["why"] else None
-    return row(name, quiet(each["cls"]), chip, each["step"], each["whole"], [path, why])
+    took = [el("span", text, style="white-space:nowrap") for text in _time(each, time)]
+    return row(name, quiet(each["cls"]), chip, *took, each["step"], each["whole"], [path, why])

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 Work = Callable[[], None]
+WAIT = 60.0
+"""How long a held thread waits for work at most before it looks again whether a panel is there, in seconds."""
 
 
 class Holder:
@@ -36,8 +38,12 @@ class Holder:
 
     def put(self, work: Work) -> None:
         """Adds work. Safe in any thread."""
-        self._heard = time.monotonic()
+        self.hear()
         self._works.put(work)
+
+    def hear(self) -> None:
+        """A panel is still there. Safe in any thread."""
+        self._heard = time.monotonic()
 
     def do_next(self) -> None:
         """Does one piece of work, unless a paused cell has done it already."""
@@ -48,9 +54,9 @@ class Holder:
         work()
 
     def hold(self, paused: Paused, emit: Callable[[Event], object]) -> Resume:
-        """Works until the user lets the loop go on, or until no message came for `rf.options.pause_timeout` seconds."""
+        """Works until the user lets the loop go on, or no panel was there for `rf.options.pause_timeout` seconds."""
         self.paused, self.resume = paused, None
-        self._heard = time.monotonic()
+        self.hear()
         emit({"event": "paused", "data": describe(paused)})
         try:
             while self.resume is None:
@@ -58,7 +64,7 @@ class Holder:
                 if left <= 0:
                     return Resume(mute=True)
                 try:
-                    work = self._works.get(timeout=min(left, 60))
+                    work = self._works.get(timeout=min(left, WAIT))
                 except Empty:
                     continue
                 work()
@@ -86,7 +92,10 @@ def describe(paused: Paused) -> PausedView:
 
 
 def paused_now(dispatcher: Dispatcher) -> PausedView | None:
-    """The loop that is paused, for a panel that was opened later; None if there is none."""
+    """The loop that is paused, for a panel that was opened later; None if there is none. Open panels ask from time to
+    time, so that the pause goes on.
+    """
+    holder.hear()
     return None if holder.paused is None else describe(holder.paused)
 
 
@@ -147,7 +156,7 @@ def resume(
         raise ViewError(f"resume: {str(how)[:40]!r} is not a way to go on", expected="step, continue, run, stop")
     until = paused.step + 1 if how == "step" else None if step is None else max(int(step), paused.step + 1)
     tests = tuple(test for each in where for test in conditions_of(each, paused.run, sequence))
-    why = "the next step" if how == "step" else "a match in the panel" if tests else f"step {until}"
+    why = "the next step" if how == "step" else "a match in the panel" if tests else "the chosen step"
     holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
 
 

@@ -221,6 +221,9 @@ def facts(view: HistoryView) -> list[str]:
         words.append(_chosen_name(view))
     if run["parent"] is not None:
         words.insert(1, f"fork of {run['parent']} at step {run['forked_at']}")
+    at = run.get("training")
+    if at is not None and (word := f"training step {at['step']}") not in words:
+        words.insert(1, word)
     return [*words, size(run["bytes"])]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
@@ -13,6 +13,8 @@ from rfnb.network.rec.move import looked_into, users_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.resolve import Scope
+from rfnb.nn.module.module import Module
+from rfnb.trace.graph.model_graph import model_graph
 
 LayerPlace = Literal["before the loop", "each step", "after the loop"]
 Nodes = Mapping[str, Node]
@@ -26,6 +28,7 @@ class ExplainedLayer(NamedTuple):
         step: its dims in a step, "{batch, feature}". whole: its dims outside of the loop, with the axis.
         path: names of layers and values, each of which needs the next one: ("s", "prev:att", "att", "s").
         why: the reason in words, for a layer without such a path, or for the last one in it.
+        seconds: of a call, in all steps together; None if it was not measured.
     """
 
     name: str
@@ -36,16 +39,40 @@ class ExplainedLayer(NamedTuple):
     whole: str
     path: tuple[str, ...] = ()
     why: str = ""
+    seconds: float | None = None
 
 
 class NetExplanation(Shown):
     """Where the layers of a recurrent layer are computed. rows: its layers, each after those that it needs.
 
     name: the path of the recurrent layer. axis: the name of the axis of its loop.
+    seconds: those of all layers together; None if they were not measured.
     """
 
     def __init__(self, name: str, axis: str, rows: list[ExplainedLayer]):
         self.name, self.axis, self.rows = name, axis, rows
+        known = [row.seconds for row in rows if row.seconds is not None]
+        self.seconds = sum(known) if known else None
+
+    def timed(self, net: Module, layers: Mapping[str, Layer], batch: Any) -> NetExplanation:
+        """Adds the times of the layers: the medians of several calls with a batch, without a backward pass.
+
+        layers: those of the network, by path.
+        """
+        graph = model_graph(net, batch, show="time")
+        if graph.failure is not None:
+            net(batch)  # raises the error
+        measures = {} if graph.measured is None else graph.measured.nodes
+        paths = {id(layer): path for path, layer in layers.items()}
+        path_of = {name: paths.get(id(module)) for name, module in net.named_modules()}
+        times: dict[str, float] = {}
+        for _, node in graph.walk():
+            layer = None if node.module is None else path_of.get(node.module.path)
+            if layer is not None:
+                amount = measures[node.number].amount if node.number in measures else 0.0
+                times[layer] = times.get(layer, 0.0) + amount
+        rows = [row._replace(seconds=times.get(f"{self.name}/{row.name}")) for row in self.rows]
+        return NetExplanation(self.name, self.axis, rows)
 
     def __getitem__(self, name: str) -> ExplainedLayer:
         found = [row for row in self.rows if row.name == name]

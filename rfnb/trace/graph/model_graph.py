@@ -110,10 +110,14 @@ def model_graph(
                 keep_its(each, before)
         before.keep_held([owner(model), *leaves([args, kwargs])])
 
+    def call() -> Any:
+        with entered(get_run_ctx().again()):  # a loss of this step may be there already
+            return model(*args, **kwargs)
+
     return measured(
         wanted,
         lambda meter: _graph(model, args, kwargs, meta=False, meter=meter),
-        lambda: plain_seconds(lambda: model(*args, **kwargs), keep),
+        lambda: plain_seconds(call, keep),
         lambda: _event_cost(plain=_tracer_of(model, args, kwargs) is not None),
     )
 

@@ -11,6 +11,7 @@ from rfnb.core.run.run_ctx import get_run_ctx_step
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.options import options
+from rfnb.trace.run.training import OneStep
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -33,10 +34,12 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
     """
     if len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES:
         return None
-    folder = Path(options.pause_folder)
+    folder, training_step = Path(options.pause_folder), get_run_ctx_step()
+    if training_step and run.training is None:
+        run.training = OneStep(training_step, run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{_plain(run.name)}{_rank()}-step{get_run_ctx_step() or step}"
+        name = f"{_plain(run.name)}{_rank()}-step{training_step or step}"
         most = MOST_BYTES // MOST_FILES // 2
         path = write_run_file(run, _free(folder, name), limit=most, states=most)
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.source import Source, user_frame, user_source
+from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, LoopWarning, ParameterError
 from rfnb.printable import printable, printable_name
@@ -78,6 +79,7 @@ class Pauses:
     def __init__(self) -> None:
         self._all: tuple[Pause, ...] = ()  # replaced as a whole: other threads read it
         self._asked: str | None = None
+        self._ran: set[str] = set()  # the names of the loops that ran in this cell, while there were conditions
         self.muted = False
 
     def __iter__(self) -> Iterator[Pause]:
@@ -103,7 +105,9 @@ class Pauses:
         self._all, self._asked = (), None
 
     def of(self, loop: str) -> list[Pause]:
-        """The conditions for a loop of this name that are still evaluated."""
+        """The conditions for a loop of this name, which runs now, that are still evaluated."""
+        if self._all:
+            self._ran.add(loop)
         return [pause for pause in self._all if pause.error is None and pause.loop in (None, loop)]
 
     def ask(self, why: str = "asked for in the panel") -> None:
@@ -125,8 +129,12 @@ class Pauses:
         self.muted, self._asked = True, None
 
     def cell_ended(self) -> list[str]:
-        """Lets loops pause again; returns a sentence for each condition that was evaluated, but never true."""
+        """Lets loops pause again; returns a sentence for each condition that was never true.
+
+        A condition for a loop that did not run is among them only if a loop with a similar name did.
+        """
         self.muted, self._asked = False, None
+        ran, self._ran = self._ran, set()
         never = [pause for pause in self._all if pause.checked and not pause.hits and pause.error is None]
         told = [
             f"{pause} was evaluated at {pause.checked} steps, and never true"
@@ -134,6 +142,9 @@ class Pauses:
             for pause in never
         ]
         for pause in self._all:
+            near = None if pause.loop is None or pause.loop in ran else did_you_mean(pause.loop, ran)
+            if near is not None:
+                told.append(f"{pause}: no loop with this name ran, {near}")
             pause.checked, pause.hits, pause._missing = 0, 0, None
         return told
 
@@ -169,7 +180,8 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     Returns the condition, whose `remove()` ends it. It is false in loops that lack a name in it. The end of a cell says
     which conditions were never true. A condition that raises is shown once, and then ignored.
 
-    Raises ExpressionError for an expression that cannot be read, ParameterError for other types.
+    Raises ExpressionError for an expression that cannot be read or that calls an unknown function, ParameterError for
+    other types.
     """
     if not (isinstance(where, str) or callable(where)):
         raise ParameterError(

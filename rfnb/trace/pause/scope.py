@@ -206,7 +206,7 @@ class ScopePauses:
 
     def __init__(self, name: str, kinds: tuple[type[ast.AST], ...], ready: Callable[[], object] = lambda: None):
         self.name, self._kinds, self._ready = name, kinds, ready
-        self._steps, self._axis = VariableSteps(), Dim(None, name="step")
+        self._steps, self._axis = VariableSteps(), Dim(None, name="iterations")
         self._scope: Scope | None = None
         self._run: Run | None = None
         self._resume = Resume()

@@ -12,7 +12,7 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import evaluate
+from rfnb.trace.run.names import evaluate, known_functions
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -46,10 +46,13 @@ def sequence_number(run: Run, batch: int | str) -> int:
 
 
 def test_of(where: Where) -> Callable[[RunStep], Any]:
-    """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read."""
+    """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read, or
+    that calls a function that there is not.
+    """
     if callable(where):
         return where
     expression = Expression(where)
+    expression.check_calls(known_functions())
     return lambda at: evaluate(expression, at)
 
 

@@ -17,14 +17,15 @@ from rfnb.errors import ExpressionError
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
-_functions = cache(functions_of_ops)
+known_functions = cache(functions_of_ops)
+"""The functions that an expression can call."""
 
 
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step."""
     read = expression if isinstance(expression, Expression) else Expression(expression)
     with untaped(), listening(None):
-        return read.value(Names(StepNames(at), _functions()))
+        return read.value(Names(StepNames(at), known_functions()))
 
 
 class StepNames(Mapping[str, Any]):

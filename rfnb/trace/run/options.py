@@ -44,7 +44,7 @@ class Options:
         "alike", the default: if two of these dims look alike, because they have one name, one line made both, one is an
         expression of the other, or both have one fixed size above 1. "all": always. "off": never.
     pause_folder: the folder for the runs of loops that would have been paused, but for which no panel is connected.
-    pause_timeout: after how many seconds without a message from the panel a pause ends.
+    pause_timeout: after how many seconds without a panel a pause ends.
 
     Raises OptionError for other names and values.
     """

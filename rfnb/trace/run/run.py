@@ -42,7 +42,7 @@ class Run(Shown):
         failed: the error that ended the run. `run[run.failed.step]` has the values computed before the error.
         parent, forked_at: for a fork, the run that it continues, and the first step that differs from that run.
 
-    `edits` has the states edited while the loop was paused, by step; `training` says where a probe made the run.
+    `edits` has the states edited while the loop was paused, by step; `training` the training step, if it is known.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])

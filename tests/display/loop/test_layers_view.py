@@ -45,6 +45,23 @@ def test_data_table_and_html():
     assert path[0] == path[-1] == "a0" and "prev:output" in path and " ← ".join(path) in view.html
 
 
+def test_times_and_shares():
+    plain = rf.show(explanation()).data
+    layers = [{**each, "seconds": 1e-3 * (i or 1)} for i, each in enumerate(plain["layers"])]
+    layers[-1]["seconds"] = None  # a layer that was not called
+    view = View({**plain, "layers": layers})
+    lines = view.text.splitlines()
+    assert lines[0].endswith("; 29 ms in a call")
+    assert "3 ms" in lines[4] and "10 %" in lines[4] and "ms" not in lines[-1]
+    assert "<th" in view.html and "share" in view.html and "share" not in rf.show(explanation()).html
+
+
+def test_a_loop_without_steps_says_so():
+    layers = [{**each, "where": "before the loop"} for each in rf.show(explanation()).data["layers"]]
+    view = View({**rf.show(explanation()).data, "layers": layers})
+    assert view.text.splitlines()[0].endswith('no steps to look at, unless "optimize_move_layers_out" is False')
+
+
 def test_names_are_text():
     view = rf.show(explanation(HOSTILE))
     assert HOSTILE in view.text

@@ -139,3 +139,31 @@ def test_places_are_those_of_the_ops(train, monkeypatch):
             assert "each step" in found[row.name]
         else:
             assert found[row.name] <= places[row.place]
+
+
+def test_times_of_layers_before_in_and_after_the_steps():
+    wide = {"class": "linear", "activation": "tanh", "n_out": 700}
+    unit = {
+        "before": {**LINEAR, "from": "data:source"},
+        "wide": {**wide, "from": ["before", "prev:wide"]},
+        "small": {**LINEAR, "from": "wide"},
+        "inner": {"class": "subnetwork", "from": "small", "subnetwork": {"output": {"class": "copy"}}},
+        "output": {**CELL, "from": "inner"},
+    }
+    net = net_of(unit)
+    batch = net.extern_data.example(batch=2, frames=30)
+    before = net(batch)["output"].numpy()
+    plain, timed = net.explain("output"), net.explain("output", batch)
+    assert plain.seconds is None and {row.seconds for row in plain.rows} == {None}
+    assert [row._replace(seconds=None) for row in timed.rows] == plain.rows
+    assert {row.place for row in timed.rows} == {"before the loop", "each step", "after the loop"}
+    assert all((row.seconds > 0) == (not row.name.startswith("inner")) for row in timed.rows)  # a copy computes nothing
+    assert timed.seconds == pytest.approx(sum(row.seconds for row in timed.rows))
+    assert timed["wide"].seconds > timed["before"].seconds
+    np.testing.assert_array_equal(net(batch)["output"].numpy(), before)
+
+
+def test_a_batch_that_does_not_fit_is_an_error():
+    net = net_of({"output": {**LINEAR, "from": ["data:source", "prev:output"]}})
+    with pytest.raises(rf.errors.RfError, match="nothing"):
+        net.explain("output", {"nothing": 1})

@@ -404,6 +404,24 @@ def test_measuring_leaves_no_traces():
     assert len(rf.runs) == runs
 
 
+@pytest.mark.parametrize("show", ["time", "memory", "activation", "gradient"])
+def test_losses_of_the_step_stay_those_that_are_marked(show):
+    ctx = rf.init_train_step_run_ctx(step=3)
+    feat = rf.Dim(3, name="feat")
+    x, linear = rf.ones([feat]), rf.Linear(feat, feat)
+
+    def model(x):
+        rf.reduce_mean(x, axis=feat).mark_as_loss("mean")
+        return linear(x)
+
+    model(x)
+    before = ctx.losses["mean"]
+    graph = rf.model_graph(model, x, show=show, calls=2)
+    assert graph.failure is None and graph.measured.calls == 2
+    assert list(ctx.losses) == ["mean"] and ctx.losses["mean"] is before
+    rf.init_forward_step_run_ctx()
+
+
 def test_a_call_that_fails_is_shown_with_what_was_measured_before():
     def model(x):
         return rf.exp(x) + rf.zeros([rf.Dim(5, name="feat")])

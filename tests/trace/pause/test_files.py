@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import rfnb as rf
-from rfnb.errors import LoopWarning
+from rfnb.errors import LoopError, LoopWarning
 from rfnb.trace.pause import files
 from tests.trace.pause.test_pauses import run
 
@@ -34,6 +34,15 @@ def test_names_have_the_training_step_and_the_rank(monkeypatch):
         run(name="../a b")
     assert written() == ["_a_b-rank3-step8123.rfrun"]
     rf.init_forward_step_run_ctx()
+    moved = (rf.options.pause_folder / written()[0]).rename(rf.options.pause_folder / "renamed.rfrun")
+    loaded = rf.load_run(moved)
+    assert loaded.training.step == 8123 and loaded.training.run(8123) is loaded
+    rf.pauses.clear()
+    assert "training step 8123" in repr(loaded) and "training step" not in repr(run())
+    again = rf.load_run(loaded.save(rf.options.pause_folder / "again.rfrun"))
+    assert again.training.steps() == [8123]
+    with pytest.raises(LoopError, match="no run at training step 3"):
+        again.training.run(3)
 
 
 def test_a_process_writes_five_files_at_most():

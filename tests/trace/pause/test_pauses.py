@@ -29,6 +29,20 @@ def test_pause_when_rejects_an_expression_that_cannot_be_read():
     assert len(rf.pauses) == 0
 
 
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("n > 1 or reduce_max(abs(h), axis=h.dims) > 3", "rf.reduce_max(…)"),
+        ("rf.reduce_max(rf.abs(h.max()), axis=h.dims) > 3", None),
+        ("rf.reduce_maxx(h, axis=h.dims) > 3", "did you mean reduce_max?"),
+    ],
+)
+def test_pause_when_rejects_at_once_a_function_that_there_is_not(where, hint):
+    with pytest.raises(ExpressionError) as caught:
+        rf.pause_when(where)
+    assert caught.value.hint == hint and len(rf.pauses) == 0
+
+
 def test_a_cell_that_runs_again_replaces_its_conditions():
     for limit in (1, 2):
         code = f'for name in "mn":\n    rf.pause_when(rf.when.over({limit}, name))'
@@ -80,6 +94,15 @@ def test_what_was_never_true_is_told_when_the_cell_ends():
     rf.pause_when("after.n > 99", loop="counting")
     run()
     assert rf.pauses.cell_ended() == ["pause when after.n > 99 in 'counting' was evaluated at 3 steps, and never true"]
+    assert rf.pauses.cell_ended() == []
+
+
+def test_a_misspelt_name_of_a_loop_is_told_when_the_cell_ends():
+    rf.pause_when("after.n > 1", loop="couting")
+    rf.pause_when("after.n > 1", loop="decoder")  # perhaps of a later cell
+    run()
+    [told] = rf.pauses.cell_ended()
+    assert told == "pause when after.n > 1 in 'couting': no loop with this name ran, did you mean 'counting'?"
     assert rf.pauses.cell_ended() == []
 
 

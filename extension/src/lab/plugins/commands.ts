@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { addPauseCommand, addStepCommands, PAUSE } from '../commands';
+import { addPauseCommand, addResumeCommands, addStepCommands, PAUSE } from '../commands';
 import { ILoops } from '../tokens';
 
 /** Adds the commands of the stepper to JupyterLab and its palette. */
@@ -20,7 +20,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
     addPauseCommand(app.commands, loops, words);
-    for (const command of [PAUSE, ...addStepCommands(app.commands, loops, words)]) {
+    const steps = addStepCommands(app.commands, loops, words);
+    for (const command of [PAUSE, ...steps, ...addResumeCommands(app.commands, loops, words)]) {
       palette?.addItem({ command, category: words.__('Loops') });
     }
   }

@@ -5,12 +5,17 @@ import { IconButton } from '../icon_button';
 import { SHAPES } from '../icons';
 import { useWords } from '../words';
 
+/** No loop has more steps. */
+const MOST_STEPS = 2 ** 31;
+
 /** What the user can do with the running cell of a notebook. */
 export interface PauseActions {
   /** Pause at the next step of a recorded loop, or do not. */
   pause: (on: boolean) => void;
   /** Let the paused loop go on; `toMatch`: to the next step that matches the search or a marked line. */
   resume: (how: How, toMatch?: boolean) => void;
+  /** Let the paused loop go on to this step. */
+  resumeTo: (step: number) => void;
 }
 
 /** Which loop is paused in the running cell, why, and the buttons that let it go on. */
@@ -37,8 +42,28 @@ export function Paused(props: {
         {button('resume', words.__('Continue to the next pause (C)'), () => actions.resume('continue'))}
         {button('last', words.__('Finish the cell without further pauses'), () => actions.resume('run'))}
         {button('stop', words.__('Stop the cell'), () => actions.resume('stop'))}
+        <ToStep after={paused.step} onEnter={actions.resumeTo} />
       </span>
     </div>
+  );
+}
+
+/** A field for a later step; Enter lets the loop go on to it. */
+function ToStep({ after, onEnter }: { after: number; onEnter: (step: number) => void }): JSX.Element {
+  const words = useWords();
+  const label = words.__('Continue to this step');
+  const enter = (event: React.KeyboardEvent<HTMLInputElement>) => {
+    const field = event.currentTarget;
+    if (event.key === 'Enter' && field.value !== '' && field.reportValidity()) {
+      onEnter(Number(field.value));
+      field.value = '';
+    }
+  };
+  return (
+    <label className="rfnb-Paused-to" title={label}>
+      {words.__('to step')}{' '}
+      <input type="number" min={after + 1} max={MOST_STEPS} step={1} aria-label={label} onKeyDown={enter} />
+    </label>
   );
 }
 

@@ -6,7 +6,7 @@ import { IconButton } from '../icon_button';
 import { useWords } from '../words';
 import { Slider } from './slider';
 
-/** Of the run of a probe, a second slider: the training step. Each shot of the probe is as far from the next one. */
+/** A second slider: the training step of the run. Each shot of a probe is as far from the next one. */
 export function Training(props: { state: StepperState; onTrain: (step: number) => void }): JSX.Element | null {
   const words = useWords();
   const { run, trainingTarget, gone, still } = props.state;
@@ -28,20 +28,24 @@ export function Training(props: { state: StepperState; onTrain: (step: number) =
   );
   return (
     <div className="rfnb-Transport-row rfnb-Training" role="group" aria-label={words.__('Training steps')}>
-      <div className="rfnb-Transport-buttons">
-        {button('first', words.__('First training step'), 0)}
-        {button('previous', words.__('Previous training step (Shift+T)'), at - 1)}
-        {button('next', words.__('Next training step (T)'), at + 1)}
-        {button('last', words.__('Last training step'), last)}
-      </div>
-      <Slider
-        at={at}
-        last={last}
-        off={gone}
-        label={words.__('Training step')}
-        told={words.__('training step %1, %2 of %3', steps[at], at + 1, steps.length)}
-        onGoto={to => props.onTrain(steps[to])}
-      />
+      {last > 0 && (
+        <>
+          <div className="rfnb-Transport-buttons">
+            {button('first', words.__('First training step'), 0)}
+            {button('previous', words.__('Previous training step (Shift+T)'), at - 1)}
+            {button('next', words.__('Next training step (T)'), at + 1)}
+            {button('last', words.__('Last training step'), last)}
+          </div>
+          <Slider
+            at={at}
+            last={last}
+            off={gone}
+            label={words.__('Training step')}
+            told={words.__('training step %1, %2 of %3', steps[at], at + 1, steps.length)}
+            onGoto={to => props.onTrain(steps[to])}
+          />
+        </>
+      )}
       <div
         className="rfnb-Transport-where"
         aria-live="polite"

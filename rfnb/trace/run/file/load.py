@@ -23,6 +23,7 @@ from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.stored import StoredReplay, StoredState
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import Lineage
+from rfnb.trace.run.training import OneStep
 
 
 @guarded
@@ -89,6 +90,8 @@ def _read(raws: RawReader) -> Run:
         raise RunFileError("the file does not contain a run")
     for entry, run, parent in zip(data["runs"], runs, [*runs[1:], None], strict=True):
         run.parent, run.forked_at = parent, optional(entry, "forked_at", int)
+        if entry.get("training") is not None:
+            run.training = OneStep(count(entry, "training", 2**62), run)
     return runs[0]
 
 

@@ -113,6 +113,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "sequence_dim": dims.dim(run.sequence_dim),
         "sequences": dims.size(run.sequences),
         "forked_at": run.forked_at,
+        "training": None if run.training is None else run.training.step,
         "checks": raws.numbers([[values.words.index(check)] for check in checks]),
         "words": values.words,
         "note": values.note(left_out),

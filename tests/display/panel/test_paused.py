@@ -1,0 +1,77 @@
+"""A paused loop works for the panel until the user lets it go on, or no panel is there any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import rfnb as rf
+from rfnb.display.panel import paused as paused_module
+from rfnb.display.panel.commands import Dispatcher
+from rfnb.display.panel.paused import holder, paused_now, resume
+from rfnb.errors import ViewError
+from rfnb.trace.pause.hold import Paused, Resume
+from rfnb.trace.run.runs import runs
+
+
+def paused(step: int = 2) -> Paused:
+    source = SimpleNamespace(cell_id="c1")
+    return Paused(SimpleNamespace(serial=7, name="decoder", source=source), step, "h > 1")
+
+
+def held(*work) -> tuple[Resume, list[str], float]:
+    """Holds a loop while another thread does the work; what it goes on with, the events, and after how long."""
+    events: list[str] = []
+    thread = threading.Thread(target=lambda: [each() for each in work])
+    start = time.monotonic()
+    thread.start()
+    found = holder.hold(paused(), lambda event: events.append(event["event"]))
+    thread.join()
+    return found, events, time.monotonic() - start
+
+
+def panel(command, *args, **options):
+    """The panel sends a command, which the held thread does."""
+    return lambda: holder.put(lambda: command(Dispatcher(runs), *args, **options))
+
+
+@pytest.mark.parametrize(
+    ("how", "step", "expected"),
+    [
+        ("step", None, Resume(3, (), "the next step")),
+        ("continue", None, Resume(None, (), "the chosen step")),
+        ("continue", 40, Resume(40, (), "the chosen step")),
+        ("continue", 1, Resume(3, (), "the chosen step")),  # it cannot go back
+    ],
+)
+def test_how_it_goes_on(how, step, expected):
+    assert held(panel(resume, how, step))[:2] == (expected, ["paused", "resumed"])
+
+
+def test_without_a_panel_it_goes_on_without_further_pauses(monkeypatch):
+    monkeypatch.setattr(rf.options, "pause_timeout", 0.2)
+    found, _, seconds = held()
+    assert found == Resume(mute=True) and 0.2 <= seconds < 5
+
+
+def test_a_panel_that_is_there_and_asks_nothing_else_keeps_it_paused(monkeypatch):
+    monkeypatch.setattr(rf.options, "pause_timeout", 0.4)
+    monkeypatch.setattr(paused_module, "WAIT", 0.05)
+    asked = []
+
+    def watch() -> None:
+        for _ in range(12):
+            time.sleep(0.1)
+            asked.append(paused_now(Dispatcher(runs)))  # as another thread than the one that is held
+
+    found, _, seconds = held(watch, panel(resume, "continue"))
+    assert not found.mute and seconds >= 1.2 and {view["step"] for view in asked} == {2}
+    assert paused_now(Dispatcher(runs)) is None
+
+
+def test_a_loop_that_is_not_paused_does_not_go_on():
+    with pytest.raises(ViewError, match="no loop is paused now"):
+        resume(Dispatcher(runs), "continue")
