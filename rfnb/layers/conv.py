@@ -310,6 +310,7 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
             output_padding=self.output_padding,
             strides=self.steps,
             bias=params.get("bias"),
+            use_mask=self.batch_independent,
         )
         self.new_dims = list(made)
         return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))

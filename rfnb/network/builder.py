@@ -14,14 +14,14 @@ from rfnb.network.axes import declared_order
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
-from rfnb.network.build.prepare import join, known_options, set_options
+from rfnb.network.build.prepare import class_of, join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.common.layer_errors import name_layer
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
@@ -47,6 +47,7 @@ class Builder:
         self.loops = Loops(self)
         self.masked_loop: RecNet | None = None  # in whose steps a mask decides what is computed
         self.stack: list[str] = []
+        self.takes_logs = False  # with `safe_log` in some layer
         self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
 
@@ -55,6 +56,7 @@ class Builder:
     def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
         self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
+        self.takes_logs |= "safe_log" in repr(net_dict)
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
@@ -76,7 +78,11 @@ class Builder:
         while more := [scope for scope in self._all_subs() if scope.path not in done]:
             for scope in more:
                 done.add(scope.path)
-                if scope.path.rstrip("/") in self.nodes:
+                assert scope.parent is not None
+                whole = scope.path.rstrip("/")
+                if whole not in self.nodes and scope.root.main is None and scope.parent.in_loop is None:
+                    self._in_order(scope.parent, scope.name)
+                if whole in self.nodes:
                     for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
 
@@ -268,6 +274,7 @@ class Builder:
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
+        layer.keeps_log = self.takes_logs
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
@@ -387,14 +394,10 @@ class Builder:
                 if name not in found:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
                 check_shape(name, found[name], dims)
+                if any(a is not b for a, b in zip(found[name].dims, dims, strict=True) if a not in dims):
+                    layer.changes.shared[name] = renaming(found[name], dims)
                 return found[name]
             cell = "" if name.startswith("batch_norm/") else layer.cell_scope
             return self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
 
         layer._new_parameter = new
-
-
-def class_of(described: Mapping[str, Any]) -> type[Layer]:
-    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
-    name = described["class"]
-    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)

@@ -61,6 +61,8 @@ class LossHolder:
 
     @cached_property
     def _error(self) -> Tensor | None:
+        if self.layer.only_on_eval and self.train:
+            return reduced(self.output) * 0.0
         return self.loss.error(self.output, self.logits, self.target, train=self.train)
 
     def get_loss_value(self) -> Tensor | None:

@@ -391,7 +391,11 @@ class Network(Module):
     ) -> None:
         """Sets parameters: {path of the layer: {name: array}}. Raises ParameterError, and sets none, if one is bad."""
         params.set_values(
-            self.layers, values_dict, ignore_non_existing=ignore_non_existing, ignore_wrong_shape=ignore_wrong_shape
+            self.layers,
+            values_dict,
+            variables=self._builder.variables.found,
+            ignore_non_existing=ignore_non_existing,
+            ignore_wrong_shape=ignore_wrong_shape,
         )
 
     def extra_repr(self) -> str:

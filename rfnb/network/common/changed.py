@@ -30,6 +30,7 @@ class Changes:
         dropout: the share of entries that are 0 in training, of parameters with `min_ndim` axes or more. noise: the
             standard deviation of what is added in training (Graves 2011).
         given: by the names of parameters, the inputs of the layer that stand for them, and the dims that they get.
+        shared: by name, the dims that parameters of another layer get here, where theirs are others.
         now: the parameters of the current call, by name. held: whether they stay for all steps of a loop.
     """
 
@@ -37,17 +38,18 @@ class Changes:
     min_ndim: int = 0
     noise: float = 0.0
     given: dict[str, tuple[str, Renaming]] = field(default_factory=dict)
+    shared: dict[str, Renaming] = field(default_factory=dict)
     now: dict[str, Tensor] = field(default_factory=dict)
     held: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.dropout or self.noise or self.given)
+        return bool(self.dropout or self.noise or self.given or self.shared)
 
     def of(self, name: str, parameter: Tensor) -> Tensor:
-        """A parameter with dropout and noise, if this is training."""
+        """A parameter with the dims of this layer, and with dropout and noise, if this is training."""
+        x = renamed(parameter, self.shared.get(name))
         if not get_run_ctx().is_train_flag_enabled() or not getattr(parameter, "trainable", True):
-            return parameter
-        x = parameter
+            return x
         if self.dropout and len(x.dims) >= self.min_ndim:
             x = dropout(x, self.dropout, axis=list(x.dims))
         if self.noise:

@@ -9,6 +9,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.common.logs import safe_log
 from rfnb.network.config.arrays import (
     POOL,
     Array,
@@ -248,7 +249,7 @@ _PLAIN: dict[str, Callable[[Any], Any] | None] = {
     "exp": numbers.exp, "log": numbers.log, "abs": abs, "sqrt": numbers.sqrt, "square": lambda x: x * x,
     "sin": numbers.sin,
     "cos": numbers.cos, "floor": numbers.floor, "ceil": numbers.ceil, "round": round, "neg": lambda x: -x,
-    "rsqrt": None, "log1p": numbers.log1p, "expm1": numbers.expm1, "sign": None, "safe_log": None,
+    "rsqrt": None, "log1p": numbers.log1p, "expm1": numbers.expm1, "sign": None,
     "logical_not": lambda x: not x, "is_finite": None,
 }  # fmt: skip
 _ACTIVATIONS = "relu sigmoid tanh log_sigmoid elu selu swish gelu softplus softsign".split()
@@ -269,7 +270,7 @@ def functions() -> dict[str, Any]:
         **{name: binary(kind) for name, kind in _BINARY.items()},
         **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
         **{name: _reduction(name) for name in ("argmax", "argmin")},
-        "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
+        "safe_log": _safe_log, "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
         "to_float": _cast, "to_int32": lambda x, name=None: _cast(x, "int32"), "squeeze": _squeeze,
         "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
         "concat": _concat, "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
@@ -281,6 +282,10 @@ def functions() -> dict[str, Any]:
         "fill": _filled, "range": _range, "random_uniform": _uniform, "random_normal": _normal,
     }  # fmt: skip
     return found
+
+
+def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:
+    return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
 def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
