@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.network.common.logs import keep_log, safe_log
+from rfnb.network.common.logs import safe_log
 from rfnb.network.config.compute import computed_by
 from rfnb.network.config.values import Function
 from rfnb.ops import activation, math
@@ -28,6 +28,10 @@ def _over_features(function: Callable[..., Tensor]) -> Activation:
     return activate
 
 
+def _leaky_relu(x: Tensor, alpha: float = 0.2) -> Tensor:
+    return math.maximum(x, x * alpha)
+
+
 ACTIVATIONS: dict[str, Activation] = {
     **{
         name: getattr(activation, name)
@@ -39,7 +43,7 @@ ACTIVATIONS: dict[str, Activation] = {
     },
     "safe_log": safe_log,
     "relu6": lambda x: math.clip_by_value(x, 0.0, 6.0),
-    "leaky_relu": lambda x, alpha=0.2: math.maximum(x, x * alpha),
+    "leaky_relu": _leaky_relu,
     "softmax": _over_features(softmax),
     "log_softmax": _over_features(log_softmax),
     "1-": lambda x: 1.0 - x,

@@ -26,7 +26,7 @@ from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
-from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources
+from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
@@ -55,14 +55,25 @@ class Builder:
 
     def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
-        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
-        self.takes_logs |= "safe_log" in repr(net_dict)
+        self._add(net_dict)
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
+
+    def _add(self, net_dict: Mapping[str, Any]) -> None:
+        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
+        self.takes_logs |= "safe_log" in repr(net_dict)
+
+    def construct_one(self, net_dict: Mapping[str, Any], name: str) -> str:
+        """Constructs one layer, "a/b" of a subnetwork for example, and all that it needs. Returns its path."""
+        self._add(net_dict)
+        with deep_calls(layers_in_loops(self.scope.layers)):
+            path = self.find(self.scope, name, "construct_layer")
+            self.loops.order()
+        return path
 
     def _construct(self, names: Iterable[str]) -> None:
         for name in [*self._aliases.values(), *names]:
@@ -101,29 +112,7 @@ class Builder:
             elif path not in self.nodes:
                 begun[path] = None
                 todo.append((scope, name, True))
-                todo.extend((*found, False) for found in reversed(self._sources_of(scope, name)))
-
-    def _sources_of(self, scope: Scope, name: str) -> list[tuple[Scope, str]]:
-        """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
-        described = scope.layers.get(name)
-        if not isinstance(described, Mapping) or scope.recurrent:
-            return []
-        if scope.is_subnet(name) and described["class"] == "subnetwork":
-            inner = described.get("subnetwork")
-            return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
-        found = []
-        for source in names_of_sources(described, None):
-            try:
-                where, reference = scope.find(source)
-                while reference == "data" and where.parent is not None:
-                    inner = names_of_sources(where.options_of_subnet(), None)
-                    where, reference = where.parent.find(inner[0] if inner else "data")
-            except NetworkError:
-                continue
-            head = reference if reference in where.layers else reference.partition("/")[0]
-            if head in where.layers:
-                found.append((where, head))
-        return found
+                todo.extend((*found, False) for found in reversed(sources_of(scope, name)))
 
     def _all_subs(self) -> list[Scope]:
         return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]

@@ -87,6 +87,7 @@ def set_values(
     """
     wrong, found = [], []
     for path, arrays in values.items():
+        path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
         if path not in layers:
             if not ignore_non_existing:
                 wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))

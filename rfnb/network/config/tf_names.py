@@ -270,7 +270,7 @@ def functions() -> dict[str, Any]:
         **{name: binary(kind) for name, kind in _BINARY.items()},
         **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
         **{name: _reduction(name) for name in ("argmax", "argmin")},
-        "safe_log": _safe_log, "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
+        "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
         "to_float": _cast, "to_int32": lambda x, name=None: _cast(x, "int32"), "squeeze": _squeeze,
         "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
         "concat": _concat, "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
@@ -280,6 +280,7 @@ def functions() -> dict[str, Any]:
         "zeros": lambda shape, dtype="float32", **_: _filled(shape, 0, dtype),
         "ones": lambda shape, dtype="float32", **_: _filled(shape, 1, dtype),
         "fill": _filled, "range": _range, "random_uniform": _uniform, "random_normal": _normal,
+        "safe_log": _safe_log,
     }  # fmt: skip
     return found
 
