@@ -10,6 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import LOGS, activation_of
 from rfnb.layers.initializers import initial_values
+from rfnb.network.common.changed import input_first
 from rfnb.network.common.logs import keep_log
 from rfnb.network.layer import Layer
 from rfnb.network.options import value
@@ -57,15 +58,18 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward")):
     def compute(self, x: Tensor) -> Tensor:
         """{…, in} → {…, out}"""
         assert self.out_dim is not None
-        source, target = self.W.dims[::-1] if self.use_transposed_weights else self.W.dims
+        weight: Tensor = self.W
+        source, target = weight.dims[::-1] if self.use_transposed_weights else weight.dims
+        if self.use_transposed_weights and self.in_dim is self.out_dim and source is self.in_dim:
+            weight, target = input_first(weight, target, source, self.in_dim), self.out_dim
         if x.sparse_dim is not None:
             x = set_sparse_dim(x, source)
-        elif source is not self.in_dim and self.W.sig.resolve(self.in_dim) is source:
+        elif source is not self.in_dim and weight.sig.resolve(self.in_dim) is source:
             source = self.in_dim  # of equal dims, the weight has {in_dim(1), out_dim}, as in `rf.Linear`
         elif source is not self.in_dim:
             x = replace_dim_v2(x, in_dim=self.in_dim, out_dim=source)
         bias = _as(self.b, target) if self.with_bias else None
-        y = linear(x, self.W, bias, in_dim=source, out_dim=target)
+        y = linear(x, weight, bias, in_dim=source, out_dim=target)
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         y = set_feature_dim(y, self.out_dim)

@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import merged_with_padding, with_padding
+from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, axes, axis, layer, value
 from rfnb.network.versions import holds
@@ -189,8 +190,19 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         if x.feature_dim in self.switched:
             self.feature_axis = next(dim for dim in self.switched if dim is not x.feature_dim)
         for key, described in (self.set_axes or {}).items():
+            if key.lower() in ("t", "time") and described is not None:
+                self._set_time(self.pool.one(described, x), x)
             if key.lower() in ("f", "feature"):
                 self.feature_axis = None if described is None else self.pool.one(described, x)
+
+    def _set_time(self, dim: Dim, x: Tensor) -> None:
+        """Makes an axis of fixed size the axis of frames, if there is no other one."""
+        if dim is time_of(x):
+            return
+        if time_of(x) is not None or dim.dimension is None or dim is x.feature_dim:
+            what, expected = "set_axes: another axis cannot take the place of the frames", '"switch_axes": …'
+            raise NetworkError(what, got=f"{dim.describe()} of {x.describe_dims()}", expected=expected)
+        self.replaced.append((dim, Dim(dim.dimension, name=f"{self.name}_time", kind="spatial")))
 
     def _switch(self, x: Tensor) -> None:
         """Finds the two axes that change their meanings."""

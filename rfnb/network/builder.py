@@ -125,7 +125,7 @@ class Builder:
 
         "frame:layer" is the frame of the step of a loop, of a sequence from outside.
         """
-        if reference.startswith("frame:"):
+        if isinstance(reference, str) and reference.startswith("frame:"):
             return self.loops.frame_of(
                 scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True
             )
@@ -383,10 +383,14 @@ class Builder:
                 if name not in found:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
                 check_shape(name, found[name], dims)
-                if any(a is not b for a, b in zip(found[name].dims, dims, strict=True) if a not in dims):
-                    layer.changes.shared[name] = renaming(found[name], dims)
-                return found[name]
+                return shared_here(found[name], name, dims)
             cell = "" if name.startswith("batch_norm/") else layer.cell_scope
-            return self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
+            parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
+            return shared_here(parameter, name, dims)
+
+        def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
+            if any(a is not b for a, b in zip(parameter.dims, dims, strict=True) if a not in dims):
+                layer.changes.shared[name] = renaming(parameter, dims)
+            return parameter
 
         layer._new_parameter = new

@@ -76,6 +76,7 @@ class Interface(Module):
     train_flag: bool | None
     _builder: Builder
     _run_opts: dict[str, Any] | None = None
+    _trained: dict[int, bool] | None = None  # by the id of parameters, what the net dict says
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -208,11 +209,14 @@ class Interface(Module):
         hidden = None if hidden_layer_selection is None else set(hidden_layer_selection)
         if unknown := sorted((hidden or set()) - set(self.layers)):
             raise LayerNotFound(f"declare_train_params: there is no layer {unknown[0]!r}", got=unknown)
+        if self._trained is None:
+            self._trained = {id(parameter): parameter.trainable for parameter in self.parameters()}
         for path, layer in self.layers.items():
             head = path if hidden is not None and path in hidden else path.partition("/")[0]
             chosen = with_output is not False if head in ends else hidden is None or head in hidden
             for parameter in layer.params.values():
-                parameter.trainable = parameter.trainable and chosen and global_trainable is not False
+                trained = self._trained.get(id(parameter), parameter.trainable)
+                parameter.trainable = trained and chosen and global_trainable is not False
 
     def get_param_values_dict(self, session: Any = None) -> dict[str, dict[str, Any]]:
         """The values of the parameters: {path of the layer: {name: array}}."""

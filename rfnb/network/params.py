@@ -88,11 +88,14 @@ def set_values(
     wrong, found = [], []
     for path, arrays in values.items():
         path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
-        if path not in layers:
+        if path not in layers and all(f"{path}/{name}" in variables for name in arrays):
+            known = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
+        elif path in layers:
+            known = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
+        else:
             if not ignore_non_existing:
                 wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))
             continue
-        known = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
         for name, array in arrays.items():
             if name not in known:
                 near = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"

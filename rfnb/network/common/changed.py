@@ -106,6 +106,15 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
     return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
 
 
+def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:
+    """A weight with equal dims of input and output, where that of the input has the higher priority, as ops want it.
+
+    out, into: those of the weight now. dim: both of them, without a priority.
+    """
+    between = Dim(dim.dimension, name="out")
+    return renamed(weight, [(out, between), (into, dim.copy(match_priority=1)), (between, dim)])
+
+
 def renamed(x: Tensor, pairs: Any) -> Tensor:
     """The tensor with other dims, by pairs of an old and a new one."""
     for old, new in pairs or ():
