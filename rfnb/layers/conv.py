@@ -299,7 +299,8 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
         for dim in self.ones:
             weight = squeeze(weight, dim)
         if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
-            weight = input_first(weight, *weight.dims[-2:], self.in_dim)
+            out, into = weight.dims[-2:]
+            weight = input_first(weight, out, into, self.in_dim)
         y, made = transposed_conv(
             x,
             in_dim=self.in_dim,
