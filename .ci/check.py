@@ -65,7 +65,7 @@ def check_python(arguments: list[str]) -> dict[str, str]:
     """The tests that the arguments select; without arguments all of them, those with a browser after the others."""
     if arguments:
         return {"pytest": check("pytest", *arguments)}
-    by_file = ["--dist", "loadfile", "--durations", "20"]
+    by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     return {
         "pytest": check("pytest", "-n", "auto", "--maxprocesses", "8", *by_file, "-m", "not browser and not wheel"),
         "browser": check_browser("pytest", "tests", "-n", "2", *by_file, "-m", "browser or wheel"),

@@ -126,6 +126,8 @@ def write(file: Path, notebook: NotebookNode) -> None:
         for output in cell.get("outputs", ()):
             if "data" in output:
                 output.data = still(output.data)
+        if cell.cell_type == "code":  # a widget alone leaves nothing, as buttons beside a view do
+            cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
     title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
     html, _ = HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": title}})
     head, end, body = html.partition("</head>")

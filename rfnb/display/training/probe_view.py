@@ -152,8 +152,8 @@ def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[
     }
 
 
-def _words(result: Any) -> str:
-    """The result as text: of tensors, the first lines of their views."""
+def _words(result: Any, between: str = "\n") -> str:
+    """The result as text: of tensors, the first lines of their views. A list of labels within it is one line."""
     if result is None:
         return ""
     if isinstance(result, str):
@@ -161,9 +161,10 @@ def _words(result: Any) -> str:
     if isinstance(result, bool | int | float):
         return str(short(plain(result)) if isinstance(result, float) else result)
     if isinstance(result, list):
-        return "\n".join(map(_words, result))
+        labels = all(isinstance(part, str | int) for part in result)
+        return (between if labels else "\n").join(_words(part, " ") for part in result)
     if isinstance(result, dict):
-        return "\n".join(f"{name}: {_words(part)}" for name, part in result.items())
+        return "\n".join(f"{name}: {_words(part, ' ')}" for name, part in result.items())
     return "\n".join(view_of(result).text.splitlines()[:3])
 
 

@@ -139,36 +139,37 @@ class Choice(Layer, layer_class="choice"):
         return None if self.loop is None else self.loop.choices
 
 
-class BeamScores(Layer, layer_class="choice_get_beam_scores"):
-    """The scores of hypotheses: those of this step in the loop, else the final ones. {…, beam} → {…, beam}"""
+class _OfHypotheses(Layer):
+    """A value of each hypothesis: that of this step in the loop, else the final one; zeros without a search."""
 
     in_search: ClassVar[bool] = True
+    found_as: ClassVar[str]
+    found_dtype: ClassVar[str | None] = None
 
     def compute(self, x: Tensor) -> Tensor:
-        """{…, beam} → {…, beam}; without a search, zeros"""
+        """{…, beam} → {…, beam}"""
         found = self.search_of(x)
         if found is not None and found.choices is not None:
-            return found.choices.beam_scores
+            of_all: Tensor = getattr(found.choices, self.found_as)
+            return of_all
         beam = [dim for dim in x.dims if found is not None and dim is found.beam]
-        return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam)
+        return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam, dtype=self.found_dtype)
+
+
+class BeamScores(_OfHypotheses, layer_class="choice_get_beam_scores"):
+    """The scores of hypotheses. {…, beam} → {…, beam}"""
+
+    found_as = "beam_scores"
 
     def choose(self, steps: StepsOfSearch, x: Tensor) -> Tensor:
         """The scores of the newest hypotheses."""
         return steps.chosen.scores if steps.chosen is not None else self.compute(x)
 
 
-class SrcBeams(Layer, layer_class="choice_get_src_beams"):
+class SrcBeams(_OfHypotheses, layer_class="choice_get_src_beams"):
     """Which hypothesis of the step before each one extends. {…, beam} → {…, beam}, int32"""
 
-    in_search: ClassVar[bool] = True
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{…, beam} → {…, beam}"""
-        found = self.search_of(x)
-        if found is not None and found.choices is not None:
-            return found.choices.src_beams
-        beam = [dim for dim in x.dims if found is not None and dim is found.beam]
-        return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam, dtype="int32")
+    found_as, found_dtype = "src_beams", "int32"
 
     def choose(self, steps: StepsOfSearch, x: Tensor) -> Tensor:
         """The parents that the newest choice found."""

@@ -55,6 +55,23 @@ def test_a_card_for_each_step_with_attention_result_and_loss():
     assert view.table().columns[:2] == ["step", "loss"] and len(view.table().rows) == 3
 
 
+@pytest.mark.parametrize(
+    ("result", "lines"),
+    [
+        ({"laugh": ["L", "AE", "F"], "a": ["AH"]}, ["laugh: L AE F", "a: AH"]),
+        (["one text", "another"], ["one text", "another"]),
+        ([["L", "AE"], ["AH"]], ["L AE", "AH"]),
+        ({"word": "one", "n": 3}, ["word: one", "n: 3"]),
+    ],
+)
+def test_labels_of_one_sequence_are_one_line(result, lines):
+    probe = rf.probe(lambda: result, every=1)
+    probe.step()
+    html = rf.show(probe).html
+    probe.stop()
+    assert "\n".join(lines) in html
+
+
 def test_all_pictures_have_one_scale(monkeypatch):
     tops = []
     sprite = probe_view.drawing.sprite
