@@ -170,6 +170,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
     def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:  # type: ignore[override]
         """The dims that are replaced."""
         self.replaced: list[tuple[Dim, Dim]] = []
+        self.unheeded = False  # whether "T" stays another axis than the one that `set_axes` names
         self._switch(x)
         if size_base is not None:
             own, other = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
@@ -196,12 +197,12 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
                 self.feature_axis = None if described is None else self.pool.one(described, x)
 
     def _set_time(self, dim: Dim, x: Tensor) -> None:
-        """Makes an axis of fixed size the axis of frames, if there is no other one."""
+        """Makes an axis of a fixed size the axis of frames, unless there is another one."""
         if dim is time_of(x):
             return
         if time_of(x) is not None or dim.dimension is None or dim is x.feature_dim:
-            what, expected = "set_axes: another axis cannot take the place of the frames", '"switch_axes": …'
-            raise NetworkError(what, got=f"{dim.describe()} of {x.describe_dims()}", expected=expected)
+            self.unheeded = True
+            return
         self.replaced.append((dim, Dim(dim.dimension, name=f"{self.name}_time", kind="spatial")))
 
     def _switch(self, x: Tensor) -> None:

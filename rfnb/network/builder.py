@@ -386,7 +386,8 @@ class Builder:
                 return shared_here(found[name], name, dims)
             cell = "" if name.startswith("batch_norm/") else layer.cell_scope
             parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
-            return shared_here(parameter, name, dims)
+            # the steps of a loop name the dims themselves, and are kept from call to call
+            return parameter if layer.loop is not None else shared_here(parameter, name, dims)
 
         def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
             if any(a is not b for a, b in zip(parameter.dims, dims, strict=True) if a not in dims):

@@ -95,7 +95,7 @@ class LossHolder:
         return None if self._value is None else self.reduce_func(self._value)
 
     def get_loss_value_for_fetch(self) -> Tensor | None:
-        """The same as `get_loss_value`. → {}"""
+        """The sum of the loss, as `get_loss_value` gives it. → {}"""
         return self.get_loss_value()
 
     def get_error_value(self) -> Tensor | None:

@@ -248,11 +248,11 @@ class Interface(Module):
         self.set_global_train_step(serialized.global_train_step)
 
     def save_params_to_file(self, filename: str | Path, session: Any = None) -> None:
-        """The same as `rf.save(net, filename)`."""
+        """Writes all parameters to a file, with `rf.save`."""
         save(self, filename)
 
     def load_params_from_file(self, filename: str | Path, session: Any = None) -> Any:
-        """The same as `rf.load(filename, net)`: also of checkpoints that TensorFlow saved."""
+        """Sets all parameters to those in a file or in a checkpoint of TensorFlow, with `rf.load`."""
         return load(filename, self)
 
     # -- the run

@@ -88,7 +88,7 @@ def set_values(
     wrong, found = [], []
     for path, arrays in values.items():
         path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
-        if path not in layers and all(f"{path}/{name}" in variables for name in arrays):
+        if path not in layers and arrays and all(f"{path}/{name}" in variables for name in arrays):
             known = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
         elif path in layers:
             known = {**_params_inside(layers, path, variables, arrays), **layers[path].params}

@@ -43,7 +43,12 @@ class Changes:
     held: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.dropout or self.noise or self.given or self.shared)
+        return bool(self.of_values or self.shared)
+
+    @property
+    def of_values(self) -> bool:
+        """Whether the parameters of a call have other values, and not only other dims."""
+        return bool(self.dropout or self.noise or self.given)
 
     def of(self, name: str, parameter: Tensor) -> Tensor:
         """A parameter with the dims of this layer, and with dropout and noise, if this is training."""

@@ -246,3 +246,13 @@ def test_a_report_between_a_call_and_its_losses_changes_nothing():
     net(batch)
     net.report()
     assert net.get_objective().item() == expected
+
+
+def test_frames_that_set_axes_does_not_move_are_reported():
+    extern = rf.ExternData({"data": {"dim": 6}})
+    split = {"class": "split_dims", "axis": "F", "dims": (2, 3), "from": "data"}
+    for axis, count in (("static:0", 1), ("time", 0)):
+        net = rf.Network(extern_data=extern).construct_from_dict({
+            "split": split, "output": {"class": "reinterpret_data", "from": "split", "set_axes": {"T": axis}},
+        })  # fmt: skip
+        assert sum("set_axes" in found.what for found in net.report().of("differs")) == count
