@@ -80,10 +80,10 @@ class BodyRun:
         if hoist is not None:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
-            schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
+        outputs = schedule.outputs if hoist is None else tuple(hoist.step_outputs)
         kept = step.hypotheses.plan.vars if step.hypotheses is not None and step.hypotheses.plan is not None else ()
         states = (schedule.new[place] for place in step.unfrozen)
-        schedule = replace(schedule, outputs=(*schedule.outputs, *kept, *states))
+        schedule = replace(schedule, outputs=(*outputs, *kept, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
@@ -245,12 +245,15 @@ def _in_steps(step: TracedStep) -> list[OpPlacement]:
 
 
 def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
-    row = OpRow("Loop", BodyRun)
     found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         OpPlacement(
-            call.node, row, frozenset(map(Var, call.read_vars())),
-            frozenset(Var(number) for number in call.made()), "steps", "a nested loop",
+            call.node, _LOOP, frozenset(map(Var, call.read_vars)),
+            frozenset(Var(number) for number in call.made), "steps", "a nested loop",
         )
         for call in found
     ]  # fmt: skip
+
+
+_LOOP = OpRow("Loop", BodyRun)
+"""Stands for the row of a nested loop, which is a call without one."""

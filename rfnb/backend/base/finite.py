@@ -8,8 +8,8 @@ sequences that a loop has ended. Arguments that are safe stay as they are, and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from rfnb.backend.base.math import Domain
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths
+from rfnb.core.ground.scope import within
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
@@ -55,14 +56,9 @@ class Ended(Protocol):
 _ended: ContextVar[Ended | None] = ContextVar("rfnb_ended", default=None)
 
 
-@contextmanager
-def ended_by(ended: Ended) -> Iterator[None]:
+def ended_by(ended: Ended) -> AbstractContextManager[None]:
     """Inside, sequences may have ended, as `ended` knows."""
-    token = _ended.set(ended)
-    try:
-        yield
-    finally:
-        _ended.reset(token)
+    return within(_ended, ended)
 
 
 class FiniteOps:

@@ -276,7 +276,8 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
 
 def _resized(backend: type[Backend], source: Tensor, dim: Dim, size: Size, expand: bool, shrink: bool) -> Tensor:
     """The tensor with sequences extended by zeros or cut to the lengths `size`, in which no padding becomes a frame."""
-    if size is source.lengths.size(dim):
+    known = source.lengths.size(dim)
+    if size is known or (known is not None and size.max == known.max and size.agrees(known)):
         return source
     here = size_in(source, dim)
     wanted = within(size, [d for d in source.dims if d is not dim])

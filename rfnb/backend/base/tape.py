@@ -42,25 +42,29 @@ class Call:
     changes: tuple[int, ...] = ()  # Vars that the call writes into
     effect: bool = False  # whether it runs at every step, even if unused: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
-    _reads: list[Var | External | Stream] | None = field(default=None, init=False)
-    _read_vars: tuple[int, ...] | None = field(default=None, init=False)
+    reads: list[Var | External | Stream] = field(init=False, repr=False, compare=False)  # in the order of its arguments
+    read_vars: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it reads
+    made: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it computes
 
-    def reads(self) -> list[Var | External | Stream]:
-        """The values that the call reads, in the order of its arguments."""
-        if self._reads is None:
-            self._reads = []
-            _collect((self.args, self.kwargs), self._reads)
-        return self._reads
+    def __getattr__(self, name: str) -> Any:
+        """The last three are found when they are first asked for."""
+        if name == "made":
+            self.made = [var for _, var in self.parts] if self.result is None else [self.result]
+        elif name in ("reads", "read_vars"):
+            self._look()
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
 
-    def read_vars(self) -> tuple[int, ...]:
-        """The numbers of the Vars that the call reads."""
-        if self._read_vars is None:
-            self._read_vars = tuple([read.number for read in self.reads() if type(read) is Var])
-        return self._read_vars
+    def _look(self) -> None:
+        self.reads = []
+        _collect((*self.args, *self.kwargs.values()), self.reads)
+        self.read_vars = [read.number for read in self.reads if type(read) is Var]
 
-    def made(self) -> list[int]:
-        """The numbers of the Vars that the call computes."""
-        return [var for _, var in self.parts] if self.result is None else [self.result]
+    def give(self, *args: Any) -> None:
+        """Adds arguments to those that were recorded."""
+        self.args = (*self.args, *args)
+        self._look()
 
 
 def _collect(tree: Any, found: list[Var | External | Stream]) -> None:
@@ -102,12 +106,12 @@ class TapeOps:
 class Tape:
     """Raw calls in order, and the tensors that they read from outside.
 
-    is_raw: whether something is a raw tensor of the backend. is_generator: whether it is a source of random numbers.
+    raw: the type of the raw tensors of the backend. generator: that of its sources of random numbers.
     settings: gives a wrapper that runs a function under the current settings, such as autocast; None if they
         are those of the steps.
     """
 
-    def __init__(self, is_raw: Callable[[Any], bool], is_generator: Callable[[Any], bool]):
+    def __init__(self, raw: type, generator: type):
         self.calls: list[Call] = []
         self.externals: list[Any] = []
         self.values: list[Any] = []  # by Var: its value on the traced frame
@@ -121,8 +125,7 @@ class Tape:
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
-        self._is_raw = is_raw
-        self._is_generator = is_generator
+        self._raw, self._referred = raw, (raw, generator)
 
     def keep(self, raw: Any, copy: Any) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
@@ -215,16 +218,13 @@ class Tape:
         always: whether it runs at every step, even if its result is unused or constant.
         """
         changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
-        several = isinstance(result, (list, tuple))
-        new = [
-            (i, raw)
-            for i, raw in enumerate(result if several else (result,))
-            if id(raw) not in self._known and self._is_raw(raw)
-        ]
+        several, known = isinstance(result, (list, tuple)), self._known
+        found = enumerate(result) if several else ((0, result),)
+        new = [(i, raw) for i, raw in found if id(raw) not in known and isinstance(raw, self._raw)]
         if not new and not writes and not always:
             return
         template = self._template
-        given = tuple([template(arg) for arg in args])
+        given = tuple([arg if type(arg) in _PLAIN else known.get(id(arg)) or template(arg) for arg in args])
         wrap = self.wrap if self.ops else self.settings()
         if wrap is not None:
             fn = wrap(fn)
@@ -241,9 +241,9 @@ class Tape:
 
     def _template(self, tree: Any) -> Any:
         kind = type(tree)
-        if kind is int or kind is float or tree is None or kind is bool or kind is str:
+        if kind in _PLAIN:
             return tree
-        if self._is_raw(tree) or self._is_generator(tree):
+        if isinstance(tree, self._referred):
             return self.refer(tree)
         if isinstance(tree, dict):
             return {key: self._template(value) for key, value in tree.items()}
@@ -253,14 +253,30 @@ class Tape:
             return kind([self._template(part) for part in tree])
         return tree
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
+    def pause(self) -> Paused:
         """Nothing is recorded inside."""
-        self.paused += 1
-        try:
-            yield
-        finally:
-            self.paused -= 1
+        return Paused(self)
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+"""Types of arguments that are neither raw tensors nor contain any."""
+
+
+class Paused:
+    """A context in which a tape records nothing."""
+
+    __slots__ = ("_tape",)
+
+    def __init__(self, tape: Tape | None):
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        if self._tape is not None:
+            self._tape.paused += 1
+
+    def __exit__(self, *error: object) -> None:
+        if self._tape is not None:
+            self._tape.paused -= 1
 
 
 _current: ContextVar[Tape | None] = ContextVar("rfnb_tape", default=None)
@@ -286,15 +302,9 @@ def taking(tape: Tape) -> Iterator[None]:
         _current.reset(token)
 
 
-@contextmanager
-def untaped() -> Iterator[None]:
+def untaped() -> Paused:
     """No tape is recorded inside."""
-    tape = _current.get()
-    if tape is None:
-        yield
-    else:
-        with tape.pause():
-            yield
+    return Paused(_current.get())
 
 
 def is_trial() -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rfnb.backend.base.tape import current_tape, untaped
+from rfnb.backend.base.tape import untaped
 from rfnb.backend.torch.module_state import without_numbers
 from rfnb.core.ground.source import public_function
 from rfnb.errors import BackendError, DtypeError
@@ -31,8 +31,12 @@ _CPU = (None, "cpu", torch.device("cpu"))
 @contextmanager
 def outside() -> Iterator[None]:
     """Inside, lengths and masks are made outside of traced loops, grad mode, inference mode and autocast."""
-    with untaped(), torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
-        yield
+    with untaped(), torch.no_grad():
+        if not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):  # most often
+            yield
+            return
+        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+            yield
 
 
 @cache
@@ -118,8 +122,8 @@ class TorchData:
         if not isinstance(values, np.ndarray):  # lengths that torch traces
             return torch.as_tensor(getattr(values, "raw", values), device=device)
         values = np.array(values, order="C")  # a copy: it may be read-only
-        if device in _CPU and current_tape() is None and not torch.is_inference_mode_enabled():
-            return torch.from_numpy(values)
+        if device in _CPU and not torch.is_inference_mode_enabled():
+            return torch.from_numpy(values)  # no mode changes it, and no tape sees it
         with outside():
             raw = torch.from_numpy(values)
             return raw if device in _CPU else raw.to(device_of(device))

@@ -34,9 +34,9 @@ class TorchFuse:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed():
             return list(calls)
         made, fixed = _made(calls), _Fixed(calls, values, externals)
-        read = Counter(read for call in calls for read in call.reads())
+        read = Counter(read for call in calls for read in call.reads)
         read.update(wanted)
-        return [_joined(call, made, read, values, fixed) or call for call in calls]
+        return [(call.fn in _ADD and _joined(call, made, read, values, fixed)) or call for call in calls]
 
     @staticmethod
     def products_raw(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> list[Product]:
@@ -174,8 +174,8 @@ def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _F
 
 
 def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
-    """The call that computes x + h·W."""
-    if call.fn not in _ADD or len(call.args) != 2 or call.kwargs or call.result is None:
+    """The call that computes x + h·W, in place of an addition."""
+    if len(call.args) != 2 or call.kwargs or call.result is None:
         return None
     for product, other in (call.args, call.args[::-1]):
         before = made.get(product.number) if type(product) is Var else None

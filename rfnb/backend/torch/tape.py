@@ -52,6 +52,10 @@ class _TapeMode(TorchFunctionMode):
             kind = _KINDS[func] = _Kind(func)
         if kind.describes:
             return func(*args)
+        if kind.plain and not kwargs and tape.ops:
+            result = func(*args)
+            tape.record(func, args, {}, result)
+            return result
         name = kind.name
         if kind.reads and args and isinstance(tape.find(args[0]), Var):
             raise _read(name, tape)
@@ -111,6 +115,7 @@ class _Kind:
         self.gradient = func in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
         in_place = name.endswith("_") and not name.endswith("__")
         self.writes = in_place or name == "__setitem__" or (name.startswith("__i") and name != "__invert__")
+        self.plain = not (self.reads or self.random or self.drops or self.gradient or self.writes)  # without arguments
 
 
 _KINDS: dict[Any, _Kind] = {}
@@ -160,7 +165,7 @@ class TorchTape:
     @staticmethod
     def new_tape() -> Tape:
         """An empty tape of torch calls."""
-        return Tape(lambda raw: isinstance(raw, torch.Tensor), lambda found: isinstance(found, torch.Generator))
+        return Tape(torch.Tensor, torch.Generator)
 
     @staticmethod
     @contextmanager

@@ -16,12 +16,12 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
         return fn(tree)
     if isinstance(tree, dict):
         return type(tree)([(key, map_leaves(fn, value)) for key, value in tree.items()])
-    return _each(lambda part: map_leaves(fn, part) if isinstance(part, _CONTAINERS) else fn(part), tree)
+    parts = [map_leaves(fn, part) if isinstance(part, _CONTAINERS) else fn(part) for part in tree]
+    return tuple(parts) if type(tree) is tuple else _like(tree, parts)
 
 
-def _each(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """A list or tuple of the same type, with `fn(part)` for each part."""
-    parts = [fn(part) for part in tree]
+def _like(tree: Any, parts: list[Any]) -> Any:
+    """A list or tuple of the same type as `tree`, with other parts."""
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*parts)
     return type(tree)(parts)
@@ -33,7 +33,7 @@ def arranged(tree: Any, like: Any) -> Any:
         return type(tree)([(key, arranged(tree[key], value)) for key, value in like.items()])
     if isinstance(tree, list | tuple) and isinstance(like, list | tuple) and len(tree) == len(like):
         others = iter(like)
-        return _each(lambda part: arranged(part, next(others)), tree)
+        return _like(tree, [arranged(part, next(others)) for part in tree])
     return tree
 
 

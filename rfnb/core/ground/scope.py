@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from rfnb.core.graph.meter import Meter
@@ -18,14 +18,19 @@ _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
 
 
-@contextmanager
-def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+class within(Generic[T]):
     """Sets the context variable inside the block, for this thread only."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T):
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *error: object) -> None:
+        self._variable.reset(self._token)
 
 
 def module_path() -> str:
@@ -45,7 +50,8 @@ def calling(module: Any) -> Iterator[None]:
     It is that of the attribute of the module around it, "layers.0", or the name that a layer of a net dict has. Without
     a module around it, it is its class.
     """
-    around, name = _calling.get(), getattr(module, "name_in_loop", None)
+    around = _calling.get()
+    name = module.name_in_loop if hasattr(type(module), "name_in_loop") else None
     if name is not None:
         name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
     elif hasattr(around, "name_of"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +76,18 @@ def takes_kernels() -> bool:
     return listener is None or listener.takes_kernels
 
 
-@contextmanager
-def listening(listener: Listener | None) -> Iterator[None]:
+class listening:
     """Makes `listener` the active one of this thread inside the block; None: no listener is active there."""
-    token = _listener.set(listener)
-    _listening.append(listener)
-    try:
-        yield
-    finally:
-        _listening.remove(listener)
-        _listener.reset(token)
+
+    __slots__ = ("_given", "_token")
+
+    def __init__(self, listener: Listener | None):
+        self._given = listener
+
+    def __enter__(self) -> None:
+        self._token = _listener.set(self._given)
+        _listening.append(self._given)
+
+    def __exit__(self, *error: object) -> None:
+        _listening.remove(self._given)
+        _listener.reset(self._token)

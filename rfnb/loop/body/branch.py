@@ -216,8 +216,8 @@ def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]])
     """All values that the sides read but do not compute, without duplicates."""
     found: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
-        made = {number for call in calls for number in call.made()}
-        for read in (*(read for call in calls for read in call.reads()), *results):
+        made = {number for call in calls for number in call.made}
+        for read in (*(read for call in calls for read in call.reads), *results):
             if not (isinstance(read, Var) and read.number in made):
                 found[type(read), read.number] = read
     return list(found.values())
@@ -258,7 +258,7 @@ class _Choice:
         return found[:count]
 
     def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
-        made = [Var(number) for call in self._programs[side].calls for number in call.made()]
+        made = [Var(number) for call in self._programs[side].calls for number in call.made]
         return tuple(var for var in made if var in wanted)
 
     def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
@@ -275,7 +275,7 @@ def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[
     """Gives a result to calls that only write into values from outside the side, so that they can be requested."""
     writes: list[Var] = []
     for i, call in enumerate(calls):
-        if not outer.isdisjoint(call.changes) and not call.made():
+        if not outer.isdisjoint(call.changes) and not call.made:
             writes.append(body.tape.number_input(0))
             calls = [*calls[:i], replace(call, result=writes[-1].number), *calls[i + 1 :]]
     return calls, writes

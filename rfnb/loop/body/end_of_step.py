@@ -56,7 +56,7 @@ def close(body: Body) -> TracedStep:
     body.leave()
     if grown:
         replace_grown(body.recorder, grown)
-    first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
+    first_end = 0 if body.condition is not None else limit.min
     schedule = Schedule(
         states=tuple(each.var for each in body.carried),
         frames=tuple(each.var for each in body.frames),
@@ -111,7 +111,7 @@ def _reads(body: Body) -> frozenset[int] | None:
         return None
     graph, tape = body.recorder.graph, body.tape
     found = {number for node in graph.all_nodes() for number in node.inputs}
-    called = {read for call in tape.calls for read in call.reads()}
+    called = {read for call in tape.calls for read in call.reads}
     found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
     if body.condition is not None:
@@ -121,6 +121,8 @@ def _reads(body: Body) -> frozenset[int] | None:
 
 def _generators(body: Body) -> tuple[str, ...]:
     """Names of the global random generators that the body has used."""
+    if not body.generators.look:
+        return ()
     with body.untraced():
         return tuple(body.generators.used())
 
@@ -201,7 +203,8 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
-        loop_own = {place: hypotheses.at_the_end(x) for place, x in hypotheses.carried.items()} | loop_own
+        others = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
+        loop_own |= {place: hypotheses.at_the_end(x) for place, x in others.items()}
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}
@@ -306,7 +309,7 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     if not isinstance(new, Tensor):
         return new
     traced = body.of_body(new, f"the state {name!r}")
-    grown = _new_dims(body)
+    grown = _new_dims(body) if body.recorder.grown else {}
     expected = [grown.get(dim, dim) for dim in old.dims]
     if set(traced.dims) != set(expected):
         raise DimError(
@@ -317,6 +320,8 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
             dims=set(traced.dims) ^ set(expected),
             at=None if traced.value.node is None else traced.value.node.source,
         )
+    if traced is old:
+        return old
     in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
     dtype, before = traced.dtype, old.dtype
     if dtype == before:

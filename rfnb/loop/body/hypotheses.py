@@ -78,6 +78,7 @@ class Hypotheses:
         self._parents: list[np.ndarray] = []  # of each choice
         self._stacked: dict[str, Any] = {}
         self._by_place: list[Tensor] = []  # stacked values that are not resolved
+        self._at_the_end: dict[int, Traced] = {}  # by id of a value of the body: see `at_the_end`
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
         self._recorder.check = check_one_beam
@@ -114,6 +115,11 @@ class Hypotheses:
         """The value in the order of the hypotheses after this step, over the beam of the states."""
         if not self.has(value):
             return value
+        if id(value) not in self._at_the_end:
+            self._at_the_end[id(value)] = self._in_final_order(value)
+        return self._at_the_end[id(value)]
+
+    def _in_final_order(self, value: Traced) -> Traced:
         value = self.follow(value)
         dims = [self.beam if dim is self.newest else dim for dim in value.dims]
         plain = value.plain
@@ -139,11 +145,12 @@ class Hypotheses:
         had, count, scores = map(self.at_the_end, (*before, self.scores))
         over, count, scores, ends = map(self._placed, (had, count, scores, condition))
         ends = self._backend.activation_raw(scores, "is_neg_infinite") | ends
-        if active is not None:  # behind the limit of a sequence, nothing ends any more
-            ends = ends & self._placed(active)
+        takes_step = None if active is None else self._placed(active)
+        if takes_step is not None:  # behind the limit of a sequence, nothing ends any more
+            ends = ends & takes_step
         now = over | ends
         over = over if include_eos else now
-        live = ~over if active is None else self._backend.compare_raw(self._placed(active), "greater", over)
+        live = ~over if takes_step is None else self._backend.compare_raw(takes_step, "greater", over)
         wrapped = (tensor_of(raw, align.sig(self.dims), had.lengths) for raw in (now, count + live, live, ends))
         ended = Ended(*map(self._recorder._wrap, wrapped))
         self.kept["ends"] = ended.ends
@@ -227,6 +234,7 @@ class Hypotheses:
             )
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
+        self._at_the_end.clear()
         asked = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
         self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
 

@@ -119,8 +119,7 @@ def leave_out_ended(
                 more += [var, *(followed if follows else ())]
                 of = [*dims[:-1], parents[last - 1][0]] if follows else dims
                 watcher.masks.append((of, negated, moved, len(followed) if follows else 0))
-            call.args = (*call.args, *more)
-            call._reads = call._read_vars = None
+            call.give(*more)
 
 
 class Watcher:

@@ -139,7 +139,7 @@ class GlobalGenerators:
     """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
 
     def __init__(self, backend: type[Backend], *, look: bool):
-        self._backend = backend
+        self._backend, self.look = backend, look
         self._used: dict[str, None] = {}
         self._before = self._now() if look else {}
 

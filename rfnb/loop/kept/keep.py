@@ -260,7 +260,7 @@ class _Keeper:
         calls = self.tape.calls[slice(*op.calls)]
         if op.row.random or any(outside[number] is None for number in range(*op.outside)):
             return True
-        return not all(_is_plain(call) and all(_known(read, outside) for read in call.reads()) for call in calls)
+        return not all(_is_plain(call) and all(_known(read, outside) for read in call.reads) for call in calls)
 
     # -- parts
 
@@ -279,7 +279,7 @@ class _Keeper:
         part: list[int] = []
         last = -1
         for position in positions:
-            made = self.tape.calls[position].made()
+            made = self.tape.calls[position].made
             if part and made[0] != last + 1:
                 yield self._part(part)
                 part = []
@@ -293,9 +293,9 @@ class _Keeper:
         calls, lines = [self.tape.calls[position] for position in positions], Lines(())
         for call, position in zip(calls, positions, strict=True):
             lines.call(call, position)
-        made = [var for call in calls for var in call.made()]
-        reads = tuple({var: None for call in calls for var in call.read_vars() if var not in made})
-        outside = [read.number + 1 for call in calls for read in call.reads() if isinstance(read, External)]
+        made = [var for call in calls for var in call.made]
+        reads = tuple({var: None for call in calls for var in call.read_vars if var not in made})
+        outside = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
         head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
         code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in made)})"], 1)
         return Part(None, min(made), max(outside, default=0), reads, code)

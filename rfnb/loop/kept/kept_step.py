@@ -202,7 +202,7 @@ class KeptStep:
     def _structure(self) -> tuple[Any, ...]:
         once = {position for op in self.ops if op.runs for position in range(*op.calls)}
         calls = [
-            (call.reads(), call.result, call.parts, call.changes, call.effect)
+            (call.reads, call.result, call.parts, call.changes, call.effect)
             if position in once
             else (call.fn, call.args, call.kwargs, call.result, call.parts, call.changes, call.effect)
             for position, call in enumerate(self.calls)

@@ -311,7 +311,7 @@ def _alike(call: Call, before: Call) -> bool:
     same: bool = (
         (call.fn is before.fn or call.fn == before.fn or type(call.fn) is type(before.fn))
         and getattr(call.fn, "__name__", None) == getattr(before.fn, "__name__", None)
-        and call.reads() == before.reads()
+        and call.reads == before.reads
         and call.result == before.result
         and call.parts == before.parts
         and call.changes == before.changes

@@ -125,9 +125,9 @@ def _changes(step: TracedStep) -> str | None:
     schedule = step.schedule
     wanted = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
     calls = [program.calls[position] for position in program.needed(wanted, effects=False)]
-    if not reads_written(wanted) and not any(reads_written(call.reads()) for call in calls):
+    if not reads_written(wanted) and not any(reads_written(call.reads) for call in calls):
         return None
-    writers = [call.node for call in program.calls if call.effect and reads_written(call.reads())]
+    writers = [call.node for call in program.calls if call.effect and reads_written(call.reads)]
     lines = [f" ({node.source.place()}: `{node.source.text()}`)" for node in writers if node and node.source]
     return f"the loop changes something that it reads{lines[0] if lines else ''}"
 
@@ -194,7 +194,7 @@ class RecordedSteps:
         """Whether steps are computed by ops of rfnb from values that training does not change, so that another thread
         may compute them while the program runs. Functions of the user, as in `rf.raw_call`, may do anything.
         """
-        may_do_anything = any(call.effect and call.made() for call in self.program.calls)
+        may_do_anything = any(call.effect and call.made for call in self.program.calls)
         return not self.not_copied and self.plan.changes is None and not may_do_anything
 
     def states_before(self, step: int) -> tuple[Any, ...]:

@@ -102,7 +102,7 @@ class Replay(RecordedSteps):
         """Leaves out values that are not on the tape, and those that a failed step has not computed."""
         failed, later = self.failed, set[Var | External]()
         if failed is not None and step == failed.step and failed.position is not None:
-            later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made()}
+            later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made}
         found = [(value, self.plan.vars.get(value.number)) for value in values]
         return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
 

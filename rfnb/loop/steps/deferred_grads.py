@@ -82,7 +82,7 @@ class DeferredGradients:
 
     def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""
-        read = Counter(read for call in calls for read in call.reads())
+        read = Counter(read for call in calls for read in call.reads)
         read.update(set(wanted))
         summed = {var: var for var in self._stacked if read[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}

@@ -46,8 +46,7 @@ class EndedGuard:
         """
         if any(dim in self.signature.index and dim not in moved for dim in dims):
             self._dims, self._moved = tuple(dims), frozenset(moved)
-            call.args = (*call.args, *masks)
-            call._reads = call._read_vars = None
+            call.give(*masks)
 
     def __call__(self, raw: Any, *masks: Any) -> Any:
         """The argument in a step; raw tensors in and out."""

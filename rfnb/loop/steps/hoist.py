@@ -106,7 +106,7 @@ class Hoist:
         written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
         written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
         if written:
-            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads())]
+            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads)]
             staying |= {self.owners[id(call.node)] for call in readers if id(call.node) in self.owners}
             staying |= {
                 op
@@ -138,7 +138,7 @@ class Hoist:
         for position, call in enumerate(self.program.calls):
             owner = self.owners.get(id(call.node))
             if position in for_states or owner is None:
-                needed.update(call.reads())
+                needed.update(call.reads)
                 busy |= {owner} if owner is not None else set()
         for op in reversed(self.ops):
             if op.place == "steps" and op.makes:
@@ -168,9 +168,11 @@ class Hoist:
         self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
         constants: dict[Var, Any] = {}
         frames: dict[Var, Any] = {}
-        read = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
-        for var in sorted(read & self.computed.keys()):
-            if var.number in self.program.constants or var in self.frames:
+        own = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
+        new = sorted(self.computed.keys() - own)
+        read = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())]) if new else ()
+        for var in new:
+            if var not in read:
                 continue
             if self._over_frames(var):
                 frames[var] = self._raw(var)
@@ -184,10 +186,10 @@ class Hoist:
 
     def _live(self) -> list[_Op]:
         """The ops before the steps whose results are needed, in order. Also stacks the frames that they read."""
-        live, needed = [], self._read_after() | set(self.outputs)
+        live, needed, ops = [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
         taken = set(needed)
-        needed |= self._read_by_steps([*needed])
-        for op in reversed(self._ops_at("once", "frames")):
+        needed |= self._read_by_steps([*needed]) if ops else set()
+        for op in reversed(ops):
             if op.makes <= self.computed.keys():
                 continue
             if op.makes.isdisjoint(needed):
@@ -211,7 +213,7 @@ class Hoist:
             call = self.program.calls[position]
             owner = self.owners.get(id(call.node))
             if owner is None or owner.place == "steps":
-                found |= {read for read in call.reads() if isinstance(read, Var)}
+                found |= {read for read in call.reads if isinstance(read, Var)}
         return found
 
     def _run(self, op: _Op) -> None:

@@ -51,8 +51,7 @@ class KeptOrder:
         call, self._call = self._call, None  # no cycle of references
         assert call is not None
         self._masks = masks
-        call.args = (*call.args, *[mask.var for mask in masks])
-        call._reads = call._read_vars = None
+        call.give(*[mask.var for mask in masks])
 
     def __call__(self, raw: Any, *masks: Any) -> Any:
         """The indices of a step; raw tensors in and out."""

@@ -30,9 +30,8 @@ class Program:
         self.externals = list(tape.externals)
         self.stream_devices = [str(generator.device) for generator in tape.streams]
         self.inputs = tuple(inputs)
-        self._needs_gradient = needs_gradient
         self._overwritten = {number for number, raw in enumerate(self.externals) if tape.is_kept(raw)}
-        self.constants = self._fold(tape)
+        self.constants = self._fold(tape, needs_gradient)
         self._loops: dict[Any, Written] = {}  # cache: an inner loop runs once per step of the outer one
 
     def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
@@ -62,7 +61,7 @@ class Program:
         other.inputs = (*self.inputs, *given)
         other.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
         other.calls = [
-            call if numbers.isdisjoint(call.made()) else _without(call, numbers) for call in self.calls
+            call if numbers.isdisjoint(call.made) else _without(call, numbers) for call in self.calls
         ]  # at the same positions
         return other
 
@@ -81,24 +80,12 @@ class Program:
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
-    def _fold(self, tape: Tape) -> dict[int, Any]:
+    def _fold(self, tape: Tape, needs_gradient: Callable[[Any], bool]) -> dict[int, Any]:
         """Values of the traced frame that are the same at every step: made from numbers and constants only."""
-        changed = {var for call in self.calls for var in call.changes}
-        constants: dict[int, Any] = {}
-        for call in self.calls:
-            made = call.made()
-            if call.changes or call.effect or not made or not changed.isdisjoint(made):
-                continue
-            if all(self._is_constant(read, constants) for read in call.reads()):
-                constants |= {var: tape.values[var] for var in made}
-        return constants
-
-    def _is_constant(self, read: Var | External | Stream, constants: dict[int, Any]) -> bool:
-        if isinstance(read, Var):
-            return read.number in constants
-        if not isinstance(read, External):
-            return False
-        return read.number not in self._overwritten and not self._needs_gradient(self.externals[read.number])
+        read = {each for call in self.calls if not call.effect for each in call.reads}
+        fixed = {each for each in read.intersection(self._fixed()) if not needs_gradient(self.externals[each.number])}
+        made = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
+        return {number: tape.values[number] for numbers in made for number in numbers}
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
@@ -112,10 +99,10 @@ class Program:
                 result in alive
                 or (effects and call.effect)
                 or (call.changes and not alive.isdisjoint(call.changes))
-                or (call.parts and not alive.isdisjoint(call.made()))
+                or (call.parts and not alive.isdisjoint(call.made))
             ):
                 found.append(position)
-                for var in call.read_vars():
+                for var in call.read_vars:
                     if var not in given:
                         alive.add(var)
         return found[::-1]
@@ -123,7 +110,7 @@ class Program:
     def reads(self, wanted: Sequence[Var | External], *, effects: bool = True) -> set[Any]:
         """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
         calls = [self.calls[position] for position in self.needed(wanted, effects=effects)]
-        return {*wanted, *(read for call in calls for read in call.reads())}
+        return {*wanted, *(read for call in calls for read in call.reads)}
 
     def compile(
         self,
@@ -137,7 +124,7 @@ class Program:
 
         generator: returns the generator of a stream, seeded for step i. externals: replace those that were traced.
         """
-        lines, once = self._lines(wanted, effects)
+        lines, once, _ = self._lines(wanted, effects)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
         written = Written(lines, once, [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(wanted)}"], 1)
         return written.bind(self.constants, externals or self.externals, generator)
@@ -172,8 +159,8 @@ class Program:
         self, new: Sequence[Var], outputs: Sequence[Var], ended: Var | None, effects: bool, keep: bool
     ) -> Written:
         wanted = [*new, *outputs, *([] if ended is None else [ended])]
-        lines, once = self._lines(wanted, effects)
-        states, frames, read = self.inputs[: len(new)], self.inputs[len(new) :], self.reads(wanted, effects=effects)
+        lines, once, read = self._lines(wanted, effects)
+        states, frames = self.inputs[: len(new)], self.inputs[len(new) :]
         head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
         head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
         head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
@@ -189,47 +176,48 @@ class Program:
         tail += ["if ended: break"] if ended is not None else []
         return Written(lines, once, head, [*[f"        {line}" for line in tail], "    return done, states, ended"], 2)
 
-    def _lines(self, wanted: Sequence[Var | External], effects: bool) -> tuple[Lines, int]:
-        """The calls that `wanted` needs, first those that are the same at every step; and the line count of these."""
+    def _lines(self, wanted: Sequence[Var | External], effects: bool) -> tuple[Lines, int, set[Any]]:
+        """The calls that `wanted` needs, first those that are the same at every step; the line count of these; and what
+        the others read, with `wanted`."""
         lines, positions = Lines(self.constants), self.needed(wanted, effects=effects)
-        once = self._same_at_every_step(positions)
+        once = self._made_of({*self._fixed(), *map(Var, self.constants)}, positions)
         for position in once:
             lines.call(self.calls[position], position)
         before = len(lines.lines)
         each = [position for position in positions if position not in once]
         for position, over in zip(each, self._last_reads(each, wanted), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before
+        return lines, before, {*wanted, *(read for position in each for read in self.calls[position].reads)}
 
     def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""
-        kept = {var.number for var in wanted if type(var) is Var}
-        made = {var for position in positions for var in self.calls[position].made()} - kept
+        left = {var for position in positions for var in self.calls[position].made}
+        left -= {var.number for var in wanted if type(var) is Var}
         found: list[list[int]] = []
         for position in reversed(positions):
             call = self.calls[position]
-            over = made.intersection(call.read_vars()).union(made.intersection(call.made()))
-            made -= over
-            found.append(sorted(over))
+            over = left.intersection((*call.read_vars, *call.made))
+            left -= over
+            found.append(sorted(over) if len(over) > 1 else list(over))
         return found[::-1]
 
-    def _same_at_every_step(self, positions: Sequence[int]) -> list[int]:
-        """The calls that depend on nothing but externals and constants, and change nothing."""
+    def _fixed(self) -> list[External]:
+        """What comes from outside, and no step writes into."""
+        return [External(number) for number in range(len(self.externals)) if number not in self._overwritten]
+
+    def _made_of(self, known: set[Any], positions: Sequence[int]) -> list[int]:
+        """The calls that depend on nothing but `known` and their results, and change nothing. Adds these to `known`."""
         changed = {var for position in positions for var in self.calls[position].changes}
-        known = {Var(number) for number in self.constants}
         found = []
         for position in positions:
             call = self.calls[position]
-            made = call.made()
-            if call.effect or call.changes or not changed.isdisjoint(made):
+            if call.effect or call.changes or not known.issuperset(call.reads):
                 continue
-            if all(read in known or self._stays(read) for read in call.reads()):
+            made = call.made
+            if changed.isdisjoint(made):
                 found.append(position)
-                known |= {Var(number) for number in made}
+                known.update(map(Var, made))
         return found
-
-    def _stays(self, read: Var | External | Stream) -> bool:
-        return isinstance(read, External) and read.number not in self._overwritten
 
 
 def _without(call: Call, numbers: Container[int]) -> Call:
@@ -266,8 +254,9 @@ class Lines:
     def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
         """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""
         function = self._argument("f", self._functions, call.fn, ("f", id(call.fn)))
-        arguments = [self.text(arg) for arg in call.args]
-        arguments += [f"{key}={self.text(arg)}" for key, arg in call.kwargs.items()]
+        known, text = self._constants, self.text
+        arguments = [f"v{a.number}" if type(a) is Var and a.number not in known else text(a) for a in call.args]
+        arguments += [f"{key}={text(arg)}" for key, arg in call.kwargs.items()]
         target = f"v{call.result} = " if call.result is not None else "r = " if call.parts else ""
         lines = [f"{target}{function}({', '.join(arguments)})", *[f"v{var} = r[{i}]" for i, var in call.parts]]
         forget = [f"v{number}" for number in over] + (["r"] if call.parts else [])

@@ -118,9 +118,10 @@ class Recorder(Listener):
         """Wraps the results of an op or a module as values of the body, and returns them."""
         if type(result) is Tensor:
             wrapped: Any = self._wrap(result)
+            outputs = [(wrapped.value, 0)]
         else:
             wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
-        outputs = list(_positions(wrapped))
+            outputs = list(_positions(wrapped))
         for value, position in outputs:
             if value.node is None and value.name == "":
                 value.node, value.output = node, position
