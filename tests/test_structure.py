@@ -26,7 +26,7 @@ ROOMS = {
     "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
     "variables save load foreign public",
     "network": "versions axes resolve options common layer extern_data losses holder params build rec builder "
-    "inner config report network weights public",
+    "inner config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
     "range rec reduce run shape shift signal slice softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "

@@ -10,6 +10,7 @@ from typing import Any
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
+from rfnb.network.common.logs import safe_log
 from rfnb.network.config.compute import computed_by
 from rfnb.network.config.values import Function
 from rfnb.ops import activation, math
@@ -27,6 +28,10 @@ def _over_features(function: Callable[..., Tensor]) -> Activation:
     return activate
 
 
+def _leaky_relu(x: Tensor, alpha: float = 0.2) -> Tensor:
+    return math.maximum(x, x * alpha)
+
+
 ACTIVATIONS: dict[str, Activation] = {
     **{
         name: getattr(activation, name)
@@ -34,8 +39,11 @@ ACTIVATIONS: dict[str, Activation] = {
     },
     **{
         name: getattr(math, name)
-        for name in "exp log abs sin cos sqrt rsqrt square safe_log sign neg floor ceil round log1p expm1".split()
+        for name in "exp log abs sin cos sqrt rsqrt square sign neg floor ceil round log1p expm1".split()
     },
+    "safe_log": safe_log,
+    "relu6": lambda x: math.clip_by_value(x, 0.0, 6.0),
+    "leaky_relu": _leaky_relu,
     "softmax": _over_features(softmax),
     "log_softmax": _over_features(log_softmax),
     "1-": lambda x: 1.0 - x,
@@ -43,6 +51,10 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid_hard": lambda x: math.clip_by_value(x * 0.2 + 0.5, 0.0, 1.0),
     "logical_not": math.logical_not,
 }
+
+
+LOGS = {"softmax": ACTIVATIONS["log_softmax"], "sigmoid": activation.log_sigmoid}
+"""The logarithms of activations, without rounding to 0 before."""
 
 
 def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activation:

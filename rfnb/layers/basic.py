@@ -8,18 +8,32 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.layers.activations import activation_of
+from rfnb.layers.activations import LOGS, activation_of
 from rfnb.layers.initializers import initial_values
+from rfnb.network.common.changed import input_first
+from rfnb.network.common.logs import keep_log
 from rfnb.network.layer import Layer
 from rfnb.network.options import value
 from rfnb.ops.linear import linear
 from rfnb.ops.shape import replace_dim_v2, set_feature_dim, set_sparse_dim
 
 
-class Linear(Layer, layer_class=("linear", "hidden", "forward")):
-    """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
+class Activated(Layer):
+    """What a linear layer and an activation share: an activation, whose logarithm another layer may want."""
 
     activation: Any = value(None)
+    opts: dict[str, Any] | None = None
+
+    def with_activation(self, x: Tensor) -> Tensor:
+        """The activation of `x`. {…} → the same"""
+        y = self.activated(activation_of(self.activation, self.opts), x)
+        wanted = self.keeps_log and isinstance(self.activation, str) and self.activation in LOGS
+        return keep_log(y, LOGS[self.activation], x) if wanted else y
+
+
+class Linear(Activated, layer_class=("linear", "hidden", "forward")):
+    """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
+
     with_bias: bool = value(True, bool)
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
@@ -44,21 +58,24 @@ class Linear(Layer, layer_class=("linear", "hidden", "forward")):
     def compute(self, x: Tensor) -> Tensor:
         """{…, in} → {…, out}"""
         assert self.out_dim is not None
-        source, target = self.W.dims[::-1] if self.use_transposed_weights else self.W.dims
+        weight: Tensor = self.W
+        source, target = weight.dims[::-1] if self.use_transposed_weights else weight.dims
+        if self.use_transposed_weights and self.in_dim is self.out_dim and source is self.in_dim:
+            weight, target = input_first(weight, target, source, self.in_dim), self.out_dim
         if x.sparse_dim is not None:
             x = set_sparse_dim(x, source)
-        elif source is not self.in_dim and self.W.sig.resolve(self.in_dim) is source:
+        elif source is not self.in_dim and weight.sig.resolve(self.in_dim) is source:
             source = self.in_dim  # of equal dims, the weight has {in_dim(1), out_dim}, as in `rf.Linear`
         elif source is not self.in_dim:
             x = replace_dim_v2(x, in_dim=self.in_dim, out_dim=source)
         bias = _as(self.b, target) if self.with_bias else None
-        y = linear(x, self.W, bias, in_dim=source, out_dim=target)
+        y = linear(x, weight, bias, in_dim=source, out_dim=target)
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         y = set_feature_dim(y, self.out_dim)
         if self.loss is not None:
             self.logits = y if self.activation == "softmax" else None
-        return self.activated(activation_of(self.activation), y)
+        return self.with_activation(y)
 
 
 class Softmax(Linear, layer_class="softmax"):
@@ -75,15 +92,14 @@ class Copy(Layer, layer_class=("copy", "dropout", "identity")):
         return x
 
 
-class Activation(Layer, layer_class="activation"):
+class Activation(Activated, layer_class="activation"):
     """A function of each entry, or softmax over the features. {…} → the same"""
 
-    activation: Any = value(None)
     opts: dict[str, Any] | None = value(None, dict)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
-        return self.activated(activation_of(self.activation, self.opts), x)
+        return self.with_activation(x)
 
 
 class Cast(Layer, layer_class="cast"):

@@ -15,7 +15,7 @@ from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import Axes
-from rfnb.network.common.changed import renamed, renaming
+from rfnb.network.common.changed import input_first, renamed, renaming
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
@@ -298,6 +298,9 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
         weight: Tensor = params["W_native_transposed_conv"]
         for dim in self.ones:
             weight = squeeze(weight, dim)
+        if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
+            out, into = weight.dims[-2:]
+            weight = input_first(weight, out, into, self.in_dim)
         y, made = transposed_conv(
             x,
             in_dim=self.in_dim,
@@ -310,6 +313,7 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
             output_padding=self.output_padding,
             strides=self.steps,
             bias=params.get("bias"),
+            use_mask=self.batch_independent,
         )
         self.new_dims = list(made)
         return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))

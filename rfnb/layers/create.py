@@ -37,7 +37,8 @@ class Constant(Layer, layer_class="constant"):
 
     def compute(self) -> Tensor:
         """→ {dims…}"""
-        return full(dims=self.dims, fill_value=self.value, dtype=self.dtype)
+        whole = isinstance(self.value, int) and not isinstance(self.value, bool)
+        return full(dims=self.dims, fill_value=self.value, dtype=self.dtype or ("int32" if whole else None))
 
 
 class Variable(Layer, layer_class="variable"):

@@ -38,7 +38,7 @@ class Dot(Layer, layer_class="dot"):
         var1, var2 = (-2 if self.var1 is None else self.var1), (-1 if self.var2 is None else self.var2)
         if strict:
             var1, var2 = self.var1, self.var2
-        var1, var2 = (None if each == "auto" else each for each in (var1, var2))
+        var1, var2 = (None if each == "auto" else () if each == "" else each for each in (var1, var2))
         red1, red2 = (-1 if red1 is None else red1), (-2 if red2 is None else red2)
         reduced1, reduced2 = self.pool.find(red1, a), self.pool.find(red2, b)
         if len(reduced1) != len(reduced2):

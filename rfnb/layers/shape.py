@@ -9,8 +9,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import merged_with_padding, with_padding
+from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.options import axes, axis, layer, value
+from rfnb.network.options import REQUIRED, axes, axis, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.concat import concat
 from rfnb.ops.mask import get_size_tensor
@@ -113,15 +114,20 @@ class MergeDims(Layer, layer_class="merge_dims"):
 
 
 class Squeeze(Layer, layer_class="squeeze"):
-    """Without axes of size 1. {…, axis} → {…}"""
+    """Without axes of size 1, with "auto" all of them. {…, axis} → {…}"""
 
-    axis: tuple[Dim, ...] = axes()
+    axis: Any = value(REQUIRED)
     enforce_batch_dim_axis: Any = value(None)
     allow_no_op: bool = value(False, bool)
 
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The axes that go."""
+        ones = [dim for dim in x.dims if dim.dimension == 1]
+        self.gone = ones if self.axis == "auto" else self.pool.find(self.axis, x)
+
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…}"""
-        for dim in self.axis:
+        for dim in self.gone:
             x = squeeze(x, dim)
         return x
 
@@ -164,6 +170,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
     def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:  # type: ignore[override]
         """The dims that are replaced."""
         self.replaced: list[tuple[Dim, Dim]] = []
+        self.unheeded = False  # whether "T" stays another axis than the one that `set_axes` names
         self._switch(x)
         if size_base is not None:
             own, other = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
@@ -184,8 +191,19 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         if x.feature_dim in self.switched:
             self.feature_axis = next(dim for dim in self.switched if dim is not x.feature_dim)
         for key, described in (self.set_axes or {}).items():
+            if key.lower() in ("t", "time") and described is not None:
+                self._set_time(self.pool.one(described, x), x)
             if key.lower() in ("f", "feature"):
                 self.feature_axis = None if described is None else self.pool.one(described, x)
+
+    def _set_time(self, dim: Dim, x: Tensor) -> None:
+        """Makes an axis of a fixed size the axis of frames, unless there is another one."""
+        if dim is time_of(x):
+            return
+        if time_of(x) is not None or dim.dimension is None or dim is x.feature_dim:
+            self.unheeded = True
+            return
+        self.replaced.append((dim, Dim(dim.dimension, name=f"{self.name}_time", kind="spatial")))
 
     def _switch(self, x: Tensor) -> None:
         """Finds the two axes that change their meanings."""
@@ -326,9 +344,9 @@ class Length(Layer, layer_class="length"):
     add_time_axis: bool = value(False, bool)
 
     def compute(self, x: Tensor) -> Tensor:
-        """{…, axis} → {batch}"""
-        lengths = get_size_tensor(self.axis, device=x.device)
-        return cast(lengths, self.dtype)
+        """{…, axis} → {batch}, or {batch, 1}"""
+        lengths = cast(get_size_tensor(self.axis, device=x.device), self.dtype)
+        return expand_dim(lengths, self.pool.static(1)) if self.add_time_axis else lengths
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """There is none."""
@@ -347,8 +365,16 @@ class SwapAxes(Layer, layer_class="swap_axes"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """One in the place of the other."""
-        swapped = {self.axis1: self.axis2, self.axis2: self.axis1}
-        return [swapped.get(dim, dim) for dim in order]
+        return [self._place_of(dim) for dim in order]
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The axis that stands where the features of the source stood; frames are no features."""
+        dim = sources[0].feature_dim
+        new = None if dim is None else self._place_of(dim)
+        return dim if new is None or new.dimension is None or new.is_batch_dim() else new
+
+    def _place_of(self, dim: Dim) -> Dim:
+        return {self.axis1: self.axis2, self.axis2: self.axis1}.get(dim, dim)
 
 
 def sizes_of(dims: Sequence[Dim]) -> list[int | None]:

@@ -155,7 +155,7 @@ class Pad(Layer, layer_class="pad"):
             axes=self.axes,
             padding=self.pairs,
             out_dims=self.new_dims,
-            mode=self.mode,
+            mode="replicate" if self.mode == "replication" else self.mode,
             value=cast_number(self.value, x),
             handle_dynamic_dims=self.at_own_end,
         )

@@ -14,19 +14,19 @@ from rfnb.network.axes import declared_order
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
-from rfnb.network.build.prepare import join, known_options, set_options
+from rfnb.network.build.prepare import class_of, join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
 from rfnb.network.common.batch_norm import BatchNorm
 from rfnb.network.common.changed import changed_parameters, renamed, renaming
 from rfnb.network.common.layer_errors import name_layer
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import Layer, layer_by_class
+from rfnb.network.layer import Layer
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
-from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources
+from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
@@ -47,6 +47,7 @@ class Builder:
         self.loops = Loops(self)
         self.masked_loop: RecNet | None = None  # in whose steps a mask decides what is computed
         self.stack: list[str] = []
+        self.takes_logs = False  # with `safe_log` in some layer
         self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
         self._aliases: dict[str, str] = {}
 
@@ -54,13 +55,25 @@ class Builder:
 
     def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
-        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
+        self._add(net_dict)
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if key is not None:
                 self._aliases[key] = name
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
+
+    def _add(self, net_dict: Mapping[str, Any]) -> None:
+        self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
+        self.takes_logs |= "safe_log" in repr(net_dict)
+
+    def construct_one(self, net_dict: Mapping[str, Any], name: str) -> str:
+        """Constructs one layer, "a/b" of a subnetwork for example, and all that it needs. Returns its path."""
+        self._add(net_dict)
+        with deep_calls(layers_in_loops(self.scope.layers)):
+            path = self.find(self.scope, name, "construct_layer")
+            self.loops.order()
+        return path
 
     def _construct(self, names: Iterable[str]) -> None:
         for name in [*self._aliases.values(), *names]:
@@ -76,7 +89,11 @@ class Builder:
         while more := [scope for scope in self._all_subs() if scope.path not in done]:
             for scope in more:
                 done.add(scope.path)
-                if scope.path.rstrip("/") in self.nodes:
+                assert scope.parent is not None
+                whole = scope.path.rstrip("/")
+                if whole not in self.nodes and scope.root.main is None and scope.parent.in_loop is None:
+                    self._in_order(scope.parent, scope.name)
+                if whole in self.nodes:
                     for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
 
@@ -95,29 +112,7 @@ class Builder:
             elif path not in self.nodes:
                 begun[path] = None
                 todo.append((scope, name, True))
-                todo.extend((*found, False) for found in reversed(self._sources_of(scope, name)))
-
-    def _sources_of(self, scope: Scope, name: str) -> list[tuple[Scope, str]]:
-        """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
-        described = scope.layers.get(name)
-        if not isinstance(described, Mapping) or scope.recurrent:
-            return []
-        if scope.is_subnet(name) and described["class"] == "subnetwork":
-            inner = described.get("subnetwork")
-            return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
-        found = []
-        for source in names_of_sources(described, None):
-            try:
-                where, reference = scope.find(source)
-                while reference == "data" and where.parent is not None:
-                    inner = names_of_sources(where.options_of_subnet(), None)
-                    where, reference = where.parent.find(inner[0] if inner else "data")
-            except NetworkError:
-                continue
-            head = reference if reference in where.layers else reference.partition("/")[0]
-            if head in where.layers:
-                found.append((where, head))
-        return found
+                todo.extend((*found, False) for found in reversed(sources_of(scope, name)))
 
     def _all_subs(self) -> list[Scope]:
         return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
@@ -130,7 +125,7 @@ class Builder:
 
         "frame:layer" is the frame of the step of a loop, of a sequence from outside.
         """
-        if reference.startswith("frame:"):
+        if isinstance(reference, str) and reference.startswith("frame:"):
             return self.loops.frame_of(
                 scope, self.find(scope, reference.removeprefix("frame:"), needed_by), of_any=True
             )
@@ -268,6 +263,7 @@ class Builder:
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
+        layer.keeps_log = self.takes_logs
         if inner is not None:
             layer.inner = inner
         layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
@@ -387,14 +383,15 @@ class Builder:
                 if name not in found:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
                 check_shape(name, found[name], dims)
-                return found[name]
+                return shared_here(found[name], name, dims)
             cell = "" if name.startswith("batch_norm/") else layer.cell_scope
-            return self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
+            parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
+            # the steps of a loop name the dims themselves, and are kept from call to call
+            return parameter if layer.loop is not None else shared_here(parameter, name, dims)
+
+        def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
+            if any(a is not b for a, b in zip(parameter.dims, dims, strict=True) if a not in dims):
+                layer.changes.shared[name] = renaming(parameter, dims)
+            return parameter
 
         layer._new_parameter = new
-
-
-def class_of(described: Mapping[str, Any]) -> type[Layer]:
-    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
-    name = described["class"]
-    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)

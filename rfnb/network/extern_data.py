@@ -102,6 +102,20 @@ class ExternData:
         for key, described in data.items():
             self.data[key] = self._described(key, _as_dict(key, described))
 
+    def register_data(self, data: Data) -> None:
+        """Adds a data key, or replaces it: the one that is the name of the description."""
+        self.data[data.name] = data
+
+    def init_from_config(self, config: Mapping[str, Any], auto_create_placeholders: bool = False) -> None:
+        """Adds the data keys of a config: those of `extern_data`.
+
+        >>> extern = rf.ExternData()
+        >>> extern.init_from_config({"extern_data": {"data": {"dim": 3}}})
+        >>> list(extern)
+        ['data']
+        """
+        self.register_data_from_dict(config.get("extern_data") or {})
+
     def has_data(self, name: str) -> bool:
         """Whether there is a key."""
         return name in self.data
@@ -128,6 +142,10 @@ class ExternData:
     def get_data_description(self) -> str:
         """The keys with their dims in one line."""
         return ", ".join(f"{key} {show_dims(data.dims)}" for key, data in self.data.items())
+
+    def get_all_dimension_tags(self, allow_same_feature_dim: bool = False) -> list[Dim]:
+        """All dims of all keys, each once."""
+        return list(dict.fromkeys(dim for data in self.data.values() for dim in data.dims))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.data)

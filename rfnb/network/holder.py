@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +45,34 @@ class LossHolder:
         self.scale: float = loss.opts["scale"] * layer.loss_scale
         self.train: bool = more.get("train", get_run_ctx().train_flag)
         self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
+        self.reduce_func: Callable[[Tensor], Any] = more.get("reduce_func") or reduced
         self.logits = layer.logits
+
+    def init(self, layer: Layer) -> LossHolder:
+        """Sets the layer, and returns the holder."""
+        self.layer = layer
+        return self
+
+    def copy_new_base(
+        self,
+        name: str | None = None,
+        layer: Layer | None = None,
+        network: Any = None,
+        reduce_func: Callable[[Tensor], Any] | None = None,
+    ) -> LossHolder:
+        """The same loss with another name, layer, or way to make a value of the losses of all frames."""
+        other = copy(self)
+        other.name, other.layer = name or self.name, layer or self.layer
+        other.reduce_func = reduce_func or self.reduce_func
+        return other
 
     def get_layer(self) -> Layer:
         """The layer whose output this is a loss of."""
         return self.layer
+
+    def get_tf_name(self) -> str:
+        """The name without characters that TensorFlow does not allow in names."""
+        return re.sub(r"[^A-Za-z0-9_.]", "_", self.name)
 
     def get_only_on_eval(self) -> bool:
         """Whether the loss counts only where the network is not trained."""
@@ -61,19 +86,25 @@ class LossHolder:
 
     @cached_property
     def _error(self) -> Tensor | None:
+        if self.layer.only_on_eval and self.train:
+            return reduced(self.output) * 0.0
         return self.loss.error(self.output, self.logits, self.target, train=self.train)
 
     def get_loss_value(self) -> Tensor | None:
         """The sum of the loss, without `scale`. → {}"""
-        return None if self._value is None else reduced(self._value)
+        return None if self._value is None else self.reduce_func(self._value)
+
+    def get_loss_value_for_fetch(self) -> Tensor | None:
+        """The sum of the loss, as `get_loss_value` gives it. → {}"""
+        return self.get_loss_value()
 
     def get_error_value(self) -> Tensor | None:
         """The sum of the error; None if the loss has none. → {}"""
-        return None if self._error is None else reduced(self._error)
+        return None if self._error is None else self.reduce_func(self._error)
 
     def mark(self) -> None:
         """Marks the loss in the run context, which then knows its mean as well, unless it is not in the objective."""
-        value = self.get_loss_value()
+        value = None if self._value is None else reduced(self._value)
         if value is not None and self.scale:
             get_run_ctx().mark_as_loss(
                 value,
@@ -112,17 +143,17 @@ class LossHolder:
 
     def get_normalized_loss_value_per_seq(self) -> Tensor | None:
         """The loss of each sequence, divided by its number of frames. → {batch}"""
-        if self._value is None:
-            return None
-        frames = [dim for dim in self._value.dims if dim is not batch_dim]
-        return reduce_mean(self._value, axis=frames) if frames else self._value
+        return _by_sequence(self._value)
+
+    def get_normalized_error_value_per_seq(self) -> Tensor | None:
+        """The error of each sequence, divided by its number of frames. → {batch}"""
+        return _by_sequence(self._error)
 
     def get_loss_value_for_objective(self) -> Tensor | None:
         """What enters the objective: the sum, or the mean if `use_normalized_loss`, times `scale`; None for 0. → {}"""
-        value = self.get_loss_value()
-        if value is None or not self.scale:
+        if self._value is None or not self.scale:
             return None
-        value = value * self.scale
+        value = reduced(self._value) * self.scale
         return value * self.get_norm_factor() if self.loss.opts["use_normalized_loss"] else value
 
     def __repr__(self) -> str:
@@ -181,6 +212,11 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
             if parameter.trainable:
                 total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
     return total
+
+
+def _by_sequence(x: Tensor | None) -> Tensor | None:
+    frames = [] if x is None else [dim for dim in x.dims if dim is not batch_dim]
+    return reduce_mean(x, axis=frames) if x is not None and frames else x
 
 
 def reduced(x: Tensor) -> Tensor:

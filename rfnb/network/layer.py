@@ -69,6 +69,7 @@ class Layer(Module):
         units: options with the description of a layer that this one computes, which may be a whole net.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
+        keeps_log: whether another layer of the net takes logarithms, so that a softmax keeps what went into it.
         line: of the config, where the net dict describes the layer.
         so_far: an axis of the output that grows from step to step.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
@@ -134,7 +135,7 @@ class Layer(Module):
         self.name, self.version = name, version
         values = ((name, option.default) for name, option in self.options.items())
         vars(self).update({name: None if value is REQUIRED else value for name, value in values})
-        self.batch_independent = self.by_mask = False
+        self.batch_independent = self.by_mask = self.keeps_log = False
         self.line: int | None = None
         self.loop: RecNet | None = None
         self.nets: Mapping[str, RecNet] = {}

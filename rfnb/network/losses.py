@@ -116,11 +116,10 @@ class CrossEntropy(LayerLoss, loss="ce"):
             taken = gather(log_p, indices=labels, axis=axis)
         else:
             return -reduce_sum(as_axis(target, axis) * log_p, axis=axis)
-        if smoothing:
-            return self._smoothed(log_p, taken, labels, axis, smoothing, logits)
-        if self.opts["focal_loss_factor"]:
-            return -taken * (1.0 - exp(taken)) ** self.opts["focal_loss_factor"]
-        return -taken
+        value = self._smoothed(log_p, taken, labels, axis, smoothing, logits) if smoothing else -taken
+        if self.opts["focal_loss_factor"]:  # of the target's own probability, with label smoothing too
+            value = value * (1.0 - exp(taken)) ** self.opts["focal_loss_factor"]
+        return value
 
     def _smoothed(
         self, log_p: Tensor, taken: Tensor, labels: Tensor, axis: Dim, smoothing: float, logits: Tensor | None

@@ -14,7 +14,6 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
-from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
@@ -24,6 +23,7 @@ from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
+from rfnb.network.interface import Interface
 from rfnb.network.layer import Layer
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
@@ -34,12 +34,11 @@ from rfnb.network.report.findings import NetworkReport, report_of
 from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
-from rfnb.nn.module.module import Module
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.search.found import Found
 
 
-class Network(Module):
+class Network(Interface):
     """A network that a net dict describes. Its layers are its submodules, with the names that they have there.
 
     >>> extern = rf.ExternData({"data": {"dim": 5}})
@@ -135,13 +134,36 @@ class Network(Module):
 
     # -- construction
 
-    def construct_from_dict(self, net_dict: Mapping[str, Any], *, strict: bool = True) -> Network:
+    def construct_layer(
+        self, net_dict: Mapping[str, Any], name: str, get_layer: Any = None, add_layer: Any = None,
+        check_existing: bool = True,
+    ) -> Layer:  # fmt: skip
+        """Constructs one layer of a net dict, with all that it needs, unless it is there. Returns it.
+
+        >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+        >>> a = {"class": "linear", "n_out": 3, "from": "data"}
+        >>> net.construct_layer({"a": a, "b": {"class": "copy", "from": "a"}, "c": {}}, "b").name, list(net.layers)
+        ('b', ['a', 'b'])
+        """
+        if get_layer is not None or add_layer is not None:
+            what = "construct_layer: get_layer and add_layer are for the graphs of TensorFlow"
+            raise NetworkError(what, hint='"from" in the net dict says which layer is meant')
+        path = self._builder.construct_one(net_dict, name)
+        self._order = order_of(self._nodes, None)
+        return self.get_layer(path)
+
+    def construct_from_dict(
+        self, net_dict: Mapping[str, Any], get_layer: Any = None, *, strict: bool = True
+    ) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
 
         strict: whether a layer that cannot be constructed is an error; otherwise it is in `failures`.
 
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
+        if get_layer is not None:
+            what = "construct_from_dict: get_layer is for the graphs of TensorFlow"
+            raise NetworkError(what, hint='"from" in the net dict says which layer is meant')
         if not isinstance(net_dict, Mapping):
             what = "construct_from_dict: this is not a net dict"
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
@@ -170,11 +192,6 @@ class Network(Module):
         return {path: node.layer for path, node in every_node(self._nodes).items() if node.layer is not None}
 
     @property
-    def layers(self) -> dict[str, Layer]:
-        """The constructed layers by path, each after those that it needs."""
-        return {path: node.layer for path, node in self._nodes.items() if node.layer is not None}
-
-    @property
     def _nodes(self) -> dict[str, Node]:
         return self._builder.nodes
 
@@ -200,22 +217,6 @@ class Network(Module):
     def variables(self) -> dict[str, Parameter]:
         """The parameters by the names that they have in checkpoints of the reference: "output/rec/s/W"."""
         return dict(self._builder.variables.found)
-
-    def get_output_layers(self) -> list[Layer]:
-        """The layers that are outputs or have a loss, sorted by name."""
-        return [self.get_layer(name) for name in ends_of(self._builder.scope.layers) if name in self._nodes]
-
-    def get_default_output_layer_name(self) -> str | None:
-        """The name "output", or that of the only output layer; None if there are several."""
-        names = [layer.name for layer in self.get_output_layers()]
-        return "output" if "output" in names else names[0] if len(names) == 1 else None
-
-    def get_default_output_layer(self, must_exist: bool = True) -> Layer | None:
-        """The layer "output", or the only output layer. Raises LayerNotFound if there are several."""
-        name = self.get_default_output_layer_name()
-        if name is None and must_exist:
-            raise LayerNotFound("there is no default output layer", hint='"output": {…}')
-        return None if name is None else self.get_layer(name)
 
     # -- a batch
 
@@ -326,11 +327,13 @@ class Network(Module):
     # -- losses
 
     def get_losses_initialized(
-        self, reduce_func: Any = None, with_total: bool = False
+        self, reduce_func: Callable[[Tensor], Any] | None = None, with_total: bool = False
     ) -> tuple[dict[str, LossHolder], Any, Any]:
         """The losses of the last batch by the paths of their layers; the total loss and the constraints, or None.
 
-        with_total: whether to compute those two, which are 0 if there is nothing to sum.
+        Args:
+            reduce_func: what makes a value of the losses of all frames, instead of their sum; `lambda x: x` keeps them.
+            with_total: whether to compute those two, which are 0 if there is nothing to sum.
         """
         if self._holders is None:
             if not self._values:
@@ -338,18 +341,24 @@ class Network(Module):
             with self._flags():
                 nodes = self._nodes.values() if self.eval_flag else ()
                 self._holders = holders_of(nodes, self._values, self._has_loss)
+        found = self._holders
+        if reduce_func is not None:
+            found = {name: holder.copy_new_base(reduce_func=reduce_func) for name, holder in found.items()}
         if not with_total:
-            return self._holders, None, None
+            return found, None, None
         total: Any = 0
         for value in map(LossHolder.get_loss_value_for_objective, self._holders.values()):
             total = total if value is None else value + total
-        return self._holders, total, self.get_total_constraints()
+        return found, total, self.get_total_constraints()
 
     def _has_loss(self, node: Node) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
         if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
             return False
         return node.loop is None or self.train_flag is not False
+
+    def maybe_construct_objective(self) -> None:
+        """Nothing: `get_objective` computes it."""
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""
@@ -365,35 +374,6 @@ class Network(Module):
         if self._builder.every_layer is None:
             self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
         return constraints_of(self._builder.every_layer)
-
-    # -- parameters
-
-    def get_params_list(self) -> list[Parameter]:
-        """All parameters, a shared one once."""
-        return list(self.parameters())
-
-    def get_trainable_params(self) -> list[Parameter]:
-        """The parameters that training changes."""
-        return [parameter for parameter in self.parameters() if parameter.trainable]
-
-    def get_num_params(self) -> int:
-        """The number of values in all parameters."""
-        return sum(parameter.num_elements() for parameter in self.parameters())
-
-    def get_param_values_dict(self) -> dict[str, dict[str, Any]]:
-        """The values of the parameters: {path of the layer: {name: array}}."""
-        return params.values_of(self.layers)
-
-    def set_param_values_by_dict(
-        self,
-        values_dict: Mapping[str, Mapping[str, Any]],
-        ignore_non_existing: bool = False,
-        ignore_wrong_shape: bool = False,
-    ) -> None:
-        """Sets parameters: {path of the layer: {name: array}}. Raises ParameterError, and sets none, if one is bad."""
-        params.set_values(
-            self.layers, values_dict, ignore_non_existing=ignore_non_existing, ignore_wrong_shape=ignore_wrong_shape
-        )
 
     def extra_repr(self) -> str:
         """The number of layers."""

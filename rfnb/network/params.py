@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.network.layer import Layer
+from rfnb.network.resolve import EXTRA
 from rfnb.ops.dims import dim_match_priority_when_needed
 
 
@@ -76,17 +77,25 @@ def set_values(
     layers: Mapping[str, Layer],
     values: Mapping[str, Mapping[str, Any]],
     *,
+    variables: Mapping[str, Parameter],
     ignore_non_existing: bool = False,
     ignore_wrong_shape: bool = False,
 ) -> None:
-    """Sets parameters by layer and name. Raises ParameterError, which lists all that does not fit; then none is set."""
+    """Sets parameters by layer and name. Raises ParameterError, which lists all that does not fit; then none is set.
+
+    variables: by variable name. A layer with a net has the parameters in it too, by the ends of these: "s/rec/W_re".
+    """
     wrong, found = [], []
     for path, arrays in values.items():
-        if path not in layers:
+        path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
+        if path not in layers and arrays and all(f"{path}/{name}" in variables for name in arrays):
+            known = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
+        elif path in layers:
+            known = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
+        else:
             if not ignore_non_existing:
                 wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))
             continue
-        known = layers[path].params
         for name, array in arrays.items():
             if name not in known:
                 near = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
@@ -106,11 +115,24 @@ def set_values(
         parameter.assign(np.asarray(array).astype(parameter.dtype))
 
 
+def _params_inside(
+    layers: Mapping[str, Layer], path: str, variables: Mapping[str, Parameter], names: Iterable[str]
+) -> dict[str, Parameter]:
+    """The parameters of layers inside of a layer that these names mean, which are ends of their variable names."""
+    wanted = [name for name in names if "/" in name and name not in layers[path].params]
+    if not wanted:
+        return {}
+    inside = {id(x) for each, layer in layers.items() if each.startswith(f"{path}/") for x in layer.params.values()}
+    there = sorted((name for name, x in variables.items() if id(x) in inside), key=len)
+    ends = {each: next((name for name in there if name.endswith(f"/{each}")), None) for each in wanted}
+    return {each: variables[name] for each, name in ends.items() if name is not None}
+
+
 def values_of(layers: Mapping[str, Layer]) -> dict[str, dict[str, np.ndarray]]:
-    """The values of all parameters, by layer and name; a shared one once."""
+    """The values of all parameters, by layer and name; a shared one once, with additional nets last."""
     seen: set[int] = set()
     found: dict[str, dict[str, np.ndarray]] = {}
-    for path, layer in layers.items():
+    for path, layer in sorted(layers.items(), key=lambda item: EXTRA.match(item[0]) is not None):
         for name, parameter in layer.params.items():
             if id(parameter) not in seen:
                 seen.add(id(parameter))

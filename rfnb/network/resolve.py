@@ -181,6 +181,29 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     return [name for name in listed if name != "none"]
 
 
+def sources_of(scope: Scope, name: str) -> list[tuple[Scope, str]]:
+    """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
+    described = scope.layers.get(name)
+    if not isinstance(described, Mapping) or scope.recurrent:
+        return []
+    if scope.is_subnet(name) and described["class"] == "subnetwork":
+        inner = described.get("subnetwork")
+        return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
+    found = []
+    for source in names_of_sources(described, None):
+        try:
+            where, reference = scope.find(source)
+            while reference == "data" and where.parent is not None:
+                inner = names_of_sources(where.options_of_subnet(), None)
+                where, reference = where.parent.find(inner[0] if inner else "data")
+        except NetworkError:
+            continue
+        head = reference if reference in where.layers else reference.partition("/")[0]
+        if head in where.layers:
+            found.append((where, head))
+    return found
+
+
 def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
     """The error for a layer that is needed for its own construction."""
     circle = [*begun[begun.index(path) :], path]

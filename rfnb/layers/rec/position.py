@@ -108,7 +108,8 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
         if not self.fixed:
             initial = initial_values(self.forward_weights_init)
             self.encoding_matrix = self.parameter("encoding_matrix", [self.distances, self.out_dim], initial)
-            self.distances = self.encoding_matrix.dims[0]  # another net may have made it
+            if "encoding_matrix" not in self.changes.shared:
+                self.distances = self.encoding_matrix.dims[0]  # another net may have made it
 
     def leave_loop(self, axis: Dim) -> None:
         """Queries and keys are the frames of the loop."""

@@ -11,11 +11,17 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
 from rfnb.network.axes import Axes, broadcast, matching
-from rfnb.network.layer import IGNORED, Layer
+from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.versions import holds
 
 if TYPE_CHECKING:
     from rfnb.network.builder import Builder
+
+
+def class_of(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
+    name = described["class"]
+    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Changes:
         dropout: the share of entries that are 0 in training, of parameters with `min_ndim` axes or more. noise: the
             standard deviation of what is added in training (Graves 2011).
         given: by the names of parameters, the inputs of the layer that stand for them, and the dims that they get.
+        shared: by name, the dims that parameters of another layer get here, where theirs are others.
         now: the parameters of the current call, by name. held: whether they stay for all steps of a loop.
     """
 
@@ -37,17 +38,23 @@ class Changes:
     min_ndim: int = 0
     noise: float = 0.0
     given: dict[str, tuple[str, Renaming]] = field(default_factory=dict)
+    shared: dict[str, Renaming] = field(default_factory=dict)
     now: dict[str, Tensor] = field(default_factory=dict)
     held: bool = False
 
     def __bool__(self) -> bool:
+        return bool(self.of_values or self.shared)
+
+    @property
+    def of_values(self) -> bool:
+        """Whether the parameters of a call have other values, and not only other dims."""
         return bool(self.dropout or self.noise or self.given)
 
     def of(self, name: str, parameter: Tensor) -> Tensor:
-        """A parameter with dropout and noise, if this is training."""
+        """A parameter with the dims of this layer, and with dropout and noise, if this is training."""
+        x = renamed(parameter, self.shared.get(name))
         if not get_run_ctx().is_train_flag_enabled() or not getattr(parameter, "trainable", True):
-            return parameter
-        x = parameter
+            return x
         if self.dropout and len(x.dims) >= self.min_ndim:
             x = dropout(x, self.dropout, axis=list(x.dims))
         if self.noise:
@@ -102,6 +109,15 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
     between = [Dim(dim.dimension, name=dim.name) for dim in dims]
     last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
     return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
+
+
+def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:
+    """A weight with equal dims of input and output, where that of the input has the higher priority, as ops want it.
+
+    out, into: those of the weight now. dim: both of them, without a priority.
+    """
+    between = Dim(dim.dimension, name="out")
+    return renamed(weight, [(out, between), (into, dim.copy(match_priority=1)), (between, dim)])
 
 
 def renamed(x: Tensor, pairs: Any) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.common.logs import safe_log
 from rfnb.network.config.arrays import (
     POOL,
     Array,
@@ -248,7 +249,7 @@ _PLAIN: dict[str, Callable[[Any], Any] | None] = {
     "exp": numbers.exp, "log": numbers.log, "abs": abs, "sqrt": numbers.sqrt, "square": lambda x: x * x,
     "sin": numbers.sin,
     "cos": numbers.cos, "floor": numbers.floor, "ceil": numbers.ceil, "round": round, "neg": lambda x: -x,
-    "rsqrt": None, "log1p": numbers.log1p, "expm1": numbers.expm1, "sign": None, "safe_log": None,
+    "rsqrt": None, "log1p": numbers.log1p, "expm1": numbers.expm1, "sign": None,
     "logical_not": lambda x: not x, "is_finite": None,
 }  # fmt: skip
 _ACTIVATIONS = "relu sigmoid tanh log_sigmoid elu selu swish gelu softplus softsign".split()
@@ -279,8 +280,13 @@ def functions() -> dict[str, Any]:
         "zeros": lambda shape, dtype="float32", **_: _filled(shape, 0, dtype),
         "ones": lambda shape, dtype="float32", **_: _filled(shape, 1, dtype),
         "fill": _filled, "range": _range, "random_uniform": _uniform, "random_normal": _normal,
+        "safe_log": _safe_log,
     }  # fmt: skip
     return found
+
+
+def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:
+    return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
 def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:

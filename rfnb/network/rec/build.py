@@ -140,13 +140,13 @@ class Loops:
         node = builder.nodes[path]
         if node.loop in rec and node.loop is not None:
             return path
-        x = builder.seen(path, scope)
-        frames = rec.axis if rec.axis in x.dims else None
+        frames = rec.axis if rec.axis in (x := builder.seen(path, scope)).dims else None
         if frames is None and (path.startswith("data:") or of_any):
             frames = time_of(x)
         if frames is None:
             return path
-        name = f"{rec.path}/{path}"
+        own = "" if path.startswith("data:") else "frame:"  # a layer of the loop may have the same name
+        name = f"{rec.path}/{own}{path}"
         if name not in builder.nodes:
             builder.nodes[name] = Node(name, None, _one_frame(x, frames), kind="frame", of=path, loop=rec)
         return name

@@ -35,7 +35,7 @@ def key_of(rec: RecNet) -> list[Any] | None:
     if len(own) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
         return None  # a loop in the loop
     layers = [node.layer for node in nodes if node.layer is not None]
-    if any(layer.changes for layer in layers):
+    if any(layer.changes.of_values for layer in layers):
         return None
     if rec.has_functions is None:
         described = [rec.scope.layers, rec.layer.config]

@@ -51,6 +51,9 @@ def differences(node: Node, template: Any, *, evaluates: bool, inside: bool) -> 
         for what in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{what}: values near the end of a shorter sequence depend on the batch", way
+    if getattr(layer, "unheeded", False):
+        what = "set_axes: the axis of frames stays the first one that has lengths"
+        yield what, 'name the other axis in the layers after it: "axis": "stag:…", or "switch_axes"'
     if (layer.darc1 or layer.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
         yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]

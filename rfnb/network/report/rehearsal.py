@@ -12,11 +12,12 @@ from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.template import on_meta, without_numbers
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.losses import LayerLoss
+from rfnb.network.rec.kept import CHANGING
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import outside_needs
 from rfnb.network.rec.run import RecRun, run_node
@@ -33,6 +34,7 @@ def rehearse(
     values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
     with (
         entered(get_run_ctx().again()),
+        results_kept(nodes),
         get_run_ctx().train_flag_ctx(train),
         recording(False),
         sizes_of(values.values(), [node.template for node in nodes.values()]),
@@ -57,6 +59,18 @@ def rehearse(
                 except Exception as error:
                     if not looks_at_numbers(error):
                         yield path, "loss", error
+
+
+@contextmanager
+def results_kept(nodes: Mapping[str, Node]) -> Iterator[None]:
+    """After the block, layers have again what a call before it left in them, and losses take: logits, for example."""
+    layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
+    before = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, kept in before:
+            vars(layer).update(kept)
 
 
 @contextmanager

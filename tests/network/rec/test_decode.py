@@ -110,3 +110,28 @@ def test_errors():
     plain.construct_from_dict({"output": {"class": "copy", "from": "data"}})
     with pytest.raises(LayerNotFound, match="no layer of the class choice"):
         plain.search({"data": BATCH["data"]})
+
+
+@pytest.mark.parametrize("front", [
+    {"class": "conv", "filter_size": (3,), "padding": "same", "n_out": 2, "with_bias": True, "from": "data"},
+    {"class": "transposed_conv", "filter_size": (3,), "strides": (2,), "n_out": 2, "activation": None, "from": "data"},
+    {"class": "self_attention", "num_heads": 2, "total_key_dim": 4, "n_out": 2, "from": "data"},
+    {"class": "rec", "unit": "nativelstm2", "n_out": 3, "from": "data"},
+], ids=lambda front: front["class"])  # fmt: skip
+def test_a_search_shares_what_is_before_the_loop(front):
+    layers = {**NET, "front": front, "pool": {**NET["pool"], "from": "front"}}
+    net = built(layers)
+    rf.init_forward_step_run_ctx()
+    found = net.search(BATCH, beam_size=30)
+    (best, *_), _ = found.nbest(1, text=False)  # of the longest sequence, whose values do not depend on the batch
+    assert score(net, best, 0) == pytest.approx(max(score(net, path, 0) for path in paths()), abs=1e-4)
+
+
+def test_layers_with_one_name_scope_share_filters():
+    conv = {"class": "conv", "filter_size": (3,), "padding": "same", "n_out": 2, "name_scope": "both"}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
+    net.construct_from_dict({"a": {**conv, "from": "data"}, "output": {**conv, "from": "a"}})
+    assert len(net.get_params_list()) == 1
+    out = net.forward({"data": (X, [4, 2])})
+    twice = net.forward({"data": (out["a"].copy_masked(0).raw_tensor.detach().numpy(), [4, 2])})["a"]
+    np.testing.assert_allclose(out["output"].raw_tensor.detach()[0], twice.raw_tensor.detach()[0], rtol=1e-5)

@@ -234,3 +234,25 @@ def test_all_that_stops_in_nets_inside_of_layers_is_listed():
         "unknown option 'sise'": ("c/true_layer/a",),
         "there is no data key 'nothing'": ("c/false_layer",),
     }
+
+
+def test_a_report_between_a_call_and_its_losses_changes_nothing():
+    extern = rf.ExternData({"data": {"dim": 3}, "classes": {"dim": 4, "sparse": True, "same_dim_tags_as": "data"}})
+    net = rf.Network(extern_data=extern, train_flag=True)
+    net.construct_from_dict({"output": {"class": "softmax", "loss": "ce", "L2": 0.1, "darc1": 0.2, "from": "data"}})
+    batch = extern.example()
+    net(batch)
+    expected = net.get_objective().item()
+    net(batch)
+    net.report()
+    assert net.get_objective().item() == expected
+
+
+def test_frames_that_set_axes_does_not_move_are_reported():
+    extern = rf.ExternData({"data": {"dim": 6}})
+    split = {"class": "split_dims", "axis": "F", "dims": (2, 3), "from": "data"}
+    for axis, count in (("static:0", 1), ("time", 0)):
+        net = rf.Network(extern_data=extern).construct_from_dict({
+            "split": split, "output": {"class": "reinterpret_data", "from": "split", "set_axes": {"T": axis}},
+        })  # fmt: skip
+        assert sum("set_axes" in found.what for found in net.report().of("differs")) == count
