@@ -108,15 +108,15 @@ def test_an_unknown_data_key_names_the_layer_and_the_nearest_key():
         constructed({"output": {"class": "copy", "from": "data:clases"}})
 
 
-def test_a_part_of_a_subnet_is_constructed_without_the_rest():
-    inner = {"a": {"class": "copy", "from": "data"}, "output": {"class": "copy", "from": "base:missing"}}
-    net = constructed(
-        {
-            "sub": {"class": "subnetwork", "from": "data", "subnetwork": inner},
-            "output": {"class": "copy", "from": "sub/a"},
-        }
-    )
-    assert list(net.layers) == ["sub/a", "output"]
+def test_the_rest_of_a_subnet_is_constructed_after_a_part_that_is_used():
+    inner = {"a": {"class": "copy", "from": "data"}, "output": {"class": "copy", "from": "a"}}
+    sub = {"class": "subnetwork", "from": "data", "subnetwork": inner}
+    net = {"sub": sub, "output": {"class": "copy", "from": "sub/a"}}
+    assert [*constructed(net).layers][:2] == ["sub/a", "output"]
+    assert {*constructed(net).layers} == {"sub/a", "sub/output", "sub", "output"}
+    inner["output"]["from"] = "base:missing"
+    with pytest.raises(LayerNotFound, match="missing"):
+        constructed(net)
 
 
 def test_a_net_without_an_end_is_an_error():

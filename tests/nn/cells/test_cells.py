@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -206,8 +207,13 @@ CELLS = {
 }
 
 
+def is_global(cls):
+    """Whether a module has the class, other than those of examples in docstrings."""
+    return getattr(sys.modules[cls.__module__], cls.__name__, None) is cls
+
+
 def test_every_cell_is_in_the_table():
-    ours = {cls for cls in cell_classes.values() if cls.__module__.startswith("rfnb.")}
+    ours = {cls for cls in cell_classes.values() if cls.__module__.startswith("rfnb.") and is_global(cls)}
     assert ours == {type(make(IN, OUT)) for make in CELLS.values()}
 
 
