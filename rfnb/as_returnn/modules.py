@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-from rfnb.as_returnn import config, helpers
+from rfnb.as_returnn import config, outside_frontend
 from rfnb.errors import ReturnnError
 from rfnb.module_paths import PATHS, FrontendModule, NamesOnly, register
 
@@ -40,13 +40,13 @@ OTHERS = {
 }
 """The other modules, and the names of `rf` that they give; "Vocabulary=Vocab" is called `Vocab` in `rf`."""
 
-HELPERS = {
+OUTSIDE_FRONTEND = {
     "returnn.forward_iface": "ForwardCallbackIface",
     "returnn.log": "log",
     "returnn.util.basic": "BehaviorVersion NotSpecified prod",
     "returnn.util.math": "PiecewiseLinear ceil_div",
 }
-"""Modules that give names of `helpers`."""
+"""Modules that give names of `outside_frontend`."""
 
 
 def install() -> None:
@@ -69,8 +69,8 @@ def _modules() -> Iterator[NamesOnly]:
     for name, listed in OTHERS.items():
         pairs = (entry.partition("=") for entry in listed.split())
         yield NamesOnly(name, {there: here or there for there, _, here in pairs})
-    for name, listed in HELPERS.items():
-        yield NamesOnly(name, {entry: entry for entry in listed.split()}, helpers.__name__)
+    for name, listed in OUTSIDE_FRONTEND.items():
+        yield NamesOnly(name, {entry: entry for entry in listed.split()}, outside_frontend.__name__)
     yield NamesOnly(f"{PACKAGE}.config", {name: name for name in config.__all__}, config.__name__)
     for path in ("", *PATHS, *FRONTEND):
         yield FrontendModule(f"{PACKAGE}.frontend", path)

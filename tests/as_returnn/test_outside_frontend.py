@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import rfnb as rf
-from rfnb.as_returnn.helpers import ForwardCallbackIface, PiecewiseLinear, ceil_div, log, prod
+from rfnb.as_returnn.outside_frontend import ForwardCallbackIface, PiecewiseLinear, ceil_div, log, prod
 
 
 def test_a_curve_of_numbers():
@@ -28,7 +28,7 @@ def test_the_argument_of_a_curve_may_have_a_name():
         PiecewiseLinear({})
 
 
-def test_small_helpers(capsys):
+def test_the_log_and_small_functions(capsys):
     feat = rf.Dim(3, name="feat")
     assert (ceil_div(5, 2), ceil_div(4, 2), prod([2, 3]), prod([])) == (3, 2, 6, 1)
     assert prod([2, feat]) == 2 * feat

@@ -1,4 +1,4 @@
-"""Small helpers that models import besides the frontend: the log, curves over steps, callbacks of a forward pass."""
+"""What models import besides the frontend: the log, curves over steps, callbacks of a forward pass, and more."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ForwardCallbackIface:
 class PiecewiseLinear:
     """A curve of numbers, such as a learning rate over steps: linear between points, constant outside of them.
 
-    >>> from rfnb.as_returnn.helpers import PiecewiseLinear
+    >>> from rfnb.as_returnn.outside_frontend import PiecewiseLinear
     >>> rate = PiecewiseLinear({0: 0.0, 10: 1.0, 30: 0.0}, kw_name="step", ignore_other_kwargs=True)
     >>> [rate(step=step, epoch=1) for step in (-5, 5, 20, 99)]
     [0.0, 0.5, 0.5, 0.0]
