@@ -368,7 +368,7 @@ class SwapAxes(Layer, layer_class="swap_axes"):
         return [self._place_of(dim) for dim in order]
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The axis that stands where the features of the source stood; frames are no features."""
+        """The axis that stands where the features of the source stood; frames are not features."""
         dim = sources[0].feature_dim
         new = None if dim is None else self._place_of(dim)
         return dim if new is None or new.dimension is None or new.is_batch_dim() else new
