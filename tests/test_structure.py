@@ -25,7 +25,7 @@ ROOMS = {
     "options replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
     "variables save load foreign public",
-    "network": "versions axes resolve options common layer extern_data losses holder params build rec builder "
+    "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
     "range rec reduce run shape shift signal slice softmax time concat wrap register",

@@ -10,9 +10,9 @@ from typing import Any
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.network.common.logs import safe_log
 from rfnb.network.config.compute import computed_by
 from rfnb.network.config.values import Function
+from rfnb.network.layer_call.exact_log import safe_log
 from rfnb.ops import activation, math
 from rfnb.ops.softmax import log_softmax, softmax
 

@@ -10,9 +10,9 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import LOGS, activation_of
 from rfnb.layers.initializers import initial_values
-from rfnb.network.common.changed import input_first
-from rfnb.network.common.logs import keep_log
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.exact_log import keep_log
+from rfnb.network.layer_call.param_changes import input_first
 from rfnb.network.options import value
 from rfnb.ops.linear import linear
 from rfnb.ops.shape import replace_dim_v2, set_feature_dim, set_sparse_dim

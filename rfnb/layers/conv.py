@@ -15,8 +15,8 @@ from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import Axes
-from rfnb.network.common.changed import input_first, renamed, renaming
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.param_changes import input_first, renamed, renaming
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.conv import conv, transposed_conv

@@ -8,8 +8,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
-from rfnb.network.common.batch_norm import OPTIONS, BatchNorm
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.batch_norm import OPTIONS, BatchNorm
 from rfnb.network.options import axes, value
 from rfnb.ops.activation import gating
 from rfnb.ops.math import rsqrt

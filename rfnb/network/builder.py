@@ -17,11 +17,11 @@ from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import class_of, join, known_options, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
-from rfnb.network.common.batch_norm import BatchNorm
-from rfnb.network.common.changed import changed_parameters, renamed, renaming
-from rfnb.network.common.layer_errors import name_layer
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.batch_norm import BatchNorm
+from rfnb.network.layer_call.layer_errors import name_layer
+from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops

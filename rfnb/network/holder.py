@@ -13,9 +13,9 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
-from rfnb.network.common.layer_errors import named_after
-from rfnb.network.common.penalties import darc1, spatial_smoothing
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.layer_errors import named_after
+from rfnb.network.layer_call.penalties import darc1, spatial_smoothing
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.math import cast, square
 from rfnb.ops.reduce import reduce_mean, reduce_sum

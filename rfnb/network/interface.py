@@ -12,6 +12,7 @@ import numpy as np
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.save import save
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import LayerNotFound, NetworkError
@@ -84,8 +85,14 @@ class Interface(Module):
         return {path: node.layer for path, node in self._builder.nodes.items() if node.layer is not None}
 
     def get_layer(self, layer_name: str) -> Layer:
-        """A constructed layer, by its path."""
-        raise NotImplementedError
+        """A constructed layer: "encoder", or "subnet/layer". Raises LayerNotFound."""
+        layers = self.layers
+        if layer_name not in layers:
+            hint = did_you_mean(layer_name, layers)
+            if hint is None and layer_name in self._builder.scope.layers:
+                hint = f'nothing needs it: "{layer_name}": {{…, "is_output_layer": True}}'
+            raise LayerNotFound(f"get_layer: there is no layer {layer_name!r}", expected=", ".join(layers), hint=hint)
+        return layers[layer_name]
 
     # -- layers
 

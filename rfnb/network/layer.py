@@ -16,8 +16,8 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import Axes, renamed
-from rfnb.network.common.batch_norm import BatchNorm
-from rfnb.network.common.changed import Changes, changed_parameters
+from rfnb.network.layer_call.batch_norm import BatchNorm
+from rfnb.network.layer_call.param_changes import Changes, changed_parameters
 from rfnb.network.options import REQUIRED, Option, value
 from rfnb.network.resolve import MODULES
 from rfnb.nn.module.module import Module

@@ -18,13 +18,13 @@ from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
 from rfnb.network.builder import Builder
-from rfnb.network.common.layer_errors import named_after
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.layer_errors import named_after
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
@@ -194,16 +194,6 @@ class Network(Interface):
     @property
     def _nodes(self) -> dict[str, Node]:
         return self._builder.nodes
-
-    def get_layer(self, layer_name: str) -> Layer:
-        """A constructed layer: "encoder", or "subnet/layer". Raises LayerNotFound."""
-        layers = self.layers
-        if layer_name not in layers:
-            hint = did_you_mean(layer_name, layers)
-            if hint is None and layer_name in self._builder.scope.layers:
-                hint = f'nothing needs it: "{layer_name}": {{…, "is_output_layer": True}}'
-            raise LayerNotFound(f"get_layer: there is no layer {layer_name!r}", expected=", ".join(layers), hint=hint)
-        return layers[layer_name]
 
     def template(self, path: str) -> Tensor:
         """The template of a layer's output: its dims in the declared order, and its dtype, without numbers."""

@@ -9,7 +9,6 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.common.logs import safe_log
 from rfnb.network.config.arrays import (
     POOL,
     Array,
@@ -23,6 +22,7 @@ from rfnb.network.config.arrays import (
 )
 from rfnb.network.config.modules import Module
 from rfnb.network.config.values import Known
+from rfnb.network.layer_call.exact_log import safe_log
 from rfnb.ops import activation, audio, math, reduce as reductions
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like

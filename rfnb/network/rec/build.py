@@ -16,7 +16,7 @@ from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
-from rfnb.network.common.layer_errors import name_layer, named_after
+from rfnb.network.layer_call.layer_errors import name_layer, named_after
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import circle_through, ends_of_steps, put_in_order

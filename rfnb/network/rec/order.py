@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
 from rfnb.network.build.node import Node
-from rfnb.network.common.layer_errors import named_after
+from rfnb.network.layer_call.layer_errors import named_after
 from rfnb.network.rec.move import split, users_of
 from rfnb.network.rec.net import RecNet
 

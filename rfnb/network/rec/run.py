@@ -15,8 +15,8 @@ from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
-from rfnb.network.common.changed import held_parameters
-from rfnb.network.common.layer_errors import named_after
+from rfnb.network.layer_call.layer_errors import named_after
+from rfnb.network.layer_call.param_changes import held_parameters
 from rfnb.network.rec.kept import key_of, tensors_of
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called

@@ -1,4 +1,4 @@
-"""Parameters that are others for one call of a layer: with noise, with dropout, or the outputs of other layers."""
+"""Parameters that differ for one call of a layer: with noise, with dropout, or the outputs of other layers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def keep_log(y: Tensor, log: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def safe_log(x: Tensor, eps: float = 1e-20) -> Tensor:
     """log(max(x, eps)); of what a layer's softmax or sigmoid gave, the exact logarithm. {…} → the same
 
-    >>> from rfnb.network.common.logs import keep_log, safe_log
+    >>> from rfnb.network.layer_call.exact_log import keep_log, safe_log
     >>> two = rf.Dim(2, name="two")
     >>> x = rf.convert_to_tensor([0.0, 200.0], dims=[two])
     >>> p = keep_log(rf.softmax(x, axis=two), lambda x: rf.log_softmax(x, axis=two), x)
