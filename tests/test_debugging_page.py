@@ -11,7 +11,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.trace.pause import files
-from rfnb.trace.probe.driven import followers
+from rfnb.trace.probe.progress_probes import followers
 
 PAGE = (Path(__file__).parents[1] / "docs" / "debugging.md").read_text(encoding="utf-8")
 

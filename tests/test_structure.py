@@ -23,10 +23,10 @@ ROOMS = {
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",
-    "checkpoint": "folder bundle stored formats entries contents mapping plain training choice report "
+    "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
     "variables save load foreign public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
-    "inner config report interface network weights public",
+    "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
     "range rec reduce run shape shift signal slice softmax time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "

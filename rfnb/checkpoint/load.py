@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rfnb.checkpoint import plain, training as training_state
+from rfnb.checkpoint import plain_values, training as training_state
 from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
 from rfnb.checkpoint.entries import Source, opened
 from rfnb.checkpoint.mapping import Match, Sharing, Target, match, order, sharing_of, targets
@@ -130,7 +130,7 @@ def load_config(path: str | os.PathLike[str]) -> Any:
     with opened(path) as checkpoint:
         if "config" not in checkpoint.metadata:
             raise CheckpointError(f"load_config: {checkpoint.name} has no config", hint="rf.save(…, config=…)")
-        return plain.read(checkpoint.metadata["config"], "the config").get("config")
+        return plain_values.read(checkpoint.metadata["config"], "the config").get("config")
 
 
 def _check(

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rfnb.checkpoint import plain, training as training_state
+from rfnb.checkpoint import plain_values, training as training_state
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
@@ -67,7 +67,7 @@ def save(
         "tied": json.dumps({name: target.name for target in found for name in target.names[1:]}),
     }
     if config is not None:
-        metadata["config"] = plain.Writer().json({"config": config})
+        metadata["config"] = plain_values.Writer().json({"config": config})
     if training is not None:
         metadata["training"], tensors = training_state.describe(training, module)
         raw |= tensors

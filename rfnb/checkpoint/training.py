@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from rfnb.checkpoint import plain
+from rfnb.checkpoint import plain_values
 from rfnb.checkpoint.stored import TRAINING, Checkpoint
 from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
@@ -17,17 +17,17 @@ from rfnb.ops.random import get_random_state, set_random_state
 _RANDOM = "random numbers"
 
 
-def describe(training: Mapping[str, Any], module: Module) -> tuple[str, plain.Tensors]:
+def describe(training: Mapping[str, Any], module: Module) -> tuple[str, plain_values.Tensors]:
     """The state of training as JSON with a part for each name, and the tensors in it."""
-    tensors: plain.Tensors = {}
+    tensors: plain_values.Tensors = {}
     parts = {name: _described(part, name, module) for name, part in training.items()}
-    return plain.Writer(tensors).json({**parts, _RANDOM: {"value": get_random_state()}}, TRAINING), tensors
+    return plain_values.Writer(tensors).json({**parts, _RANDOM: {"value": get_random_state()}}, TRAINING), tensors
 
 
 def saved_in(checkpoint: Checkpoint) -> dict[str, Any]:
     """The saved parts by name; empty if the checkpoint has none."""
     text = checkpoint.metadata.get("training")
-    return {} if text is None else dict(plain.read(text, "the training", checkpoint.read))
+    return {} if text is None else dict(plain_values.read(text, "the training", checkpoint.read))
 
 
 def values(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.inner import InnerBuilder, InnerNet
+from rfnb.network.inner_net import InnerBuilder, InnerNet
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.nn.module.module import Module

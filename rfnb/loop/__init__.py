@@ -1,6 +1,6 @@
 """Loops: one step is traced, and all steps run from what it did. The phases of a loop, and what they hand on:
 
-open     `Loop.__enter__` makes a `Body` (body.py) for the states and frames of step 0; entered.py knows those open.
+open     `Loop.__enter__` makes a `Body` (body.py) for the states and frames of step 0; open_bodies.py knows those open.
 trace    The user's lines run once; ops go to the `Recorder` of trace/record, branches to branch.py.
 close    `close` (end_of_step.py) freezes ended sequences and returns a `TracedStep`, for all later phases; see kept/.
 judge    `judge` (warnings.py) warns of states and random numbers that were probably not meant.

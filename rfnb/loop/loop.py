@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.end_of_step import close
-from rfnb.loop.body.entered import entered
+from rfnb.loop.body.open_bodies import entered
 from rfnb.loop.body.reorder import end, reorder
 from rfnb.loop.body.state import StateHolder
 from rfnb.loop.choice import choose

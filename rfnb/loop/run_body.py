@@ -19,7 +19,7 @@ from rfnb.loop.replay.paused import LoopPauses
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed
 from rfnb.loop.settle import Results, settle, steps_of
-from rfnb.loop.steps.bounded import at_the_end
+from rfnb.loop.steps.bounded_states import at_the_end
 from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step

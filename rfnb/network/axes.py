@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rfnb.core.advice.alike import is_beam
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, batch_dim

@@ -42,7 +42,7 @@ from rfnb.search.variants.candidates import (
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.endings_in_loop import endings_of
 from rfnb.search.variants.groups import check_groups
-from rfnb.search.variants.several import keep_labels, keep_pruned_labels
+from rfnb.search.variants.several_labels import keep_labels, keep_pruned_labels
 from rfnb.search.variants.target import target_labels, target_scores
 from rfnb.trace.record.traced import Traced
 

@@ -16,12 +16,12 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import LoopError
 from rfnb.search.beam import Combine
-from rfnb.search.checks.kept import check_kept
+from rfnb.search.checks.nan_scores import check_kept
 from rfnb.search.found import Found
 from rfnb.search.replayed.places import Places
 from rfnb.search.replayed.steps import Steps
 from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
-from rfnb.search.variants.several import join_labels
+from rfnb.search.variants.several_labels import join_labels
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import rfnb as rf
-from rfnb.core.advice.alike import is_beam
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.network.axes import time_of
 
 FOLDER = Path(__file__).parents[1] / "golden" / "network"

@@ -14,7 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in
-from rfnb.core.advice.alike import mark_replaced
+from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims

@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
-from rfnb.core.advice.alike import mark_beam
+from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size

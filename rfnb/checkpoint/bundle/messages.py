@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rfnb.checkpoint.bundle.broken import broken
+from rfnb.checkpoint.bundle.file_errors import broken
 from rfnb.checkpoint.bundle.table import Entry, varint
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfnb.checkpoint.bundle.broken import broken
 from rfnb.checkpoint.bundle.checksum import crc32c, masked
+from rfnb.checkpoint.bundle.file_errors import broken
 from rfnb.checkpoint.bundle.messages import Reader, Slice, TensorInfo
-from rfnb.checkpoint.bundle.ordered import key_of_slice
+from rfnb.checkpoint.bundle.ordered_keys import key_of_slice
 from rfnb.checkpoint.bundle.table import read_table
 from rfnb.core.ground.gc_pause import not_searched
 from rfnb.core.ground.source import public_function

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rfnb.checkpoint.bundle.broken import broken
 from rfnb.checkpoint.bundle.checksum import crc32c, masked
+from rfnb.checkpoint.bundle.file_errors import broken
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 """The last eight bytes of a table."""

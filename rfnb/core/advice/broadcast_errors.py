@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from itertools import combinations, product
 from typing import Any, Literal
 
-from rfnb.core.advice.alike import derived, extends, look_alike, same_line
+from rfnb.core.advice.similar_dims import derived, extends, look_alike, same_line
 from rfnb.core.dims.align import forget_all_plans, show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, locals_of, user_frame

@@ -17,7 +17,7 @@ from rfnb.core.dims.dim_algebra import Algebra
 from rfnb.core.dims.dim_kind import Kinds, check_words
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.core.dims.too_large import check_size
+from rfnb.core.dims.size_limits import check_size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.core.dims.too_large import check_size
+from rfnb.core.dims.size_limits import check_size
 from rfnb.core.ground.hook import Hook
 from rfnb.errors import DimError
 

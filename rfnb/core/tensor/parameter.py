@@ -13,7 +13,7 @@ from typing import Any
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.dims.too_large import too_large
+from rfnb.core.dims.size_limits import too_large
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.dtype import is_float_dtype

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.advice.alike import is_beam
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.display.attention.weights import ROLES, Side, Unit, Weights, split
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy

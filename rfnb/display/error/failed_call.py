@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import locals_of, op_name
 from rfnb.core.ground.traceback import Step, innermost_call, is_own, steps_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.error.written import written
+from rfnb.display.error.argument_source import written
 from rfnb.nn.module.module import Module
 
 MOST = 8

@@ -12,10 +12,7 @@ from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.measures import Numbers
-from rfnb.display.graph.runs import EqualLayers
-from rfnb.display.graph.schema import GraphBody, GraphNode
-from rfnb.display.graph.values import Values, maker_of, name_of, signature
-from rfnb.display.graph.words import (
+from rfnb.display.graph.node_names import (
     class_of,
     first_name,
     giver_name,
@@ -29,6 +26,9 @@ from rfnb.display.graph.words import (
     steps,
     within,
 )  # fmt: skip
+from rfnb.display.graph.runs import EqualLayers
+from rfnb.display.graph.schema import GraphBody, GraphNode
+from rfnb.display.graph.values import Values, maker_of, name_of, signature
 
 OUTPUTS = 6
 """Largest number of outputs shown of a node."""

@@ -16,7 +16,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, real, short, size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_text, quiet
-from rfnb.display.module.alike import grouped
+from rfnb.display.module.equal_layers import grouped
 from rfnb.display.module.rows import ModuleRows, children_of, parameters_of, settings_of
 from rfnb.display.module.schema import ModuleNode, ModuleView, ParamRow
 

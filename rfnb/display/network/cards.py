@@ -13,8 +13,8 @@ from rfnb.display.kit.data import Axis
 from rfnb.display.kit.dims import UNKNOWN, describe_axis
 from rfnb.display.kit.schema import DimView
 from rfnb.display.network.fold import Status
+from rfnb.display.network.masked_frames import describe_taken
 from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam
-from rfnb.display.network.taken import describe_taken
 from rfnb.network.layer import Layer
 from rfnb.network.report.outline import Entry
 

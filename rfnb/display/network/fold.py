@@ -11,9 +11,9 @@ from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.display.graph.values import Values, signature
-from rfnb.display.network.moved import LoopBox
+from rfnb.display.network.loops import LoopBox
 from rfnb.display.network.parts import PLACES, Part, has_loss, parts_of
-from rfnb.network.inner import UNIT
+from rfnb.network.inner_net import UNIT
 from rfnb.network.report.outline import Entry
 
 Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from rfnb.network.inner import UNIT
+from rfnb.network.inner_net import UNIT
 from rfnb.network.report.outline import Entry
 
 PLACES = "before the loop", "after the loop"

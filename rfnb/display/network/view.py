@@ -20,9 +20,9 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.network.cards import cards_of
 from rfnb.display.network.fold import NetFolder, Status
-from rfnb.display.network.moved import as_computed, loops_of
+from rfnb.display.network.loops import as_computed, loops_of
+from rfnb.display.network.masked_frames import taken_html, taken_text
 from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
-from rfnb.display.network.taken import taken_html, taken_text
 from rfnb.errors import ViewError
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported

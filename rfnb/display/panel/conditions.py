@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.display.kit.data import to_numpy
 from rfnb.display.panel.schema import Where
-from rfnb.display.run.chosen import of_sequence
+from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.run import when

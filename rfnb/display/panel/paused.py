@@ -11,8 +11,8 @@ from rfnb.display.panel.conditions import Test, conditions_of
 from rfnb.display.panel.edit import edited
 from rfnb.display.panel.schema import Event, How, PausedView, Where
 from rfnb.display.run import view as history_view
-from rfnb.display.run.chosen import of_sequence
 from rfnb.display.run.schema import RunView
+from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.pause.pauses import Pause, pauses

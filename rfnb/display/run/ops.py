@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
-from rfnb.display.run.chosen import Chosen
 from rfnb.display.run.schema import OpRow, OpsView, OpView
+from rfnb.display.run.sequence_choice import Chosen
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 

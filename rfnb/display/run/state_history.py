@@ -11,8 +11,8 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
 from rfnb.display.markup.png import block_for, extremes, pooled
-from rfnb.display.run.chosen import live_at, of_sequence
 from rfnb.display.run.schema import StateStrip
+from rfnb.display.run.sequence_choice import live_at, of_sequence
 from rfnb.display.run.step import spread
 from rfnb.display.tensor.value import one_entry
 

@@ -9,15 +9,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.display.beam.beam_at_step import describe_beam, line, tree_of
 from rfnb.display.beam.schema import NodeAt
-from rfnb.display.beam.stepped import describe_beam, line, tree_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
 from rfnb.display.markup.schema import Number
-from rfnb.display.run.chosen import Chosen, live_at
 from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
+from rfnb.display.run.sequence_choice import Chosen, live_at
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam import view as beam_view
+from rfnb.display.beam.beam_at_step import tree_of
 from rfnb.display.beam.schema import BeamView
-from rfnb.display.beam.stepped import tree_of
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.loop import view as explanation_view
 from rfnb.display.loop.schema import LoopExplanationView
@@ -19,9 +19,9 @@ from rfnb.display.markup.numbers import plain, size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
-from rfnb.display.run.chosen import of_sequence
 from rfnb.display.run.list_view import describe_origin
 from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView, TrainingView
+from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
 from rfnb.display.run.state_history import describe_strip, follow
 from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup.numbers import size
-from rfnb.display.run.chosen import live_at, of_sequence
+from rfnb.display.run.sequence_choice import live_at, of_sequence
 from rfnb.display.run.step import spread
 from rfnb.display.run.view import chosen
 from rfnb.display.tensor.value import one_entry, value_text

@@ -19,7 +19,7 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
 from rfnb.printable import visible
 from rfnb.trace.pause.scope import ScopePauses
-from rfnb.trace.probe.driven import followers
+from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.run.options import in_notebook
 
 if TYPE_CHECKING:

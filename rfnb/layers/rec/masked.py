@@ -13,11 +13,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes, time_of
 from rfnb.network.build.node import Node
-from rfnb.network.inner import TARGET, UNIT, InnerBuilder, InnerNet, chosen
+from rfnb.network.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
+from rfnb.network.rec.all_frames import leave_loop, run_over_frames, what_keeps
 from rfnb.network.rec.values import along
-from rfnb.network.rec.whole import leave_loop, run_over_frames, what_keeps
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import named_leaves
-from rfnb.loop.body.entered import entered
+from rfnb.loop.body.open_bodies import entered
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
 

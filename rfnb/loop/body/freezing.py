@@ -19,7 +19,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.body.traced_step import FrameInput, place_of
-from rfnb.loop.steps.bounded import unfrozen
+from rfnb.loop.steps.bounded_states import unfrozen
 from rfnb.loop.steps.ended_frames import ended
 from rfnb.loop.steps.ended_guard import EndedGuard
 from rfnb.loop.steps.frames import has_steps

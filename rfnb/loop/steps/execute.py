@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.scope import current_meter
-from rfnb.loop.steps.metered import metered
 from rfnb.loop.steps.program import Compiled, Program
+from rfnb.loop.steps.step_meter import metered
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 

@@ -28,7 +28,7 @@ from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
-from rfnb.loop.steps.metered import one_step
+from rfnb.loop.steps.step_meter import one_step
 from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:

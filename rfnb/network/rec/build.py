@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.advice.alike import mark_beam
+from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.run.run_ctx import get_run_ctx

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.advice.alike import is_beam
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor

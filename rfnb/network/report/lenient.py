@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rfnb.network.builder import Builder
-from rfnb.network.inner import InnerScope
+from rfnb.network.inner_net import InnerScope
 from rfnb.network.report.outline import Entry
 from rfnb.network.resolve import Scope
 

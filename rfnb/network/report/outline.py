@@ -10,7 +10,7 @@ from rfnb.errors import RfError
 from rfnb.network import options as _options
 from rfnb.network.builder import class_of
 from rfnb.network.extern_data import ExternData
-from rfnb.network.inner import UNIT, InnerScope
+from rfnb.network.inner_net import UNIT, InnerScope
 from rfnb.network.layer import Layer, layer_by_class
 from rfnb.network.params import reused_layers
 from rfnb.network.resolve import EXTRA, Scope, inner_net, names_of_sources

@@ -17,10 +17,10 @@ from rfnb.network.build.template import on_meta, without_numbers
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.losses import LayerLoss
-from rfnb.network.rec.kept import CHANGING
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import outside_needs
 from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.rec.trace_reuse import CHANGING
 from rfnb.trace.run.options import recording
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.advice.alike import mark_beam
+from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY

@@ -19,9 +19,9 @@ from rfnb.ops.math import equal, is_neg_infinite, logical_and, logical_not, not_
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
-from rfnb.search.score.carried import CarriedState, carried_label
 from rfnb.search.score.parts import Part
 from rfnb.search.score.scorer import PartialScorer, Scorer
+from rfnb.search.score.scorer_states import CarriedState, carried_label
 from rfnb.search.sources import InputType, log_scores
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rfnb.core.advice.alike import mark_beam
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor

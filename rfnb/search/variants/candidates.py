@@ -17,7 +17,7 @@ from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_along
 from rfnb.ops.top_k import top_k
-from rfnb.search.variants.several import keep_pruned_labels
+from rfnb.search.variants.several_labels import keep_pruned_labels
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body

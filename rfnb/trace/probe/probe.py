@@ -20,10 +20,10 @@ from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
 from rfnb.trace.pause.pauses import warn
-from rfnb.trace.probe.beside import beside_training
-from rfnb.trace.probe.driven import followers
 from rfnb.trace.probe.folder import ShotFolder
+from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import Material, Shot
+from rfnb.trace.probe.side_run import beside_training
 from rfnb.trace.run.options import recording_mode
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.core.advice.alike import mark_beam
+from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.errors import ViewError
 
 

@@ -11,7 +11,7 @@ from rfnb.errors import SearchError
 from tests.search.blank.alignments import prefix_search
 from tests.search.blank.test_in_loop import Transducer, search as search_frames
 from tests.search.test_choice import Net, search
-from tests.search.variants.test_several import PHONES, TONES, searched
+from tests.search.variants.test_several_labels import PHONES, TONES, searched
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

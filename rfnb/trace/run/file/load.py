@@ -13,10 +13,10 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
+from rfnb.trace.run.file.earlier_formats import update
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional
 from rfnb.trace.run.file.found import read_found
 from rfnb.trace.run.file.graph import read_graph
-from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.stacked import Lineage
 
 FORMAT = 2
-"""Version of the format, increased when the meaning of an entry changes. `older.py` reads all earlier formats."""
+"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it."""
 
 KEY = "rfnb.run"
 """Key of the JSON in the metadata of the file."""

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import rfnb as rf
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.trace.probe.driven import followers
+from rfnb.trace.probe.progress_probes import followers
 
 
 class Noisy(Dataset):

@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.core.advice.alike import look_alike, mark_beam, mark_replaced
+from rfnb.core.advice.similar_dims import look_alike, mark_beam, mark_replaced
 
 FEAT = Dim(512, name="feat")
 TIME = Dim(None, name="time")

@@ -16,7 +16,7 @@ from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
-    from rfnb.network.inner import InnerNet
+    from rfnb.network.inner_net import InnerNet
 
 
 def what_keeps(net: InnerNet) -> str:
