@@ -17,6 +17,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.body.array import TensorArray
 from rfnb.loop.loop import Loop
+from rfnb.ops.control import cond as branch
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
@@ -43,7 +44,8 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
         initial: a Tensor, or a structure of Tensors.
 
     If possible, this runs like `rf.Loop`: `body` is traced once, and its ops are repeated. Otherwise, for example if it
-    depends on values, Python calls it at every step.
+    depends on values, Python calls it at every step. In the body of another loop, it is traced on the first state, even
+    if `cond` is false there.
     """
     inside = current_recorder() is not None
     if not inside and not bool(cond(initial)):
@@ -59,16 +61,19 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
 
 
 def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
-    """first: whether `cond` may be false for `initial`. Only then does `body` run once more than needed, in vain: it
-    must never see a state that `cond` refuses, such as an index behind the last entry."""
+    """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
+    refuses, such as an index after the last entry."""
     loop = Loop(max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
+        state = loop.state.s
         if first:
-            loop.end(_not_again(cond(loop.state.s)), include_eos=False)
-        loop.state.s = body(loop.state.s)
-        if not first:
-            loop.end(_not_again(cond(loop.state.s)), include_eos=True)
+            over = _not_again(cond(state))
+            loop.end(over, include_eos=False)
+            loop.state.s = branch(over, lambda: state, lambda: body(state))
+        else:
+            loop.state.s = new = body(state)
+            loop.end(_not_again(cond(new)), include_eos=True)
     final: S = loop.state.s
     return final
 
@@ -126,7 +131,9 @@ def scan(
         return_tensor_arrays: whether to return the outputs as a `TensorArray` of steps. If the state also holds Dims,
             such as the beam of the step before, `body` may return other dims at each step; Python calls it then.
 
-    Ended sequences keep their state; their further steps are not part of the dim of the steps.
+    Ended sequences keep their state; their further steps are not part of the dim of the steps. With `xs`, or in the
+    body of another loop, `body` runs once more when a `cond` that is called before the steps has become false for all
+    sequences; the result of that step is discarded.
     """
     if spatial_dim is single_step_dim:
         outputs, state = body(xs, initial)

@@ -285,6 +285,28 @@ def test_while_loop_with_numbers_of_python():
         rf.while_loop(lambda s: len(s) < 5, lambda s: (*s, 1), (0,))
 
 
+def test_while_loop_inside_of_a_loop_runs_no_step_that_the_condition_refuses():
+    steps, table = rf.convert_to_tensor([1, 2, 1, 1], dims=[rf.Dim(4, name="entry")]), [1, 2, 1, 1]
+    time, seen = rf.Dim(3, name="time"), []
+
+    def step(at: rf.Tensor) -> rf.Tensor:
+        rf.raw_call(lambda raw: (seen.append(int(raw)), raw)[1], at, out_dims=[])
+        return at + rf.gather(steps, indices=at, axis=steps.dims[0])  # an error if `at` is after the last entry
+
+    loop = rf.Loop(axis=time)
+    with loop:
+        start = loop.unstack(rf.convert_to_tensor([1, 0, 9], dims=[time]))
+        found = loop.stack(rf.while_loop(lambda at: at < 4, step, start))
+
+    def alone(at: int) -> int:
+        while at < 4:
+            at += table[at]
+        return at
+
+    assert found.raw_tensor.tolist() == [alone(1), alone(0), 9]
+    assert max(seen) < 4
+
+
 def test_while_loop_inside_of_a_loop():
     x = batch([3, 3])
 
