@@ -46,6 +46,8 @@ def of_scores(make):
         ({"step": of_scores(lambda n: [[0.0] * 4] * n)}, SearchError, "list"),
         ({"step": of_scores(lambda n: torch.zeros(n, 0))}, SearchError, r"\(8, 0\)"),
         ({"end": 9}, SearchError, "end=9, scores of 4 labels"),
+        ({"labels": ["</s>", "a", "b"]}, SearchError, "3 labels, scores of 4"),
+        ({"labels": list("abcde")}, SearchError, "5 labels, scores of 4"),
         ({"state": torch.zeros(3, 1)}, SearchError, "first axis"),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else None,

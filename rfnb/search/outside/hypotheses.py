@@ -230,9 +230,14 @@ class Hypotheses:
                 got=f"end={self.end}, scores of {shape[1]} labels",
                 expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
             )
+        if self.vocab is not None and not self.vocab.fits(shape[1]):
+            raise SearchError(
+                "decode: `labels` are not those of the scores that `step` returns",
+                got=f"{len(self.vocab)} labels, scores of {shape[1]}",
+                expected="one label for each score, in their order",
+            )
         if self.labels.dimension is None:
-            vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
-            self.labels = Dim(shape[1], name="labels", vocab=vocab)
+            self.labels = Dim(shape[1], name="labels", vocab=self.vocab)
         if not self._places:
             places = self.scores.shape[1]
             self._places = min(places + self.candidates, places * shape[1])  # with the pruned candidates
