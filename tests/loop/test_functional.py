@@ -285,7 +285,7 @@ def test_while_loop_with_numbers_of_python():
         rf.while_loop(lambda s: len(s) < 5, lambda s: (*s, 1), (0,))
 
 
-def test_while_loop_inside_of_a_loop_runs_no_step_that_the_condition_refuses():
+def test_while_loop_in_a_loop_runs_no_step_that_the_condition_refuses():
     steps, table = rf.convert_to_tensor([1, 2, 1, 1], dims=[rf.Dim(4, name="entry")]), [1, 2, 1, 1]
     time, seen = rf.Dim(3, name="time"), []
 

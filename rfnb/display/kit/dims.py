@@ -51,11 +51,11 @@ def describe_axis(axis: Axis, kind: Kind) -> DimView:
 
 
 def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
-    """The JSON of a dim outside of a tensor, under the lengths of a batch; of size 0 if no size is known."""
+    """The JSON of a dim outside of a tensor, under the lengths of a batch; of size `UNKNOWN` if it has none."""
     size = lengths.size(dim)
     kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "spatial" if dim.is_dynamic() else "other"
     if size is None:
-        return describe_axis(Axis(dim, 0), kind)  # type: ignore[arg-type]
+        return describe_axis(Axis(dim, UNKNOWN), kind)  # type: ignore[arg-type]
     values = size.values if size.values.ndim else None
     return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)  # type: ignore[arg-type]
 
