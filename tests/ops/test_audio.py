@@ -31,7 +31,7 @@ def test_log_mel_of_two_tones():
     audio = rf.convert_to_tensor(raw, dims=[batch_dim, samples], lengths=[900, 700])
     y, frames = rf.audio.log_mel_filterbank_from_raw(audio, in_spatial_dim=samples, out_dim=bands)
     assert y.dims == (batch_dim, frames, bands) and y.size_of(frames).values.tolist() == [4, 2]
-    np.testing.assert_allclose(y.numpy()[:, 0], [LOW, HIGH], atol=2e-3)
+    np.testing.assert_allclose(y.numpy()[:, 0], [LOW, HIGH], atol=5e-3)
     half, _ = rf.audio.log_mel_filterbank_from_raw(audio, in_spatial_dim=samples, out_dim=bands, log_base=100)
     np.testing.assert_allclose(half.numpy()[0] * 2, y.numpy()[0], atol=1e-5)
 

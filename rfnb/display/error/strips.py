@@ -43,7 +43,7 @@ def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
         return {"dim": None, "word": str(cell.number), "odd": cell.odd}
     dim = describe_dim(cell.dim, cell.lengths)
     lengths = dim["lengths"]
-    size = f":{size_word(dim)}" if cell.size is not None else ":?"
+    size = f":{size_word(dim)}"
     if cell.spelled and lengths and len(lengths) <= SHOWN_LENGTHS:
         size = f" {lengths}"
     return {"dim": dim, "word": names[cell.dim.serial] + size, "odd": cell.odd}
