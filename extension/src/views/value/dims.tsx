@@ -33,14 +33,18 @@ export function Dim({ dim }: { dim: DimView }): JSX.Element {
   );
 }
 
-/** "5", or "3–9" where lengths differ. */
+/** "5", or "3–9" where lengths differ; "?" if it is not known. */
 export function sizeOf(dim: DimView): string {
   const range = dim.length_range;
-  return range && range[0] !== range[1] ? `${range[0]}–${range[1]}` : String(dim.size);
+  return range && range[0] !== range[1] ? `${range[0]}–${range[1]}` : largest(dim);
+}
+
+function largest(dim: DimView): string {
+  return dim.size < 0 ? '?' : String(dim.size);
 }
 
 function about(dim: DimView, words: Words): string {
-  const lines = [`${dim.name}: ${dim.size}`];
+  const lines = [`${dim.name}: ${largest(dim)}`];
   if (dim.length_range) {
     lines.push(
       words.__('lengths %1 to %2, %3 in total', dim.length_range[0], dim.length_range[1], dim.length_range[2])
