@@ -67,7 +67,7 @@ class BodyRun:
 
     # -- a loop that is not nested
 
-    def _frames(self, read: set[Any] | None = None) -> list[Sequence[Any]]:
+    def _frames(self, read: frozenset[Any] | None = None) -> list[Sequence[Any]]:
         """The frames of all steps; if `read` is given, only of the Vars in it."""
         with listening(None):
             return [each.frames() if read is None or each.var in read else () for each in self.step.frames]

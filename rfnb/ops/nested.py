@@ -15,9 +15,9 @@ import numpy as np
 from rfnb.core.dims.align import apply, move
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.ground.nested import map_leaves, map_pairs
 from rfnb.core.tensor.op_call import guarded
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather
@@ -211,7 +211,7 @@ def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: Dim
                 picked = replace_dim_v2(picked, in_dim=dim, out_dim=table[dim])
         return picked
 
-    tensors_first = [x for x in leaves(s) if isinstance(x, Tensor)]
+    tensors_first = tensors_in(s)
     made = {id(x): leaf(x) for x in tensors_first}
     return map_leaves(lambda x: made[id(x)] if isinstance(x, Tensor) else leaf(x), s)
 

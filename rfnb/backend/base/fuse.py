@@ -32,6 +32,7 @@ class Product(NamedTuple):
 class FuseOps:
     """A backend may fuse calls of a step, and compute the gradients of weights at the end of a loop."""
 
+    joins_raw: Callable[[], bool]
     joined_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any], Collection[Var]], list[Call]]
     products_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any]], list[Product]]
     sum_raw: Callable[[Any, Any], Any]

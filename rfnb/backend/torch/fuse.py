@@ -24,6 +24,11 @@ class TorchFuse:
     """Optimizations of the raw calls of a loop step."""
 
     @staticmethod
+    def joins_raw() -> bool:
+        """Whether calls may be joined under the current settings."""
+        return not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed())
+
+    @staticmethod
     def joined_raw(
         calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
     ) -> list[Call]:
@@ -31,8 +36,6 @@ class TorchFuse:
 
         values: values of the Vars, on the traced frame. wanted: results that are needed besides the last ones.
         """
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed():
-            return list(calls)
         made, fixed = _made(calls), _Fixed(calls, values, externals)
         read = Counter(read for call in calls for read in call.reads)
         read.update(wanted)

@@ -14,6 +14,7 @@ from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground import raw as _raw_registry
+from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.axes import Axes
@@ -375,3 +376,8 @@ def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
     tensor.sig = signature
     tensor.lengths = lengths
     return tensor
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """The Tensors among the leaves of a structure."""
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]

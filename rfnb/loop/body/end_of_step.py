@@ -21,11 +21,12 @@ from rfnb.loop.body.freezing import frozen, masks_of_active, reordered, unfrozen
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
-from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.program.analysis import Analysis, analysis_of
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
 from rfnb.loop.steps.kept_order import Mask
-from rfnb.loop.steps.program import Program
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or
 from rfnb.trace.record.traced import Traced
 
@@ -69,9 +70,10 @@ def close(body: Body) -> TracedStep:
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
     axis = body.loop.axis or body.new_axis()
+    inputs = [*schedule.states, *schedule.frames]
     return TracedStep(
         **{**vars(lines), "carried": tuple(body.carried)},
-        program=Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient),
+        program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule)),
         schedule=schedule,
         limit=limit,
         axis=axis,
@@ -89,6 +91,16 @@ def close(body: Body) -> TracedStep:
         reads=reads,
         generators=generators,
     )
+
+
+def _analysis(body: Body, schedule: Schedule) -> Analysis | None:
+    """What is known of steps like this one, unless the loop is nested."""
+    if body.outer is not None:
+        return None
+    return analysis_of(
+        body.tape, body.recorder.op_calls, schedule, body.backend.needs_gradient_raw,
+        stackable=[each.stacked is not None for each in body.frames], unstacks=body.size is not None,
+    )  # fmt: skip
 
 
 class _Ends(NamedTuple):

@@ -20,7 +20,7 @@ from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import LoopError
 from rfnb.trace.run.rerun import run_again
 
@@ -164,7 +164,7 @@ def _as_in_run(replay: Replay, call: EnclosingCall | None) -> Iterator[None]:
 @contextmanager
 def _sizes_bound(call: EnclosingCall) -> Iterator[None]:
     """Binds Dims to the sizes of that call's batch inside the block."""
-    tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
+    tensors = tensors_in(list(call.given.values()))
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]
     before = {root: root.bound for dim, _ in then for root in dim.roots.values()}
     for dim, lengths in then:

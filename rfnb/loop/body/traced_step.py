@@ -12,9 +12,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.frames import StepNumbers, all_frames, stacked_frames, step_numbers
-from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
 

@@ -14,9 +14,10 @@ from rfnb.loop.body.freezing import masks_of_active, masks_of_ended
 from rfnb.loop.body.traced_step import Carried, FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
 from rfnb.loop.kept.kept_step import KeptOutput, KeptStep, KeptTensor, NotKept
 from rfnb.loop.kept.new_frame import NewFrame
-from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.program.analysis import analysis_of
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.frames import has_steps
-from rfnb.loop.steps.program import Program
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
@@ -89,7 +90,12 @@ class _Again:
             scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
             by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
             hypotheses = kept.hypotheses.for_batch(recorder, self.frame.lengths(kept.lengths), scores, by_place)
-        program = Program(self.frame.tape, [*schedule.states, *schedule.frames], self.backend.needs_gradient_raw)
+        needs_gradient = self.backend.needs_gradient_raw
+        analysis = analysis_of(
+            self.frame.tape, recorder.op_calls, schedule, needs_gradient,
+            stackable=[each.stacked is not None for each in frames], unstacks=bool(kept.unstacked),
+        )  # fmt: skip
+        program = Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis)
         return TracedStep(
             name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
             size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs,

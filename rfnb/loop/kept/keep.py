@@ -30,7 +30,7 @@ from rfnb.loop.kept.kept_step import (
     Slot,
     emptied,
 )
-from rfnb.loop.steps.program import Lines, Written
+from rfnb.loop.program.step_code import Lines, Written
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
 

@@ -19,11 +19,12 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried, place_of
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.beams import SearchPlan, without_dead
-from rfnb.loop.steps.execute import Given, Outcome, Schedule, compile_step, detached, held_bytes
+from rfnb.loop.steps.execute import Given, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
 from rfnb.loop.steps.frames import has_steps
-from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 

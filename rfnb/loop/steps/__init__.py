@@ -1,5 +1,5 @@
-"""The steps of a loop: the traced body as a program, what of it is hoisted, and how its steps are run.
+"""The steps of a loop: what is hoisted out of them, and how they are run.
 
-Read `program` (the traced calls of one step, and their Python code), then `execute` (runs them step by step, keeps the
-states) and `hoist` (moves ops before and after the steps).
+Read `execute` (runs a program step by step, keeps the states), `placement` (which ops may leave the steps) and `hoist`
+(computes these before and after the steps).
 """

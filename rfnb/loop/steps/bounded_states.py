@@ -16,7 +16,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.nested import leaves
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -81,7 +81,7 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[An
             (found.get(tape.find(leaf._raw)), leaf) if isinstance(leaf, Tensor) else (None, leaf)
             for leaf in leaves([call.args, call.kwargs])
         ]
-        results = [x for x in leaves(call.result) if isinstance(x, Tensor)]
+        results = tensors_in(call.result)
         growth = _of_call(call.row.name, given)
         if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in results):
             return {}  # an index could leave its range

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.fuse import Product
 from rfnb.backend.base.tape import Call, Var
-from rfnb.loop.steps.execute import Outcome, Schedule
-from rfnb.loop.steps.program import Program
+from rfnb.loop.program.analysis import Analysis
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
+from rfnb.loop.steps.execute import Outcome
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -75,6 +77,7 @@ class DeferredGradients:
         if not products:
             return
         self.program = self.program.copy()
+        self.program.analysis = self._plain.analysis.get("deferred gradients", Analysis)
         for frames, group in self._groups(products, calls, wanted).items():
             self._defer_group(frames, group)
         self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)

@@ -13,32 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.scope import current_meter
-from rfnb.loop.steps.program import Compiled, Program
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.schedule import Schedule
+from rfnb.loop.program.step_code import Compiled
 from rfnb.loop.steps.step_meter import metered
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Inputs and outputs of the steps of a loop, as Vars of its Program.
-
-    states, frames: the inputs of a step. new: the states after a step in which no sequence has ended. kept: the states
-    after a step in which ended sequences keep theirs. outputs: the values to stack. ended: whether all sequences have
-    ended. max_steps: upper bound of the steps. free_steps: how many steps come before the first sequence ends.
-    """
-
-    states: tuple[Var, ...]
-    frames: tuple[Var, ...]
-    new: tuple[Var, ...]
-    kept: tuple[Var, ...]
-    outputs: tuple[Var, ...]
-    ended: Var | None
-    max_steps: int
-    free_steps: int
 
 
 @dataclass

@@ -15,7 +15,6 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.ops.index import gather
 from rfnb.ops.math import where
 
 if TYPE_CHECKING:
@@ -71,10 +70,11 @@ def _is_finite(backend: type[Backend], source: Tensor) -> bool:
 
 def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:
     steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
-    indices = backend.from_numpy_raw(steps, source.device)
-    without_padding = align.sig([*size.dims, frames_dim(size.max)], axis)  # along `axis` itself, it would be masked
-    found: Tensor = gather(source, indices=tensor_of(indices, without_padding, source.lengths), axis=axis)
-    return source.like(found._raw)
+    dims = [*size.dims, axis]
+    in_order = steps.transpose([dims.index(dim) for dim in source.dims if dim in dims])
+    shaped = in_order[tuple(slice(None) if dim in dims else None for dim in source.dims)]
+    indices = backend.from_numpy_raw(shaped, source.device)
+    return source.like(backend.gather_raw(source._raw, indices, source.axis(axis), 1))
 
 
 def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tensor:

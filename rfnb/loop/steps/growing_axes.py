@@ -11,7 +11,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder
@@ -53,7 +53,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
             )
         new_dims = _new_dims(op_call, first, roots)
         again = _RepeatedOp(op_call, [dim for dim, _ in sizes], new_dims)
-        made = [leaf._raw for leaf in leaves(op_call.result) if isinstance(leaf, Tensor)]
+        made = [x._raw for x in tensors_in(op_call.result)]
         parts = [(i, found.number) for i, raw in enumerate(made) if isinstance(found := tape.find(raw), Var)]
         arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in again.raws])
         for dim in new_dims:
@@ -92,7 +92,7 @@ class _RepeatedOp:
     def __init__(self, op_call: OpCall, dims: Sequence[Dim], new_dims: Sequence[Dim]):
         self.op_call = op_call
         self.dims, self.new_dims = dims, new_dims
-        self.raws = [leaf._raw for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor)]
+        self.raws = [x._raw for x in tensors_in([op_call.args, op_call.kwargs])]
 
     def __call__(self, *values: Any) -> list[Any]:
         sizes = {
@@ -109,7 +109,7 @@ class _RepeatedOp:
         args, kwargs = map_leaves(now, [self.op_call.args, self.op_call.kwargs])
         with listening(None):
             result = self.op_call.row.fn(*args, **kwargs)
-        made = [leaf._raw for leaf in leaves(result) if isinstance(leaf, Tensor)]
+        made = [x._raw for x in tensors_in(result)]
         return [*made, *(self._size(dim, result) for dim in self.new_dims)]
 
     def _size(self, dim: Dim, result: Any) -> Size:

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import External, Var
+from rfnb.backend.base.tape import Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, all_nodes
-from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
-from rfnb.loop.steps.growing_axes import grows
+from rfnb.loop.steps.placement import PlacedOp, place_ops
 from rfnb.loop.steps.step_meter import one_step
 from rfnb.trace.record.op_call import OpCall
 
@@ -45,15 +45,15 @@ class _Op:
 
     __slots__ = ("call", "makes", "place", "reads", "seconds", "why")
 
-    def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var]):
-        self.call, self.reads, self.makes = call, reads, makes
-        self.place: Place = "steps"
+    def __init__(self, call: OpCall, placed: PlacedOp):
+        self.call = call
+        self.reads, self.makes, self.place = placed
         self.why = ""
         self.seconds: float | None = None  # if it was timed
 
 
 class Hoist:
-    """Decides which ops of a body are computed outside of the steps, and computes them: `before()` and `after(…)`.
+    """Computes ops of a body outside of the steps: `before()` and `after(…)`.
 
     step_outputs: the values that the steps give instead of the outputs; `before` sets them.
     """
@@ -65,87 +65,38 @@ class Hoist:
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames = {each.var: each.stacked for each in step.frames}
-        self.traced: dict[Var, Tensor] = {}  # values on the traced frame
-        self.computed: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
+        self.frames: dict[Var, Any] = {each.var: each.stacked for each in step.frames}
         known = step.size is not None and step.condition is None and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
-        self.ops = [self._op(call) for call in step.recorder.op_calls]
-        self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
+        self.analysis = self.program.analysis
+        placed = self.analysis.get(("placed", known), lambda: place_ops(step, known))
+        self.ops = [_Op(*pair) for pair in zip(step.recorder.op_calls, placed.ops, strict=True)]
+        self._seen = placed.seen
+        self._traced: dict[Var, Tensor] = {}
         for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
-            self.traced.setdefault(var, output.plain)
-        self.computed |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
-        staying = self._staying()
-        self._place_before(staying)
-        self._place_after(staying)
+            if var not in self._seen:
+                self._traced.setdefault(var, output.plain)
+        constants = map(Var, self.program.constants)
+        # values computed outside of the steps, with or without the dim `frames`
+        self.computed = {var: self.traced(var) for var in constants if var in self._seen or var in self._traced}
         self.clocked = False  # whether the ops are timed
         self.meter, self.measured = current_meter(), step.recorder.measured
         if self.measured is not None:
             self.measured.size, self.measured.frames = step.limit, self.dim
 
-    def _op(self, call: OpCall) -> _Op:
-        reads, result = self._vars(call.given), self._vars(_tensors(call.result))
-        for var, tensor in [*reads.items(), *result.items()]:
-            self.traced.setdefault(var, tensor)
-        return _Op(call, frozenset(reads), frozenset(result.keys() - reads.keys()))
+    def traced(self, var: Var) -> Tensor:
+        """The value on the traced frame."""
+        found = self._traced.get(var)
+        if found is None:
+            op, place = self._seen[var]
+            call = self.ops[op].call
+            found = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
+        return found
 
-    # -- where each op may be computed
-
-    def _staying(self) -> set[_Op]:
-        """Ops that must stay in the steps: they draw random numbers, have an effect, or read what changes."""
-        grown = self.traced_step.recorder.grown
-        staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
-        if grown:
-            first, roots, made = min(grown), set(grown), set[Var]()
-            for op in self.ops:
-                if op.reads & made or grows([op.call.args, op.call.kwargs, op.call.result], roots):
-                    staying.add(op)
-                    made |= op.makes
-                    dims = [dim for tensor in _tensors(op.call.result) for dim in tensor.dims]
-                    roots |= {root for dim in dims for root in dim.roots if root > first}  # made in the body: may grow
-        written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
-        written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
-        if written:
-            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads)]
-            staying |= {self.owners[id(call.node)] for call in readers if id(call.node) in self.owners}
-            staying |= {
-                op
-                for op in self.ops
-                if any(self.tape.find(x._raw) in written for x in _tensors([op.call.args, op.call.kwargs]))
-            }
-        return staying
-
-    def _place_before(self, staying: set[_Op]) -> None:
-        """Finds the ops that can be computed before the steps, by their rows and operands."""
-        place: dict[Var, Place] = dict.fromkeys(self.computed, "once")
-        for var, stacked in self.frames.items():
-            if stacked is not None and self.dim is not None:
-                place[var] = "frames"
-        for op in self.ops:
-            operands = {place.get(var, "steps") for var in op.reads}
-            if op not in staying and "steps" not in operands:
-                if "frames" not in operands:
-                    op.place = "once"
-                elif op.call.row.frames == "any":
-                    op.place = "frames"
-            for var in op.makes:
-                place.setdefault(var, op.place)
-
-    def _place_after(self, staying: set[_Op]) -> None:
-        """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
-        for_states = set(self.program.needed([*self.wanted]))
-        needed, busy = set[Any](self.wanted), set(staying)
-        for position, call in enumerate(self.program.calls):
-            owner = self.owners.get(id(call.node))
-            if position in for_states or owner is None:
-                needed.update(call.reads)
-                busy |= {owner} if owner is not None else set()
-        for op in reversed(self.ops):
-            if op.place == "steps" and op.makes:
-                if op.call.row.frames == "any" and op not in busy and needed.isdisjoint(op.makes):
-                    op.place = "after"
-                else:
-                    needed |= op.reads
+    @cached_property
+    def _owners(self) -> dict[int, _Op]:
+        """The op that makes the raw calls of each node, by id of the node."""
+        return {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
 
     def _ops_at(self, *places: Place) -> list[_Op]:
         return [op for op in self.ops if op.place in places]
@@ -157,51 +108,57 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
         """
-        self.clocked = record and all(x.device == "cpu" for x in [*self.traced.values()][:1])
+        self.clocked = record and all(self.traced(var).device == "cpu" for var in [*self._seen][:1])
         with listening(None), broadcast_allowed(), self._ended():
-            live = self._live()
+            found, unused, stacked = self.analysis.get("live", self._live)
+            for number in unused:
+                self.ops[number].why = "nothing needs it"
+            for var in stacked:
+                self.computed[var] = self.frames[var](self._frames)
+            live = [self.ops[number] for number in found]
             for done, op in enumerate(live, 1):
                 self._run(op)
                 self._free_unused(op.reads, live[done:])
+        question = "given", record, self._places()
+        self.step_outputs, given = self.analysis.get(question, lambda: self._given(record))
+        of_frames = {var for var in given if self._over_frames(var)}
+        return (
+            {var: self._raw(var) for var in given if var not in of_frames},
+            {var: self._raw(var) for var in given if var in of_frames},
+        )
+
+    def _given(self, record: bool) -> tuple[list[Var], list[Var]]:
+        """The values that the steps give, and those that they get of the computed ones."""
         after = {var for op in self._ops_at("after") for var in op.makes}
         carried = sorted(self._read_after() - after - set(self.outputs))
-        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
-        constants: dict[Var, Any] = {}
-        frames: dict[Var, Any] = {}
+        outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
         own = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
         new = sorted(self.computed.keys() - own)
-        read = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())]) if new else ()
-        for var in new:
-            if var not in read:
-                continue
-            if self._over_frames(var):
-                frames[var] = self._raw(var)
-            else:
-                constants[var] = self._raw(var)
-        return constants, frames
+        read = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
+        return outputs, [var for var in new if var in read]
 
     def _ended(self) -> AbstractContextManager[None]:
         """A context in which ops know which sequences have ended."""
         return nullcontext() if self.dim is None else ended_by(EndedFrames(self.traced_step.limit, self.dim))
 
-    def _live(self) -> list[_Op]:
-        """The ops before the steps whose results are needed, in order. Also stacks the frames that they read."""
-        live, needed, ops = [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
+    def _live(self) -> tuple[list[int], list[int], list[Var]]:
+        """The ops before the steps whose results are needed, in order; those whose results are not; and the frames to
+        be stacked for them, or after the steps."""
+        live, unused, needed, ops = [], [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
         taken = set(needed)
         needed |= self._read_by_steps([*needed]) if ops else set()
-        for op in reversed(ops):
-            if op.makes <= self.computed.keys():
+        for number, op in reversed([*enumerate(self.ops)]):
+            if op.place not in ("once", "frames") or op.makes <= self.computed.keys():
                 continue
             if op.makes.isdisjoint(needed):
-                op.why = "nothing needs it"
+                unused.append(number)
                 continue
-            live.append(op)
+            live.append(number)
             needed |= op.reads
             taken |= op.reads
-        for var, stacked in self.frames.items():
-            if var in taken and stacked is not None and self.dim is not None:
-                self.computed[var] = stacked(self.dim)
-        return live[::-1]
+        known = self.dim is not None
+        stacked = [var for var, stack in self.frames.items() if var in taken and stack is not None and known]
+        return live[::-1], unused, stacked
 
     def _read_after(self) -> set[Var]:
         return {var for op in self._ops_at("after") for var in op.reads}
@@ -211,7 +168,7 @@ class Hoist:
         found = self.wanted | set(outputs)
         for position in self.program.needed([*found]):
             call = self.program.calls[position]
-            owner = self.owners.get(id(call.node))
+            owner = self._owners.get(id(call.node))
             if owner is None or owner.place == "steps":
                 found |= {read for read in call.reads if isinstance(read, Var)}
         return found
@@ -230,21 +187,27 @@ class Hoist:
         large = {var for var in read & self.computed.keys() if self.backend.nbytes_raw(self.computed[var]._raw) > LARGE}
         if large:
             large -= {var for op in [*later, *self._ops_at("after")] for var in op.reads} | set(self.outputs)
-            for var in large - self._read_by_steps([*self.outputs, *self._read_after()]):
+            for var in large - self.analysis.get(("read", self._places()), self._read_later):
                 del self.computed[var]
 
+    def _read_later(self) -> set[Var]:
+        return self._read_by_steps([*self.outputs, *self._read_after()])
+
+    def _places(self) -> tuple[Place, ...]:
+        return tuple([op.place for op in self.ops])
+
     def _too_large(self, op: _Op) -> bool:
-        made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
+        made = sum(self.backend.nbytes_raw(self.traced(var)._raw) for var in op.makes)
         return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
 
     def _try_all_steps(self, op: _Op) -> bool:
         """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
-            found = _tensors(self._call(op, self.computed))
+            found = tensors_in(self._call(op, self.computed))
         except Exception:
             return False
         made: dict[Var, Tensor] = {}
-        for traced, tensor in zip(_tensors(op.call.result), found, strict=True):
+        for traced, tensor in zip(tensors_in(op.call.result), found, strict=True):
             var = self._var(traced)
             if var in op.makes:
                 tensor = self._with_dims_of(traced, tensor)
@@ -259,7 +222,7 @@ class Hoist:
 
         def value(leaf: Any) -> Any:
             var = self._var(leaf) if isinstance(leaf, Tensor) else None
-            return leaf if var is None else _relabelled(values[var], self.traced[var], leaf)
+            return leaf if var is None else _relabelled(values[var], self.traced(var), leaf)
 
         args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
         if self.meter is None or self.measured is None:
@@ -268,7 +231,7 @@ class Hoist:
             if self.clocked:
                 op.seconds = (op.seconds or 0.0) + perf_counter() - began
             return result
-        own = [call for call in self.program.calls if self.owners.get(id(call.node)) is op]
+        own = [call for call in self.program.calls if self._owners.get(id(call.node)) is op]
         alone = partial(one_step, own, self.tape.values, self.program.externals)
         whole = partial(op.call.row.fn, *args, **kwargs)
         return self.meter.hoisted(op.call.node, op.place, whole, alone, self.measured)
@@ -285,7 +248,7 @@ class Hoist:
             self.measured.frames = self.dim
         known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
-            self.computed[var] = self._with_frames(raw, self.traced[var])
+            self.computed[var] = self._with_frames(raw, self.traced(var))
         live, needed = [], set(self.outputs)
         for op in reversed(self._ops_at("after")):
             if not op.makes.isdisjoint(needed):
@@ -310,8 +273,8 @@ class Hoist:
                 note_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
-            rows.append(_tensors(made))
-        for traced, column in zip(_tensors(op.call.result), zip(*rows, strict=True), strict=True):
+            rows.append(tensors_in(made))
+        for traced, column in zip(tensors_in(op.call.result), zip(*rows, strict=True), strict=True):
             var = self._var(traced)
             if var in op.makes:
                 raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
@@ -349,7 +312,7 @@ class Hoist:
 
     def _raw(self, var: Var) -> Any:
         """The raw value, [frames, …]; without `frames` if it is the same at every step."""
-        dims = self.traced[var].dims
+        dims = self.traced(var).dims
         return self._moved(self.computed[var], (self._frames, *dims) if self._over_frames(var) else dims)
 
     def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
@@ -388,7 +351,3 @@ def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
 def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
     signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
     return tensor_of(made._raw, signature, like.lengths if made.lengths.finite else like.lengths.infinite())
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]

@@ -10,7 +10,7 @@ from rfnb.backend.base.tape import Call, External, Var, current_tape, untaped
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.scope import current_meter
-from rfnb.loop.steps.program import Program
+from rfnb.loop.program.program import Program
 from rfnb.trace.record.traced import Traced
 
 

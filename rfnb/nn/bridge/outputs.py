@@ -9,8 +9,7 @@ import torch
 
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.nested import leaves
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DimError
 from rfnb.nn.bridge.symbolic import SymbolicValues
@@ -53,7 +52,7 @@ class Outputs:
         if self.by_name and isinstance(result, dict):
             found = {name: value for name, value in result.items() if isinstance(value, Tensor)}
         else:
-            found = dict(zip(self.entries, [x for x in leaves(result) if isinstance(x, Tensor)], strict=False))
+            found = dict(zip(self.entries, tensors_in(result), strict=False))
         missing = [name for name in self.entries if name not in found]
         if missing:
             raise DimError(

@@ -12,12 +12,11 @@ from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.facts import ModuleFacts
-from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import ViewError
 from rfnb.ops.attention import attention_weights
 from rfnb.ops.convert import convert_to_tensor
@@ -153,7 +152,7 @@ class AttentionFinder(Listener):
     def _follow(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         if not self._marks:
             return
-        tensors = [leaf for leaf in leaves([args, kwargs]) if isinstance(leaf, Tensor)]
+        tensors = tensors_in([args, kwargs])
         weights, mark = next(((x, mark) for x in tensors if (mark := self._mark_of(x)) is not None), (None, None))
         if weights is None or mark is None or not isinstance(result, Tensor):
             return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache, partial
-from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
+from rfnb.backend.base.tape import Call, External, Tape, Var
+from rfnb.loop.program.analysis import Analysis
+from rfnb.loop.program.step_code import Compiled, Lines, Written
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -23,16 +23,24 @@ class Program:
         inputs: the Vars of a step's inputs: states, then frames.
         needs_gradient: whether gradients flow through an external. A value that depends on no such external and on no
             input is the same at every step; its value on the traced frame is used.
+        analysis: what is known of steps with this structure.
     """
 
-    def __init__(self, tape: Tape, inputs: Sequence[Var], needs_gradient: Callable[[Any], bool]):
+    def __init__(
+        self,
+        tape: Tape,
+        inputs: Sequence[Var],
+        needs_gradient: Callable[[Any], bool],
+        analysis: Analysis | None = None,
+    ):
         self.calls = list(tape.calls)
         self.externals = list(tape.externals)
         self.stream_devices = [str(generator.device) for generator in tape.streams]
         self.inputs = tuple(inputs)
         self._overwritten = {number for number, raw in enumerate(self.externals) if tape.is_kept(raw)}
-        self.constants = self._fold(tape, needs_gradient)
-        self._loops: dict[Any, Written] = {}  # cache: an inner loop runs once per step of the outer one
+        self.analysis = analysis or Analysis()
+        folded = self.analysis.get("folded", lambda: self._folded(needs_gradient))
+        self.constants = {number: tape.values[number] for number in folded}
 
     def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
         """Takes values from outside instead of computing them: constants of all steps, or one more frame per step."""
@@ -43,16 +51,27 @@ class Program:
         """Joins calls that `wanted` depends on into fewer calls. values: the values of the Vars on the traced frame."""
         if self._overwritten:
             return  # a joined call reads later than the calls it replaces: perhaps after a write
+        if backend.joins_raw():
+            question = "joined", self.inputs, tuple(self.constants), tuple(wanted)
+            joined = self.analysis.get(question, lambda: self._joined(backend, values, wanted))
+            for position, fn, args in joined:
+                call = self.calls[position]
+                self.calls[position] = Call(fn, args, {}, call.result, node=call.node)
+
+    def _joined(
+        self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]
+    ) -> list[tuple[int, Callable[..., Any], tuple[Any, ...]]]:
+        """The positions of calls that are joined with an earlier one, and the functions and arguments that they get."""
         positions = self.needed(wanted)
         calls = [self.calls[position] for position in positions]
         joined = backend.joined_raw(calls, values, self.externals, set(wanted))
-        for position, call in zip(positions, joined, strict=True):
-            self.calls[position] = call
+        both = zip(positions, calls, joined, strict=True)
+        return [(position, new.fn, new.args) for position, call, new in both if new is not call]
 
     def copy(self) -> Program:
         """A copy whose calls can be replaced without changing this Program."""
         other = copy(self)
-        other.calls, other.externals, other._loops = list(self.calls), list(self.externals), {}
+        other.calls, other.externals, other.analysis = list(self.calls), list(self.externals), Analysis()
         return other
 
     def with_given(self, given: Sequence[Var]) -> Program:
@@ -80,12 +99,12 @@ class Program:
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
-    def _fold(self, tape: Tape, needs_gradient: Callable[[Any], bool]) -> dict[int, Any]:
-        """Values of the traced frame that are the same at every step: made from numbers and constants only."""
+    def _folded(self, needs_gradient: Callable[[Any], bool]) -> list[int]:
+        """The Vars whose values are the same at every step: made from numbers and constants only."""
         read = {each for call in self.calls if not call.effect for each in call.reads}
         fixed = {each for each in read.intersection(self._fixed()) if not needs_gradient(self.externals[each.number])}
         made = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
-        return {number: tape.values[number] for numbers in made for number in numbers}
+        return [number for numbers in made for number in numbers]
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
@@ -107,10 +126,15 @@ class Program:
                         alive.add(var)
         return found[::-1]
 
-    def reads(self, wanted: Sequence[Var | External], *, effects: bool = True) -> set[Any]:
+    def reads(self, wanted: Sequence[Var]) -> frozenset[Any]:
         """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
-        calls = [self.calls[position] for position in self.needed(wanted, effects=effects)]
-        return {*wanted, *(read for call in calls for read in call.reads)}
+        question = "reads", self.inputs, tuple(self.constants), tuple(wanted)
+        return self.analysis.get(question, lambda: frozenset(self._reads(wanted)))
+
+    def _reads(self, wanted: Sequence[Var]) -> Iterator[Any]:
+        yield from wanted
+        for position in self.needed(wanted):
+            yield from self.calls[position].reads
 
     def compile(
         self,
@@ -149,10 +173,8 @@ class Program:
         ended: the value that the argument `over` reduces to whether to stop. keep: pass the states after each step to
         the argument `keep`.
         """
-        key = (tuple(new), tuple(outputs), ended, effects, keep)
-        written = self._loops.get(key)
-        if written is None:
-            written = self._loops[key] = self._write_loop(new, outputs, ended, effects, keep)
+        question = "loop", self.inputs, tuple(self.constants), tuple(new), tuple(outputs), ended, effects, keep
+        written = self.analysis.get(question, lambda: self._write_loop(new, outputs, ended, effects, keep))
         return written.bind(self.constants, externals or self.externals, generator)
 
     def _write_loop(
@@ -228,149 +250,3 @@ def _without(call: Call, numbers: Container[int]) -> Call:
 
 def _unpacked(letter: str, count: int) -> str:
     return f"{', '.join(f'{letter}{n}' for n in range(count))}, = " if count else ""
-
-
-CODE_NAME = f"{__file__}: step"  # a path in this package, so that it never counts as user code
-Table = list[Any]
-
-
-class Lines:
-    """Raw calls as lines of code. Functions, numbers, externals and generators become arguments of the code, so that
-    steps of the same structure share their text and are compiled once.
-
-    constants: numbers of the Vars whose values are passed as arguments.
-    """
-
-    def __init__(self, constants: Container[int]):
-        self.lines: list[str] = []
-        self.positions: list[int] = []  # for each line, the position of its call on the tape
-        self._constants = constants
-        self._functions: Table = []
-        self._numbers: Table = []
-        self._given: list[tuple[str, int]] = []  # constants and externals
-        self._streams: list[int] = []
-        self._names: dict[Any, str] = {}
-
-    def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
-        """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""
-        function = self._argument("f", self._functions, call.fn, ("f", id(call.fn)))
-        known, text = self._constants, self.text
-        arguments = [f"v{a.number}" if type(a) is Var and a.number not in known else text(a) for a in call.args]
-        arguments += [f"{key}={text(arg)}" for key, arg in call.kwargs.items()]
-        target = f"v{call.result} = " if call.result is not None else "r = " if call.parts else ""
-        lines = [f"{target}{function}({', '.join(arguments)})", *[f"v{var} = r[{i}]" for i, var in call.parts]]
-        forget = [f"v{number}" for number in over] + (["r"] if call.parts else [])
-        lines[-1] += f"; del {', '.join(forget)}" if forget else ""
-        self.lines += lines
-        self.positions += [position] * len(lines)
-
-    def text(self, argument: Any) -> str:
-        """The code of an argument of a call, or of a value that the step returns."""
-        kind = type(argument)
-        if kind is Var:
-            if argument.number not in self._constants:
-                return f"v{argument.number}"
-            return self._argument("e", self._given, ("constant", argument.number), ("constant", argument.number))
-        if kind is External:
-            return self._argument("e", self._given, ("external", argument.number), ("external", argument.number))
-        if kind is Stream:
-            return self._argument("g", self._streams, argument.number, ("stream", argument.number)) + "(i)"
-        if kind is slice:
-            return f"slice({self.text(argument.start)}, {self.text(argument.stop)}, {self.text(argument.step)})"
-        if kind is tuple:
-            return f"({''.join(self.text(part) + ', ' for part in argument)})"
-        if kind is list:
-            return f"[{', '.join(self.text(part) for part in argument)}]"
-        if kind is dict:
-            return "{" + ", ".join(f"{key!r}: {self.text(value)}" for key, value in argument.items()) + "}"
-        if argument is None:
-            return "None"
-        self._numbers.append(argument)
-        return f"c{len(self._numbers) - 1}"
-
-    def tuple_of(self, wanted: Sequence[Any]) -> str:
-        """The code of a tuple of values: "(v1, v2, )"."""
-        return f"({''.join(self.text(found) + ', ' for found in wanted)})"
-
-    def _argument(self, letter: str, table: Table, value: Any, key: Any) -> str:
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = f"{letter}{len(table)}"
-            table.append(value)
-        return name
-
-    def unpacking(self) -> list[str]:
-        """Lines that assign the arguments to their names."""
-        tables = {"f": self._functions, "c": self._numbers, "e": self._given, "g": self._streams}
-        return [
-            f"{', '.join(f'{letter}{i}' for i in range(len(table)))}, = {letter.upper()}"
-            for letter, table in tables.items()
-            if table
-        ]
-
-    def tables(
-        self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
-    ) -> list[Table]:
-        """The arguments of the code: functions, numbers, constants and externals, generators."""
-        given = [constants[n] if kind == "constant" else externals[n] for kind, n in self._given]
-        return [self._functions, self._numbers, given, [partial(generator, number) for number in self._streams]]
-
-
-class Written:
-    """The code of a function, which `bind` turns into a function for given constants, externals and generators.
-
-    Args:
-        once: how many of the lines are the same at every step and run once, before the function.
-        head, tail: lines of the function before and after the other lines. indent: indentation levels of these.
-    """
-
-    def __init__(self, lines: Lines, once: int, head: Sequence[str], tail: Sequence[str], indent: int):
-        self._lines = lines
-        before = [*lines.unpacking(), *lines.lines[:once]]
-        each = [f"{'    ' * indent}{line}" for line in lines.lines[once:]]
-        body = [*before, *head, *each, *tail]
-        text = "\n".join(["def make(F, C, E, G):", *[f"    {line}" for line in body], "    return run"])
-        first = 2 + len(before) + len(head)
-        self.calls_by_line = dict(enumerate(lines.positions[once:], first))
-        namespace: dict[str, Any] = {}
-        exec(_code(text), namespace)  # generated code: names and numbers only
-        self._make = namespace.pop("make")  # without it in its own namespace, there is no reference cycle
-
-    def bind(
-        self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
-    ) -> Compiled:
-        """Makes the function."""
-        return Compiled(self._make(*self._lines.tables(constants, externals, generator)), self.calls_by_line)
-
-
-class Compiled:
-    """A function of raw calls, and for each of its lines the position of its call on the tape."""
-
-    __slots__ = ("calls_by_line", "run")
-
-    def __init__(self, run: Callable[..., Any], calls_by_line: dict[int, int]):
-        self.run = run
-        self.calls_by_line = calls_by_line
-
-    def failed_call(self, error: BaseException) -> int | None:
-        """The position on the tape of the call that raised `error`."""
-        traceback = _inside(error)
-        return None if traceback is None else self.calls_by_line.get(traceback.tb_lineno)
-
-    @staticmethod
-    def variables(error: BaseException) -> dict[str, Any]:
-        """The local variables of the function when it raised `error`."""
-        traceback = _inside(error)
-        return {} if traceback is None else traceback.tb_frame.f_locals
-
-
-def _inside(error: BaseException) -> TracebackType | None:
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename != CODE_NAME:
-        traceback = traceback.tb_next
-    return traceback
-
-
-@lru_cache(maxsize=512)
-def _code(text: str) -> CodeType:
-    return compile(text, CODE_NAME, "exec")
