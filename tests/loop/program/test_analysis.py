@@ -1,0 +1,146 @@
+"""What is known of the steps of a loop, kept by their structure."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.loop.program import analysis
+from rfnb.loop.program.analysis import Analysis
+from rfnb.loop.program.program import Program
+from rfnb.loop.program.step_code import Written
+from tests.loop.loops import Data
+from tests.loop.test_loop_agrees_with_torch import ROWS, run
+
+feat = Dim(3, name="feat")
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(analysis, "_kept", {})
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The codes of steps that were written, in this list."""
+    found = []
+    write = Program._write_loop
+    monkeypatch.setattr(Program, "_write_loop", lambda *args: found.append(args) or write(*args))
+    return found
+
+
+def summed(x: torch.Tensor, change: Any = lambda frame: frame, lengths: Any = None) -> rf.Tensor:
+    """The sum over time of `change` of each frame of x [batch, time, feat]."""
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor(x, dims=[batch_dim, time, feat], lengths=lengths or [x.shape[1]] * x.shape[0])
+    loop = rf.Loop(axis=time)
+    loop.state.sum = rf.zeros([batch_dim, feat], dtype="float64")
+    with loop:
+        loop.state.sum = loop.state.sum + rf.cast(change(loop.unstack(x) + loop.state.sum * 0), "float64")
+    return loop.state.sum
+
+
+def test_the_second_loop_writes_no_code(written):
+    for steps in (5, 5, 9):
+        summed(torch.ones(2, steps, 3))
+        assert len(written) == 1
+    summed(torch.ones(4, 5, 3))  # of another shape on the traced frame
+    assert len(written) == 2
+
+
+def test_a_recorded_loop_and_another_one_are_kept_apart(written):
+    for _ in range(2):
+        summed(torch.ones(2, 5, 3))
+        with rf.recording("last"):
+            summed(torch.ones(2, 5, 3))
+            assert rf.runs[-1][3].sum.raw_tensor[0, 0] == 4
+    assert len(written) == 2
+
+
+def test_numbers_that_differ_in_kind_or_sign_are_told_apart():
+    numbers = [1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), float("inf"), "1", None, slice(1), (1,), [1], {"a": 1}]
+    found = {analysis._frozen(number) for number in numbers}
+    assert len(found) == len(numbers)
+    assert {analysis._frozen(number) for number in numbers} == found
+    assert len({analysis._frozen((slice(None), [number])) for number in numbers[:9]}) == 9
+
+
+def test_exponents_of_one_structure_are_told_apart(written):
+    for exponent in (2, 2.0, 3, 2):
+        found = summed(torch.full((1, 2, 3), 2), lambda frame, e=exponent: frame**e)
+        assert found.raw_tensor.tolist() == [[2 * 2**exponent] * 3]
+    assert len(written) == 3
+
+
+def test_no_tensor_is_kept():
+    def watched() -> list[weakref.ref[Any]]:
+        x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3), dims=[feat])
+        summed(x, lambda frame: frame * weight)
+        return [weakref.ref(x), weakref.ref(weight), weakref.ref(weight.raw_tensor)]
+
+    alive = watched()
+    assert analysis._kept
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None, None]
+
+
+def test_few_structures_are_kept(monkeypatch):
+    monkeypatch.setattr(analysis, "MOST", 3)
+    for batch in range(1, 7):
+        summed(torch.ones(batch, 5, 3))
+    assert len(analysis._kept) == 3
+
+
+def test_an_error_names_the_line_of_its_own_loop():
+    rows, time = Dim(2, name="rows"), Dim(4, name="time")
+    table = rf.ones([rows, feat])
+    labels = rf.convert_to_tensor([0, 1, 5, 0], dims=[time])
+
+    def first(label, total):
+        return total + rf.gather(table, indices=label, axis=rows)
+
+    def second(label, total):
+        return total + rf.gather(table, indices=label, axis=rows)
+
+    for change in (first, second):
+        loop = rf.Loop(axis=time, optimize_move_layers_out=False)
+        loop.state.total = rf.zeros([feat])
+        with pytest.raises(IndexError) as raised, loop:
+            loop.state.total = change(loop.unstack(labels), loop.state.total)
+        assert f"test_analysis.py:{change.__code__.co_firstlineno + 1}" in raised.value.__notes__[-1]
+        assert len(analysis._kept) == 1
+
+
+@pytest.mark.parametrize("hoisted", [None, False], ids=["hoisted", "in steps"])
+@pytest.mark.parametrize("kind", ROWS, ids=lambda row: row.__name__)
+@pytest.mark.filterwarnings("ignore:.*is never true")
+def test_what_is_known_is_what_is_found_anew(kind, hoisted, monkeypatch):
+    """For each loop of the table, run three times, with gradients and without."""
+    asked = []
+
+    def get(self, question, find):
+        known = self._answers.setdefault(question, found := find())
+        if known is not found and not isinstance(known, Analysis):
+            asked.append(question)
+            assert comparable(known) == comparable(found)
+        return known
+
+    monkeypatch.setattr(Analysis, "get", get)
+    data = Data([3, 5, 1], "float64")
+    for enabled in (True, True, False, False):
+        with torch.set_grad_enabled(enabled):
+            run(kind(), data, optimize_move_layers_out=hoisted)
+
+
+def comparable(answer: Any) -> Any:
+    """An answer, as something that can be compared."""
+    if not isinstance(answer, Written):
+        return answer
+    lines = answer._lines
+    return lines.lines, lines.positions, lines._functions, lines._given, lines._streams, repr(lines._numbers)
