@@ -5,7 +5,7 @@ trace    The user's lines run once; ops go to the `Recorder` of trace/record, br
 close    `close` (end_of_step.py) freezes ended sequences and returns a `TracedStep`, for all later phases; see kept/.
 judge    `judge` (warnings.py) warns of states and random numbers that were probably not meant.
 hoist    `Hoist` (hoist.py) does what placement.py lets leave the steps; deferred_grads.py does it for gradients.
-run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as code that step_code.py writes, once for each structure (analysis.py).
+run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as the code that step_code.py writes.
 settle   `settle` (run_body.py) gives states and results their final values.
 record   `recorded` (replay.py) keeps a `Plan` and the states, from which a `Run` computes every value again.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,16 +44,18 @@ class Beams:
         parents: for each choice, which of the hypotheses before it each one after it extends, [steps, …, beam].
         """
         steps, shape = len(parents[0]), parents[-1].shape[1:]
-        place = np.broadcast_to(np.arange(shape[-1]), shape)
-        found = np.empty((steps, *shape), parents[0].dtype)
+        rows = np.arange(math.prod(shape[:-1]))[:, None]
+        flat = [(parent.reshape(steps, -1), rows * parent.shape[-1]) for parent in parents]
+        place = np.broadcast_to(np.arange(shape[-1]), (len(rows), shape[-1]))
+        found = np.empty((steps, *place.shape), parents[0].dtype)
         for step in range(steps - 1, -1, -1):
-            for after, parent in zip(reversed(self.after), reversed(parents), strict=True):
+            for after, (parent, first) in zip(reversed(self.after), reversed(flat), strict=True):
                 if after is beam:
                     found[step] = place
-                place = np.take_along_axis(parent[step], place, axis=-1)
+                place = parent[step][first + place]
             if beam is self.dims[-1]:
                 found[step] = place
-        return found
+        return found.reshape(steps, *shape)
 
     def along(self, parents: Sequence[np.ndarray], at: tuple[int, ...], place: int) -> dict[Dim, int]:
         """The position of one hypothesis along each beam of a step; along that of the states, which of its parent.
