@@ -120,6 +120,9 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     def slow(a: Value, b: Value) -> Tensor:
         if kind == "pow" and isinstance(a, Tensor) and isinstance(b, int | float):
             return backend_of_raw(a._raw).power(a, b)
+        if quick and isinstance(a, Tensor) and (b.__class__ is float or b.__class__ is int) and a.sparse_dim is None:
+            backend = backend_of_raw(a._raw)
+            return a.like((backend.compare_raw if compares else backend.combine_raw)(a._raw, kind, b))
         a, b = operands(a, b)
         backend = backend_of_raw(a._raw)
         return (backend.compare if compares else backend.combine)(a, kind, b)
