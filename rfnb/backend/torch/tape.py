@@ -26,6 +26,10 @@ LARGE = 2**14
 """Size in bytes from which on a comparison in numpy is faster."""
 
 _DESCRIBE = {"device", "dtype", "is_leaf", "layout", "ndim", "requires_grad", "shape"}
+_DESCRIBING = {
+    "dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "nelement", "numel", "size", "stride",
+}  # fmt: skip
+"""Properties of a tensor, and methods, that give no tensor and read none of its numbers."""
 
 
 @cache
@@ -51,7 +55,7 @@ class _TapeMode(TorchFunctionMode):
                 _KINDS.clear()
             kind = _KINDS[func] = _Kind(func)
         if kind.describes:
-            return func(*args)
+            return func(*args, **kwargs)
         if kind.plain and not kwargs and tape.ops:
             result = func(*args)
             tape.record(func, args, {}, result)
@@ -110,7 +114,8 @@ class _Kind:
 
     def __init__(self, func: Any):
         name = self.name = getattr(func, "__name__", "")
-        self.describes = name == "__get__" and getattr(func.__self__, "__name__", "") in _DESCRIBE
+        is_property = name == "__get__" and getattr(func.__self__, "__name__", "") in _DESCRIBE
+        self.describes = is_property or name in _DESCRIBING
         self.reads, self.random, self.drops = name in _READERS, name in DRAWS, name in DROPS
         self.gradient = func in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
         in_place = name.endswith("_") and not name.endswith("__")
