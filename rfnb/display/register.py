@@ -48,7 +48,13 @@ VIEWS = {
     "probe": ("training.probe_view", "rfnb.trace.probe.probe.Probe"),
     "beam": (
         "beam.view",
-        "rfnb.search.found.Found rfnb.search.tree.Tree rfnb.search.explain.where.Where",
+        "rfnb.search.found.Found rfnb.search.tree.Tree",
+    ),
+    "where": ("explain.where_view", "rfnb.search.explain.where.Where"),
+    "why": ("explain.why_view", "rfnb.search.explain.why.Why"),
+    "search_comparison": (
+        "explain.compare_view",
+        "rfnb.search.explain.compare.SearchComparison rfnb.search.explain.compare.BeamsCompared",
     ),
     "search_report": (
         "search_report.view",

@@ -30,7 +30,13 @@ NODES = 780
 """Largest number of nodes, up to which more pruned candidates than one are drawn of each step."""
 OTHERS = 30
 """Largest number of other sequences that are named."""
-VERDICTS = {"correct": style.PALETTE[2], "undecided": style.GREY}
+VERDICTS = {
+    "correct": style.PALETTE[2],
+    "search error": style.PALETTE[1],
+    "model error": style.PALETTE[0],
+    "undecided": style.GREY,
+}
+"""The colours of verdicts; the others have that of a warning."""
 
 
 def describe(
@@ -47,7 +53,7 @@ def describe(
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
     others = [each.name for each in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
-    drawn = _drawn_steps(tree, where)
+    drawn = drawn_steps(tree, None if where is None or where.fall is None else where.fall.step)
     if pruned is None:
         pruned = max(1, min(PRUNED, NODES // max(len(drawn), 1) - tree.beam))
     if len(drawn) < tree.steps:
@@ -82,12 +88,12 @@ def _summary(search: Found | Tree | Where, tree: Tree, where: Where | None) -> l
     return [*lines, *([f"{printable_name(tree.name)}:"] if isinstance(search, Found) and len(search) > 1 else [])]
 
 
-def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
-    """All steps; of many, the first and last ones, and those around the fall of the reference."""
+def drawn_steps(tree: Tree, fall: int | None) -> list[int]:
+    """All steps; of many, the first and last ones, and those around the fall of a reference."""
     if tree.steps <= STEPS:
         return list(range(tree.steps))
-    third, fall = STEPS // 3, where.fall.step if where is not None and where.fall is not None else tree.steps // 2
-    near = range(max(0, fall - third // 2), min(tree.steps, fall + third // 2))
+    third, middle = STEPS // 3, tree.steps // 2 if fall is None else fall
+    near = range(max(0, middle - third // 2), min(tree.steps, middle + third // 2))
     return sorted({*range(third), *near, *range(tree.steps - third, tree.steps)})
 
 
@@ -162,7 +168,7 @@ def _rounded(score: float) -> float:
 
 def to_text(view: BeamView) -> str:
     """The n-best lists, what became of the reference, and the tree."""
-    return "\n".join([*view["summary"], *_tree_lines(view), *note_text(view["note"], "")])
+    return "\n".join([*view["summary"], *tree_lines(view), *note_text(view["note"], "")])
 
 
 def to_repr(view: BeamView) -> str:
@@ -171,7 +177,8 @@ def to_repr(view: BeamView) -> str:
     return "\n".join(lines[:-1] if lines and lines[-1] == f"{printable_name(view['name'])}:" else lines)
 
 
-def _sizes(view: BeamView) -> str:
+def sizes(view: BeamView) -> str:
+    """The number of steps, and the size of the beam."""
     steps = f"{view['steps']} step" + ("s" if view["steps"] != 1 else "")
     return f"{steps}, beam {view['beam']}"
 
@@ -181,7 +188,7 @@ LINES = 40
 WIDTH = 100
 
 
-def _tree_lines(view: BeamView) -> list[str]:
+def tree_lines(view: BeamView) -> list[str]:
     """The kept hypotheses as a tree: labels that continue without a branch share a line."""
     children: dict[tuple[int, int], list[tuple[int, BeamNode]]] = {}
     for at, column in enumerate(view["columns"]):
@@ -244,22 +251,39 @@ def to_svg(view: BeamView) -> str:
 
 def to_html(view: BeamView) -> Html:
     """The reference, the n-best list, and the picture of the tree."""
-    drawn = None if not view["columns"] else image(view)
-    text = to_text(view)
-    alt = f"beam of {view['name']}: {_sizes(view)}; listed below"
-    picture = None if drawn is None else el("img", src=svg.data_uri(drawn), alt=alt, style="max-width:none;height:auto")
     return el(
         "div",
-        el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_sizes(view)}"), style=style.HEAD),
+        head_html(view),
         _reference_html(view["reference"]),
-        _nbest(view),
-        None if picture is None else el("div", picture, style="overflow-x:auto;max-width:100%"),
-        None if drawn is None else el("div", quiet(LEGEND + _has_joins(view) * JOINS), style="font-size:12px"),
+        search_html(view),
         _others(view),
-        fold("as text", el("pre", text, style=_PRE)),
+        text_html(to_text(view)),
         note_html(view["note"]),
         style=style.BOX,
     )
+
+
+def head_html(view: BeamView) -> Html:
+    """The name of the sequence, and the sizes of the tree."""
+    return el("div", el("span", view["name"], style=style.NAME), quiet(f" · {sizes(view)}"), style=style.HEAD)
+
+
+def search_html(view: BeamView) -> list[Html]:
+    """The n-best list, and the picture of the tree."""
+    if not view["columns"]:
+        return _nbest(view)
+    alt = f"beam of {view['name']}: {sizes(view)}; listed below"
+    picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
+    return [
+        *_nbest(view),
+        el("div", picture, style="overflow-x:auto;max-width:100%"),
+        el("div", quiet(LEGEND + _has_joins(view) * JOINS), style="font-size:12px"),
+    ]
+
+
+def text_html(text: str) -> Html:
+    """The view as text, folded."""
+    return fold("as text", el("pre", text, style=_PRE))
 
 
 LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
@@ -267,14 +291,19 @@ JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 
 
+def verdict_colour(verdict: str) -> str:
+    """The colour of what is said of a reference."""
+    return VERDICTS.get(verdict, style.WARN)
+
+
 def _reference_html(reference: BeamReference | None) -> Html | None:
     if reference is None:
         return None
-    colour = VERDICTS.get(reference["verdict"], style.WARN)
+    word = chip(reference["verdict"], verdict_colour(reference["verdict"]))
     words = [reference["because"], *([reference["fall"]["words"]] if reference["fall"] else [])]
     return el(
         "div",
-        el("div", chip(reference["verdict"], colour), "reference: ", el("b", reference["text"] or "(no labels)")),
+        el("div", word, "reference: ", el("b", reference["text"] or "(no labels)")),
         [el("div", quiet(line)) for line in words],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.beam.view import verdict_colour
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
@@ -15,13 +16,6 @@ from rfnb.search.explain.where import VERDICTS
 
 MOST = 20
 """Wrong outputs that are shown, if no number is given."""
-COLOURS = {
-    "correct": style.PALETTE[2],
-    "search error": style.PALETTE[1],
-    "model error": style.PALETTE[0],
-    "undecided": style.GREY,
-}
-"""The colours of verdicts; the others have that of a warning."""
 
 
 def describe(report: SearchReport | SearchReports, verdict: str | None = None, most: int = MOST) -> SearchReportView:
@@ -121,7 +115,7 @@ def _bar(setting: SearchSetting, named: bool) -> Html | None:
         el(
             "span",
             f"{verdict} {count:,}",
-            style=f"{PART};flex:{count} 1 0;background-color:{style.tint(COLOURS.get(verdict, style.WARN), 0.3)}",
+            style=f"{PART};flex:{count} 1 0;background-color:{style.tint(verdict_colour(verdict), 0.3)}",
         )
         for verdict, count in setting["classes"].items()
     ]
@@ -142,5 +136,5 @@ def _wrong(view: SearchReportView) -> Html:
 
 def _cell(output: SearchOutput) -> Html:
     words = quiet("no hypothesis") if output["text"] is None else el("span", output["text"] or "(no labels)")
-    colour = COLOURS.get(output["verdict"], style.WARN)
-    return el("div", chip(output["verdict"], colour), words, quiet(f" {output['fell']}") if output["fell"] else None)
+    word = chip(output["verdict"], verdict_colour(output["verdict"]))
+    return el("div", word, words, quiet(f" {output['fell']}") if output["fell"] else None)

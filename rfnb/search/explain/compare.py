@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +28,13 @@ class Prefix:
     score: float
 
 
-@dataclass(frozen=True)
-class BeamsCompared:
+@dataclass(frozen=True, repr=False)
+class BeamsCompared(InWords):
     """One sequence in two searches.
 
     step: the first step after which the beams differ; None if they never do. If the sizes of the beams differ, the
     best ones of the larger beam are compared. only_a, only_b: the hypotheses that only one of the two has there, the
-    best first. a, b: the best hypotheses at the end.
+    best first. a, b: the best hypotheses at the end. trees: those that were compared.
     """
 
     name: str
@@ -43,6 +43,7 @@ class BeamsCompared:
     only_b: tuple[Prefix, ...]
     a: Hypothesis | None
     b: Hypothesis | None
+    trees: tuple[Tree, Tree] = field(compare=False)
 
     @property
     def same_output(self) -> bool:
@@ -63,6 +64,11 @@ class BeamsCompared:
         sides = (("first", self.only_a), ("second", self.only_b))
         had = [f'only the {which} has "{has[0].text}" ({number(has[0].score)})' for which, has in sides if has]
         return "; ".join([f"step {self.step}", *had, "the outputs agree" if self.same_output else outputs])
+
+    @property
+    def text(self) -> str:
+        """The name of the sequence, and the first difference."""
+        return f"{printable_name(self.name)}: {printable_name(self.words)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +122,7 @@ class SearchComparison(InWords):
         other = sum(not each.same_output for each in self.sequences)
         count = count_of(len(self.sequences), "sequence")
         lines = [f"{count}: the beams of {len(differing)} differ, and the outputs of {other}"]
-        lines += [f"  {printable_name(each.name)}: {printable_name(each.words)}" for each in differing[:10]]
+        lines += [f"  {each.text}" for each in differing[:10]]
         lines += [f"  … {len(differing) - 10} more"] if len(differing) > 10 else []
         for which, only in (("first", self.only_a), ("second", self.only_b)):
             if only:
@@ -159,8 +165,8 @@ def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
         last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
         only_a, only_b = _only(last_a, last_b), _only(last_b, last_a)
         if only_a or only_b:
-            return BeamsCompared(a.name, step, only_a, only_b, a.best, b.best)
-    return BeamsCompared(a.name, None, (), (), a.best, b.best)
+            return BeamsCompared(a.name, step, only_a, only_b, a.best, b.best, (a, b))
+    return BeamsCompared(a.name, None, (), (), a.best, b.best, (a, b))
 
 
 def _only(mine: dict[Any, Prefix], theirs: dict[Any, Prefix]) -> tuple[Prefix, ...]:

@@ -85,7 +85,8 @@ class Life:
     fall: Fall | None
 
     def table(self, tree: Tree) -> list[dict[str, Any]]:
-        """A row for each step: rank and score of the prefix, and how far it is below the best."""
+        """A row for each step: rank and score of the prefix, how far it is below the best and above the last that was
+        kept, and how many were."""
         rows = [_row(node, tree) for node in self.nodes]
         if self.fall is not None and self.fall.candidate is not None:
             rows.append(_row(self.fall.candidate, tree))
@@ -112,7 +113,18 @@ def _gap(gap: float) -> str:
 def _row(node: Node, tree: Tree) -> dict[str, Any]:
     names = "step label text rank score compared parts pruned ended ends".split()
     row = {name: getattr(node, name) for name in names}
-    return row | {"gap": float(np.max(tree.compared[node.step], initial=-np.inf)) - node.compared}
+    kept = tree.compared[node.step, competing(tree, node.step, node.ended or node.ends)]
+    last = float(kept.min()) if kept.size else None
+    gap = float(np.max(tree.compared[node.step], initial=-np.inf)) - node.compared
+    above = {"kept": kept.size, "last": last, "margin": None if last is None else node.compared - last}
+    return row | {"gap": gap} | above
+
+
+def competing(tree: Tree, step: int, done: bool) -> np.ndarray:
+    """The places of a step for which a hypothesis competes; done: whether it has ended, as those that have ended may
+    have places of their own. [beam] bool"""
+    alive = tree.alive[step]
+    return alive if tree.own.living is None else alive & ((tree.ended | tree.ends)[step] == done)
 
 
 def follow(tree: Tree, labels: Sequence[int]) -> Life:

@@ -68,7 +68,8 @@ class Where(InWords):
         return self.life.fall
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each step: rank and score of the reference's prefix, and how far it is below the best."""
+        """A row for each step: rank and score of the reference's prefix, how far it is below the best and above the
+        last that was kept, and how many were."""
         return self.life.table(self.tree)
 
     @property

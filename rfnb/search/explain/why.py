@@ -44,17 +44,20 @@ class Why(InWords):
     last_step: int | None
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each step: its rank and score, and how far it is below the best."""
+        """A row for each step: its rank and score, how far it is below the best and above the last that was kept, and
+        how many were."""
         return self.life.table(self.tree)
 
     @property
     def text(self) -> str:
         """What became of it, and its steps."""
         name = f'"{printable_name(self.tree.text_of(self.labels))}"'
-        lines = [f"{printable_name(self.tree.name)}: {name}: {printable_name(self._fate())}"]
+        lines = [f"{printable_name(self.tree.name)}: {name}: {printable_name(self.fate)}"]
         return "\n".join([*lines, *map(printable_name, self.life.lines(self.tree))])
 
-    def _fate(self) -> str:
+    @property
+    def fate(self) -> str:
+        """What became of it, as words."""
         if self.final is not None:
             return self._final_words(self.final)
         if self.last_step is not None and self.last_step >= self.tree.steps - 1:

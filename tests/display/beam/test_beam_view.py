@@ -44,7 +44,7 @@ def test_a_reference_is_framed_until_it_falls_out():
     framed = [c["step"] for c in view.data["columns"] if any(n["reference"] for n in c["nodes"])]
     assert framed == list(range(fall["step"])) and "✂" in view.svg and fall["words"] in view.text
     assert fall["row"] == rf.show(tree, reference=lost.labels, pruned=1).data["reference"]["fall"]["row"] is not None
-    assert rf.show(tree.where(lost.labels)).data["reference"] == view.data["reference"]
+    assert rf.show(tree.where(lost.labels)).data["beam"]["reference"] == view.data["reference"]
 
 
 def test_scissors_at_the_first_step_are_in_the_picture():
@@ -156,5 +156,4 @@ def hostile_views(word):
         "beam": rf.show(found),
         "beam, of a tag": rf.show(found, batch=word("kiwi"), reference=[labels[2], labels[3]]),
         "beam, one tree": rf.show(tree, reference=reference),
-        "beam, reference": rf.show(tree.where(reference)),
     }

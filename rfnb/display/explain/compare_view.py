@@ -1,0 +1,305 @@
+"""The view of `rf.compare` for two searches: where their beams differ first, and their hypotheses side by side."""
+
+from __future__ import annotations
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.explain.life import rounded
+from rfnb.display.explain.schema import (
+    ComparedHypothesis,
+    ComparedSequence,
+    KeptPrefix,
+    RankedScore,
+    SearchComparisonView,
+)
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, aligned, facts_html
+from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.numbers import real
+from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
+from rfnb.printable import printable_name
+from rfnb.search.explain.compare import BeamsCompared, Prefix, SearchComparison
+from rfnb.search.node import Hypothesis
+from rfnb.search.tree import Tree
+from rfnb.search.words import number
+
+MOST = 10
+"""Sequences that are shown, if no number is given."""
+HYPOTHESES = 5
+"""The best hypotheses of each search that are shown."""
+LABELS = 24
+"""Labels of a hypothesis that are shown."""
+BEFORE = 3
+"""Common labels that are shown before the first difference, if there are too many labels."""
+END = "▣"
+"""Stands for an end label that does not count, as in the text of a tree."""
+SIDES = ("first", "second")
+COLOURS = (style.PALETTE[0], style.PALETTE[1])
+"""The colours of what only one of the searches has."""
+
+
+def describe(compared: SearchComparison | BeamsCompared, most: int = MOST) -> SearchComparisonView:
+    """The sequences that differ as JSON, by the first step that does; most: how many of them."""
+    alone: list[tuple[str, ...]] = [(), ()]
+    if isinstance(compared, BeamsCompared):
+        several, left = [compared], 0
+    else:
+        several, left = compared.differing[:most], len(compared.differing) - most
+        alone = [compared.only_a, compared.only_b]
+    return {
+        "kind": "search_comparison",
+        "agree": compared.agree,
+        "summary": compared.text.splitlines(),
+        "sequences": [_sequence(each) for each in several],
+        "alone": [list(names[:MOST]) for names in alone],
+        "note": f"{count_of(left, 'more sequence')}; rf.show(comparison, most=…)" if left > 0 else None,
+    }
+
+
+def _sequence(each: BeamsCompared) -> ComparedSequence:
+    found = _hypotheses(each.trees)
+    start = _start([labels for labels, _ in found])
+    return {
+        "name": each.name,
+        "agree": each.agree,
+        "words": each.words,
+        "same_output": each.same_output,
+        "step": each.step,
+        "beams": [tree.beam for tree in each.trees],
+        "only": [list(map(_prefix, only[:HYPOTHESES])) for only in (each.only_a, each.only_b)],
+        "start": start,
+        "by_step": all(tree.own.blank is None for tree in each.trees),
+        "hypotheses": [_described(labels, sides, found[0][0], start) for labels, sides in found],
+    }
+
+
+Sides = list[Hypothesis | None]
+Found = tuple[tuple[str, ...], Sides]
+
+
+def _hypotheses(trees: tuple[Tree, Tree]) -> list[Found]:
+    """The best hypotheses of both by their labels: the output of the first, that of the second, the others by rank."""
+    found: dict[tuple[str, ...], Sides] = {}
+    wanted = [tree.hypotheses[:HYPOTHESES] for tree in trees]
+    for side, hypotheses in enumerate(wanted):
+        for each in hypotheses:
+            found.setdefault(_texts(trees[side], each), [None, None])
+    for side, tree in enumerate(trees):
+        for each in tree.hypotheses:
+            sides = found.get(_texts(tree, each))
+            if sides is not None and sides[side] is None:
+                sides[side] = each
+    return sorted(found.items(), key=lambda each: _order(each[1]))
+
+
+def _texts(tree: Tree, each: Hypothesis) -> tuple[str, ...]:
+    """The labels of a hypothesis as texts, with a sign for an end label that does not count."""
+    return (*map(tree.label, each.labels), *[END] * (each.taken > len(each.labels)))
+
+
+def _order(sides: Sides) -> tuple[float, ...]:
+    ranks = [float("inf") if each is None else each.rank for each in sides]
+    return (min(ranks), *ranks)
+
+
+def _start(several: list[tuple[str, ...]]) -> int:
+    """The position of the first label that is shown: of long hypotheses, a few before they differ."""
+    if max(map(len, several), default=0) <= LABELS:
+        return 0
+    common = min((_common(several[0], labels) for labels in several[1:]), default=0)
+    return max(0, common - BEFORE)
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """The number of labels with which both begin."""
+    differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
+def _described(labels: tuple[str, ...], sides: Sides, first: tuple[str, ...], start: int) -> ComparedHypothesis:
+    shown = labels[start : start + LABELS]
+    ranked: list[RankedScore | None] = [
+        None if each is None else {"rank": each.rank, "score": rounded(each.score) or 0} for each in sides
+    ]
+    return {
+        "labels": list(shown),
+        "more": max(0, len(labels) - start - LABELS),
+        "common": min(len(shown), max(0, _common(labels, first) - start)),
+        "sides": ranked,
+    }
+
+
+def _prefix(prefix: Prefix) -> KeptPrefix:
+    return {"text": prefix.text, "rank": prefix.rank, "score": rounded(prefix.score) or 0}
+
+
+# -- text
+
+
+def to_text(view: SearchComparisonView) -> str:
+    """The first differences, and the hypotheses side by side."""
+    lines = list(view["summary"])
+    for each in (each for each in view["sequences"] if each["hypotheses"]):
+        lines += ["", f"  {printable_name(each['name'])}", *(f"    {line}" for line in aligned(_grid(each)))]
+    return "\n".join([*lines, *note_text(view["note"])])
+
+
+def to_repr(view: SearchComparisonView) -> str:
+    """The first differences in a few words."""
+    return "\n".join(view["summary"])
+
+
+def to_table(view: SearchComparisonView) -> Table:
+    """A row for each hypothesis of each sequence."""
+    rows = [
+        [each["name"], each["step"], *_ranks(found), _labels(each, found)]
+        for each in view["sequences"]
+        for found in each["hypotheses"]
+    ]
+    return Table(
+        ["sequence", "step", *(f"{what} {side}" for side in SIDES for what in ("rank", "score")), "labels"], rows
+    )
+
+
+def _ranks(found: ComparedHypothesis) -> list[object]:
+    return [
+        cell for side in found["sides"] for cell in ((None, None) if side is None else (side["rank"], side["score"]))
+    ]
+
+
+def _labels(each: ComparedSequence, found: ComparedHypothesis) -> str:
+    return " ".join([*["…"] * (each["start"] > 0), *found["labels"], *["…"] * (found["more"] > 0)])
+
+
+def _grid(each: ComparedSequence) -> list[list[str]]:
+    """The header with the positions of labels, and a row for each hypothesis."""
+    return [[*_heads(each), *_positions(each)], *(_row(each, found) for found in each["hypotheses"])]
+
+
+def _heads(each: ComparedSequence) -> list[str]:
+    return [cell for side in SIDES for cell in (side, "score")]
+
+
+def _positions(each: ComparedSequence) -> list[str]:
+    """The steps of the labels, with a mark at the first one after which the beams differ."""
+    count = max((len(found["labels"]) for found in each["hypotheses"]), default=0)
+    steps = range(each["start"], each["start"] + count)
+    words = [f"≠ {step}" if each["by_step"] and step == each["step"] else str(step) for step in steps]
+    return ["…", *words] if each["start"] else words
+
+
+def _row(each: ComparedSequence, found: ComparedHypothesis) -> list[str]:
+    labels = [printable_name(label) for label in found["labels"]] or ["(no labels)"]
+    more = ["…"] if found["more"] else []
+    return [*_side_cells(found), *(["…"] if each["start"] else []), *labels, *more]
+
+
+def _side_cells(found: ComparedHypothesis) -> list[str]:
+    return [
+        cell
+        for side in found["sides"]
+        for cell in (("–", "") if side is None else (str(side["rank"]), number(real(side["score"]))))
+    ]
+
+
+# -- HTML
+
+
+def to_html(view: SearchComparisonView) -> Html:
+    """The first difference with the hypotheses of both; later ones folded."""
+    word = chip("agree", style.PALETTE[2]) if view["agree"] else chip("differ", style.ALARM)
+    several = view["sequences"]
+    single = len(several) == 1 and len(view["summary"]) == 1
+    return el(
+        "div",
+        el("div", word, el("b", several[0]["name"]) if single else view["summary"][0], style=style.HEAD),
+        [_sequence_html(each, named=not single) for each in several[:1]],
+        [fold(f"{each['name']}: {each['words']}", _inside(each), style="margin-top:4px") for each in several[1:]],
+        [
+            quiet(f"only in the {side}: {', '.join(names)}", tag="div")
+            for side, names in zip(SIDES, view["alone"], strict=True)
+            if names
+        ],
+        el("div", quiet(LEGEND), style="font-size:12px") if any(each["hypotheses"] for each in several) else None,
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+LEGEND = (
+    "grey: as in the output of the first, bold: the first label that differs · ≠ the first step that differs · "
+    "tinted: only in one of them · ▣ ends"
+)
+
+
+def _sequence_html(each: ComparedSequence, named: bool) -> Html:
+    name = [el("b", each["name"]), ": "] if named else []
+    beams = "the beams agree" if each["step"] is None else f"the beams differ first at step {each['step']}"
+    outputs = f"the outputs {'agree' if each['same_output'] else 'differ'}"
+    return el("div", el("div", name, f"{beams}, {outputs}"), _inside(each), style=FRAME)
+
+
+FRAME = f"border-left:3px solid {style.tint(style.GREY, 0.5)};padding-left:10px;margin:4px 0"
+
+
+def _inside(each: ComparedSequence) -> Html:
+    """What only one of them has after the first step that differs, and the hypotheses."""
+    step = each["step"]
+    facts: list[tuple[str, Child]] = [
+        (f"step {step}, only {side}", [_pill(prefix, colour) for prefix in only])
+        for side, only, colour in zip(SIDES, each["only"], COLOURS, strict=True)
+        if only
+    ]
+    return el("div", facts_html(facts), _hypotheses_html(each), style="overflow-x:auto;max-width:100%")
+
+
+def _pill(prefix: KeptPrefix, colour: str) -> Html:
+    words = f" rank {prefix['rank']} · {number(real(prefix['score']))}"
+    return el("span", el("b", prefix["text"] or "(no labels)"), quiet(words), style=style.pill(colour))
+
+
+def _hypotheses_html(each: ComparedSequence) -> Html | None:
+    """A row for each hypothesis, label below label: quiet what it has in common with the first one, then bold."""
+    if not each["hypotheses"]:
+        return quiet("no hypothesis is left in either", tag="div")
+    step = each["step"]
+    marked = step if step is not None and each["by_step"] and step >= each["start"] else None
+    heads = [
+        el("th", f"{side} (beam {beam})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
+        for side, beam in zip(SIDES, each["beams"], strict=True)
+    ]
+    first = each["start"] - (each["start"] > 0)
+    positions = [
+        el("th", word, style=_look(style.HEADER_CELL, first + i == marked)) for i, word in enumerate(_positions(each))
+    ]
+    rows = [_row_html(each, found, marked, i == 0) for i, found in enumerate(each["hypotheses"])]
+    head = el("tr", heads, positions, style=style.PLAIN_ROW)
+    return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
+
+
+def _row_html(each: ComparedSequence, found: ComparedHypothesis, marked: int | None, first: bool) -> Html:
+    ranks = [el("td", word, style=_side_look(found, i // 2, i % 2)) for i, word in enumerate(_side_cells(found))]
+    labels: list[Html] = [el("td", quiet("…"), style=LABEL)] if each["start"] else []
+    common = -1 if first else found["common"]
+    for i, label in enumerate(found["labels"] or ["(no labels)"]):
+        shown = quiet(label) if i < common else el("b", label) if i == common else label
+        labels.append(el("td", shown, style=_look(LABEL, each["start"] + i == marked)))
+    missing = range(len(found["labels"]) or 1, max(len(other["labels"]) for other in each["hypotheses"]))
+    labels += [el("td", style=_look(LABEL, each["start"] + i == marked)) for i in missing]
+    if found["more"]:
+        labels.append(el("td", quiet(f"… {found['more']} more"), style=LABEL))
+    return el("tr", ranks, labels, style=style.PLAIN_ROW)
+
+
+LABEL = f"{style.CELL};text-align:left;white-space:nowrap"
+
+
+def _look(look: str, marked: bool) -> str:
+    edge = f";border-left:2px solid {style.ALARM}" if marked else ""
+    return f"{look};text-align:left{edge}"
+
+
+def _side_look(found: ComparedHypothesis, side: int, score: int) -> str:
+    """Tinted if only this search has the hypothesis."""
+    alone = found["sides"][side] is not None and found["sides"][1 - side] is None
+    tint = f";background-color:{style.tint(COLOURS[side], 0.2)}" if alone else ""
+    return f"{style.CELL}{tint};text-align:{'left' if not score else 'right'};padding-right:{14 if score else 6}px"
