@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -43,21 +43,31 @@ def inside_module(name: str) -> AbstractContextManager[None]:
     return within(_path, (*_path.get(), name))
 
 
-@contextmanager
-def calling(module: Any) -> Iterator[None]:
+class calling:
     """Inside the block, the module path ends with the name of a module that is being called.
 
     It is that of the attribute of the module around it, "layers.0", or the name that a layer of a net dict has. Without
     a module around it, it is its class.
     """
-    around = _calling.get()
-    name = module.name_in_loop if hasattr(type(module), "name_in_loop") else None
-    if name is not None:
-        name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
-    elif hasattr(around, "name_of"):
-        name = around.name_of(module)
-    with within(_calling, module), inside_module(name or type(module).__name__):
-        yield
+
+    __slots__ = ("_module", "_tokens")
+
+    def __init__(self, module: Any):
+        self._module = module
+
+    def __enter__(self) -> None:
+        module, around = self._module, _calling.get()
+        name = module.name_in_loop if hasattr(type(module), "name_in_loop") else None
+        if name is not None:
+            name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
+        elif hasattr(around, "name_of"):
+            name = around.name_of(module)
+        self._tokens = _calling.set(module), _path.set((*_path.get(), name or type(module).__name__))
+
+    def __exit__(self, *error: object) -> None:
+        module, path = self._tokens
+        _path.reset(path)
+        _calling.reset(module)
 
 
 def module_facts(module: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import Var, untaped
+from rfnb.backend.base.tape import Tape, Var, untaped
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -154,11 +153,9 @@ class Body:
         """Adds an input of the step, with the value `frame` on the traced frame."""
         return self.recorder.input(name, frame)
 
-    @contextmanager
-    def untraced(self) -> Iterator[None]:
+    def untraced(self) -> Untraced:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
-        with untaped(), self.tape.pause(), listening(None):
-            yield
+        return Untraced(self.tape)
 
     def var(self, plain: Tensor) -> Var:
         """The Var of a value on the traced frame; a value from outside is copied into the body first."""
@@ -369,3 +366,21 @@ class Body:
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()
+
+
+class Untraced:
+    """A context in which ops are recorded neither on a tape nor by a listener."""
+
+    __slots__ = ("_contexts", "_tape")
+
+    def __init__(self, tape: Tape):
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        self._contexts = listening(None), self._tape.pause(), untaped()
+        for context in reversed(self._contexts):
+            context.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        for context in self._contexts:
+            context.__exit__(*error)

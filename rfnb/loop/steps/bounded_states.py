@@ -77,6 +77,8 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[An
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
     found: dict[Any, Growth] = dict.fromkeys(free, LINEAR)
     for call in calls:
+        if call.row.name not in SQUASHING and not any(tape.find(x._raw) in found for x in call.given):
+            continue  # its results are bounded, since they depend on no free state
         given = [
             (found.get(tape.find(leaf._raw)), leaf) if isinstance(leaf, Tensor) else (None, leaf)
             for leaf in leaves([call.args, call.kwargs])
