@@ -8,7 +8,8 @@ a batch of the same size, neither decides anew which ops leave the steps nor wri
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from threading import Lock
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.tape import External, Stream, Tape, Var
@@ -39,6 +40,7 @@ class Analysis:
 
 
 _kept: dict[Hashable, Analysis] = {}  # by structure, the oldest first
+_keeping = Lock()
 
 
 def analysis_of(
@@ -62,9 +64,10 @@ def analysis_of(
     key = structure, tuple(stackable), unstacks, schedule.max_steps > 0
     found = _kept.get(key)
     if found is None:
-        while len(_kept) >= MOST:
-            _kept.pop(next(iter(_kept)), None)
-        found = _kept[key] = Analysis()
+        with _keeping:
+            while len(_kept) >= MOST:
+                del _kept[next(iter(_kept))]
+            found = _kept[key] = Analysis()
     return found
 
 
@@ -131,12 +134,14 @@ def _frozen(tree: Any) -> Hashable:
 
 _AS_THEY_ARE = frozenset({Var, External, Stream, int, str, type(None), type(Ellipsis)})
 _OF_TORCH = frozenset({"Size", "dtype", "device", "layout", "memory_format"})
-_PLAIN = frozenset({BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType})
+_OF_TYPES = frozenset({MethodDescriptorType, WrapperDescriptorType})
 
 
 def _is_plain(fn: Any) -> bool:
-    """Whether a function is one of a library, which holds nothing of a batch."""
+    """Whether a function is one of a library, and holds nothing of a batch, as `x.add` holds x."""
     kind = type(fn)
-    if kind in _PLAIN:
+    if kind in _OF_TYPES:
         return True
+    if kind is BuiltinFunctionType:
+        return isinstance(fn.__self__, type | ModuleType | None)
     return kind is FunctionType and fn.__closure__ is None and fn.__module__.partition(".")[0] in ("torch", "rfnb")

@@ -78,6 +78,12 @@ def test_exponents_of_one_structure_are_told_apart(written):
     assert len(written) == 3
 
 
+def test_functions_that_hold_a_tensor_are_told_apart():
+    x = torch.ones(2)
+    assert not any(map(analysis._is_plain, (x.add, x.__add__, lambda: x)))
+    assert all(map(analysis._is_plain, (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.nn.functional.relu)))
+
+
 def test_no_tensor_is_kept():
     def watched() -> list[weakref.ref[Any]]:
         x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3), dims=[feat])
