@@ -91,7 +91,7 @@ def _fallen(tree: Tree, fall: Fall, names: list[str]) -> list[LifeStep]:
             "score": rounded(score),
             "gap": None if score is None else rounded(best - score),
             "last": rounded(last),
-            "margin": None if fall.margin is None else rounded(-fall.margin),
+            "margin": None if fall.margin is None else rounded(0 - fall.margin),
             "at_least": fall.at_least,
             "pruned": None,
             "parts": mine,

@@ -67,7 +67,8 @@ class Fall:
             return f"fell out at step {self.step}: no hypothesis was left"
         more = ">" if self.at_least else ""
         rank = "" if self.rank is None else f" at rank {more}{self.rank}"
-        margin = "" if self.margin is None else f"{more}{number(self.margin)} below"
+        tied = self.margin is not None and not self.margin and not more
+        margin = "" if self.margin is None else "with the score of" if tied else f"{more}{number(self.margin)} below"
         by = "" if self.part is None else f", most by {self.part} ({number(self.parts[self.part])})"
         below = margin or "below"
         return f'fell out at step {self.step}: {what}{rank}, {below} "{self.last_text}", the last of the beam{by}'
