@@ -59,7 +59,7 @@ def test_a_recorded_loop_and_another_one_are_kept_apart(written):
         summed(torch.ones(2, 5, 3))
         with rf.recording("last"):
             summed(torch.ones(2, 5, 3))
-            assert rf.runs[-1][3].sum.raw_tensor[0, 0] == 4
+            assert rf.runs[0][3].sum.raw_tensor[0, 0] == 4
     assert len(written) == 2
 
 
