@@ -13,6 +13,8 @@ import hypothesis
 import pytest
 import torch
 
+import rfnb as rf
+
 SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work beside the tests
 hypothesis.settings.register_profile("rfnb", deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
@@ -40,6 +42,12 @@ def seed() -> None:
     """The same random numbers in each test, alone or among others."""
     torch.set_num_threads(1)  # small tensors: a second thread costs more than it does, above all beside other work
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def no_runs_of_others() -> None:
+    """`rf.runs` has what the test itself recorded."""
+    rf.runs.clear()
 
 
 @pytest.fixture
