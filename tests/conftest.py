@@ -44,9 +44,9 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def no_runs_of_others() -> None:
-    """`rf.runs` has what the test itself recorded."""
+    """`rf.runs` has what the tests of this file recorded."""
     rf.runs.clear()
 
 
