@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in
+from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, size_in
 from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -109,9 +109,13 @@ class ShapeOps:
     ) -> Tensor:
         """`source` with `out_dim` in place of `in_dim`, also as the sparse dim. {…, in_dim} → {…, out_dim}
 
-        If `allow_expand`, a longer `out_dim` adds zeros to each sequence; if `allow_shrink`, a shorter one cuts
-        off frames. With neither, only the longest sequences must agree.
+        If `allow_expand`, a longer `out_dim` adds zeros to each sequence; if `allow_shrink`, a shorter one cuts off
+        frames. With neither, only the longest sequences must agree. For dims of one fixed size, the plan is cached.
         """
+        plan_key = ("replace_dim", in_dim.serial, out_dim.serial)
+        known = source.sig.plans.get(plan_key)
+        if (out := known and known()) and in_dim not in source.lengths.owners:
+            return tensor_of(source._raw, out, source.lengths)
         in_dim = source.sig.resolve(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
             return source
@@ -122,9 +126,12 @@ class ShapeOps:
         size = _wanted(source, in_dim, out_dim)
         source = _resized(cls, source, in_dim, size, allow_expand, allow_shrink)
         lengths = bound(_over_replaced(source.lengths, in_dim, out_dim, size.max), out_dim, size, "replace_dim")
-        out = renamed(source, in_dim, out_dim)
+        dims = [out_dim if dim is in_dim else dim for dim in source.dims]
+        out = align.sig(dims, sparse, out_dim if source.feature_dim is in_dim else source.feature_dim)
         mark_replaced(in_dim, out_dim)
-        return tensor_of(source._raw, align.sig(out.dims, sparse, out.feature_dim), lengths)
+        if in_dim.dimension is not None and in_dim.dimension == out_dim.dimension:
+            source.sig.keep(plan_key, weakref.ref(out))
+        return tensor_of(source._raw, out, lengths)
 
     @classmethod
     def merge_dims(
@@ -158,8 +165,7 @@ class ShapeOps:
             lengths = bound(lengths, out_dim, Size(first.dims, first.values * others), "merge_dims")
         rest = [dim for dim in source.dims if dim not in dims]
         at = min(places) - sum(i < min(places) for i in places)
-        order = [*rest[:at], *dims, *rest[at:]]
-        how = align.move(source.dims, order)
+        how = align.move(source.dims, [*rest[:at], *dims, *rest[at:]])
         raw = cls.merge_axes_raw(align.apply(how, source._raw), at, len(dims))
         sizes = tuple(shape[i] for i in places)
         lengths = moved(lengths, dims, ("merge", out_dim.serial), lambda size: _merged(size, dims, out_dim, sizes))
@@ -217,8 +223,7 @@ class ShapeOps:
         key = ("split", *[d.serial for d in dims])
         lengths = moved(lengths, [axis], key, lambda size: _split(size, axis, dims, sizes))
         feature = dims[-1] if source.feature_dim is axis else source.feature_dim
-        out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
-        signature = align.sig(out, source.sparse_dim, feature)
+        signature = align.sig([*source.dims[:place], *dims, *source.dims[place + 1 :]], source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
             source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths)
@@ -231,9 +236,8 @@ class ShapeOps:
         axis = source.sig.resolve(axis)
         axis_of("expand_make_non_empty", source, axis)
         if source.size_of(axis).max:
-            return (
-                (source, axis) if out_dim is None else (cls.replace_dim(source, in_dim=axis, out_dim=out_dim), out_dim)
-            )
+            renamed = source if out_dim is None else cls.replace_dim(source, in_dim=axis, out_dim=out_dim)
+            return renamed, out_dim or axis
         out_dim = extreme("max", [axis, 1]) if out_dim is None else out_dim
         return cls.pad(source, axes=[axis], padding=[(0, 1)], out_dims=[out_dim]), out_dim
 

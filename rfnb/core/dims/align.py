@@ -61,10 +61,15 @@ class Sig:
         self._look_at_sizes()
 
     def _look_at_sizes(self) -> None:
-        dynamic = [dim for dim in self.dims if dim.dimension is None]
-        self.batched = any(dim.kind == "batch" for dim in self.dims)
-        self.roots = {serial: root for dim in dynamic for serial, root in dim.roots.items()}
-        self.frames = tuple(dim for dim in dynamic if dim.kind != "batch")  # may have padding
+        self.batched, self.roots, frames = False, dict[int, "Dim"](), []
+        for dim in self.dims:
+            is_batch = dim.kind == "batch"
+            self.batched = self.batched or is_batch
+            if dim.dimension is None:
+                self.roots.update(dim.roots)
+                if not is_batch:
+                    frames.append(dim)
+        self.frames = tuple(frames)  # may have padding
         self.plans: dict[Any, Any] = {}
 
     def __copy__(self) -> Sig:
@@ -167,13 +172,16 @@ def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> M
 
     trailing: leading axes of size 1 are left out, because broadcasting inserts them.
     """
+    count = len(dims)
+    if (trailing or count == len(out)) and tuple(out[len(out) - count :]) == tuple(dims):
+        return None
     axis = {dim: i for i, dim in enumerate(dims)}
-    perm = tuple(axis[dim] for dim in out if dim in axis)
+    perm = tuple([axis[dim] for dim in out if dim in axis])
     present = [dim in axis for dim in out]
     if trailing:
         while present and not present[0]:
             present.pop(0)
-    index = None if all(present) else tuple(slice(None) if p else None for p in present)
+    index = None if all(present) else tuple([slice(None) if p else None for p in present])
     in_order = perm == tuple(range(len(perm)))
     if in_order and index is None:
         return None

@@ -296,8 +296,8 @@ def _active(body: Body, limit: Size) -> Traced | None:
         return None
     device = _device(body)
     with body.tape.pause(), listening(None):
-        masks = masks_of_active(body.backend, limit, device)
-        frame = tensor_of(body.backend.alias_raw(masks[0]), align.sig(limit.dims), EMPTY)
+        first = body.backend.from_numpy_raw(limit.values > 0, device)
+        frame = tensor_of(first, align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
     make = partial(masks_of_active, body.backend, limit, device)
     body.frames.append(FrameInput(body.var(frame), make, None, ("active", device)))

@@ -15,7 +15,6 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.dtype import has_fractions
-from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.tensor import Tensor, tensors_in
 
 if TYPE_CHECKING:
@@ -76,46 +75,40 @@ def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
 def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, Growth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
     found: dict[Any, Growth] = dict.fromkeys(free, LINEAR)
+    find = tape.find
     for call in calls:
-        if call.row.name not in SQUASHING and not any(tape.find(x._raw) in found for x in call.given):
+        name = call.row.name
+        given = [found.get(find(x._raw)) for x in call.given]
+        if name not in SQUASHING and not any(growth is not None for growth in given):
             continue  # its results are bounded, since they depend on no free state
-        given = [
-            (found.get(tape.find(leaf._raw)), leaf) if isinstance(leaf, Tensor) else (None, leaf)
-            for leaf in leaves([call.args, call.kwargs])
-        ]
+        growth = _of_call(name, given, call.args)
         results = tensors_in(call.result)
-        growth = _of_call(call.row.name, given)
         if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in results):
             return {}  # an index could leave its range
-        if growth is not None:
-            for x in results:
-                found.setdefault(tape.find(x._raw), growth)
+        for x in results:
+            found.setdefault(find(x._raw), growth)
     return found
 
 
-def _of_call(name: str, given: Sequence[tuple[Growth | None, Any]]) -> Growth | None:
-    """The growth of the results of an op; None if they are bounded because they depend on no free state."""
-    dependent = [growth for growth, _ in given if growth is not None]
+def _of_call(name: str, given: Sequence[Growth | None], args: Sequence[Any]) -> Growth:
+    """The growth of the results of an op, of which an argument depends on a free state, or which squashes.
+
+    given: the growth of the tensors among its arguments; None for those that depend on no free state.
+    """
     if name in SQUASHING:
         return UNIT
-    if not dependent:
-        return None
     if name in NORMALIZING:
         return BOUNDED
-    largest = max(dependent)
+    all_of = [BOUNDED if growth is None else growth for growth in given]
+    largest = max(all_of)
     if name in NOT_LARGER:
         return max(largest, BOUNDED)
-    all_of = [BOUNDED if growth is None and not _is_unit(leaf) else UNIT if growth is None else growth
-              for growth, leaf in given]  # fmt: skip
+    all_of += [UNIT if abs(number) <= 1 else BOUNDED for number in args if isinstance(number, int | float)]
     if name == "mul" and UNIT in all_of:
         return max(all_of)
-    if name in ("add", "sub") and sorted(all_of)[:-1] <= [BOUNDED] and largest is LINEAR:
+    if name in ("add", "sub") and largest is LINEAR and sorted(all_of)[:-1] <= [BOUNDED]:
         return LINEAR
     return BOUNDED if name in BOUNDED_BY_ARGUMENTS and largest <= BOUNDED else UNKNOWN
-
-
-def _is_unit(number: Any) -> bool:
-    return isinstance(number, int | float) and abs(number) <= 1
 
 
 def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[Any]) -> Any:
