@@ -84,10 +84,15 @@ def test_functions_that_hold_a_tensor_are_told_apart():
     assert all(map(analysis._is_plain, (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.nn.functional.relu)))
 
 
-def test_no_tensor_is_kept():
+@pytest.mark.parametrize(
+    "change", [lambda frame, w: frame * w, lambda frame, w: frame * (w * w)], ids=["from outside", "before the steps"]
+)
+def test_no_tensor_is_kept(change):
+    """Neither those from outside, nor what is computed of them before the steps, whose graph holds them."""
+
     def watched() -> list[weakref.ref[Any]]:
-        x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3), dims=[feat])
-        summed(x, lambda frame: frame * weight)
+        x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3, requires_grad=True), dims=[feat])
+        summed(x, lambda frame: change(frame, weight))
         return [weakref.ref(x), weakref.ref(weight), weakref.ref(weight.raw_tensor)]
 
     alive = watched()
