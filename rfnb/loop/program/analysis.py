@@ -25,7 +25,9 @@ MOST = 256
 
 
 class Analysis:
-    """Answers to questions about the steps of one structure."""
+    """Answers to questions about the steps of one structure. A question names all that its answer depends on besides;
+    once calls were replaced, further questions go to what `after` gives.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, Any] = {}
@@ -37,6 +39,10 @@ class Analysis:
         except KeyError:
             answer = self._answers[question] = find()
         return answer
+
+    def after(self, change: Hashable) -> Analysis:
+        """What is known of these steps after a change of their calls. change: all that decides what it is."""
+        return self.get(("after", change), Analysis)
 
 
 _kept: dict[Hashable, Analysis] = {}  # by structure, the oldest first

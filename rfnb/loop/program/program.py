@@ -57,6 +57,7 @@ class Program:
             for position, fn, args in joined:
                 call = self.calls[position]
                 self.calls[position] = Call(fn, args, {}, call.result, node=call.node)
+            self.analysis = self.analysis.after(question)
 
     def _joined(
         self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]

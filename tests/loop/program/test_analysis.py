@@ -108,6 +108,30 @@ def test_few_structures_are_kept(monkeypatch):
     assert len(analysis._kept) == 3
 
 
+@pytest.mark.parametrize("autocast_first", [False, True])
+def test_steps_whose_calls_are_joined_are_told_apart_from_others(autocast_first):
+    """No calls are joined under autocast, which leaves float64 as it is; then the weights come in another order."""
+    out = Dim(3, name="out")
+    weights = [torch.eye(3, dtype=torch.float64) * n for n in (0.2, 0.5)]
+
+    def found(*, autocast: bool) -> list[torch.Tensor]:
+        raws = [raw.clone().requires_grad_() for raw in weights]
+        a, b = (rf.convert_to_tensor(raw, dims=[feat, out]) for raw in raws)
+        loop = rf.Loop(max_seq_len=6)
+        loop.state.h = rf.convert_to_tensor(torch.ones(2, 3, dtype=torch.float64) * 0.3, dims=[batch_dim, feat])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), loop:
+            h = loop.state.h
+            ha, hb = (rf.replace_dim(rf.matmul(h, w, reduce=feat), in_dim=out, out_dim=feat)[0] for w in (a, b))
+            second = rf.sin(h) + hb
+            loop.state.h = rf.tanh(second * (rf.cos(h) + ha))
+        loop.state.h.raw_tensor.sum().backward()
+        return [loop.state.h.raw_tensor.detach(), *[raw.grad for raw in raws]]
+
+    one, other = found(autocast=autocast_first), found(autocast=not autocast_first)
+    assert len(analysis._kept) == 1
+    torch.testing.assert_close(one, other)
+
+
 def test_an_error_names_the_line_of_its_own_loop():
     rows, time = Dim(2, name="rows"), Dim(4, name="time")
     table = rf.ones([rows, feat])
