@@ -96,7 +96,7 @@ class Program:
         return External(len(self.externals) - 1)
 
     def detach(self, alias: Callable[[Any], Any]) -> None:
-        """Releases the autograd graph and the externals."""
+        """Releases the autograd graph and the externals. Calls that read these run at each step then, not once."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 

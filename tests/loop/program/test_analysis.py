@@ -65,6 +65,7 @@ def test_a_recorded_loop_and_another_one_are_kept_apart(written):
 
 def test_numbers_that_differ_in_kind_or_sign_are_told_apart():
     numbers = [1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), float("inf"), "1", None, slice(1), (1,), [1], {"a": 1}]
+    numbers += [{1: 1}, {True: 1}]
     found = {analysis._frozen(number) for number in numbers}
     assert len(found) == len(numbers)
     assert {analysis._frozen(number) for number in numbers} == found
