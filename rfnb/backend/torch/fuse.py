@@ -183,7 +183,7 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
     for product, other in (call.args, call.args[::-1]):
         before = made.get(product.number) if type(product) is Var else None
         factors = None if before is None or read[product] > 1 else _factors(before, made)
-        if factors is None or not _fit(other, *factors[1:], call.result, values):
+        if factors is None or not _fit(other, product, *factors[1:], call.result, values):
             continue
         if not all(factor in fixed for factor in factors[1:]):  # the fused call reads them later
             continue
@@ -192,12 +192,12 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
     return None
 
 
-def _fit(other: Any, h: Any, weight: Any, result: int, values: Sequence[Any]) -> bool:
-    """Whether it is x [rows, out] + h [rows, in] · W, all of one dtype."""
+def _fit(other: Any, product: Var, h: Any, weight: Any, result: int, values: Sequence[Any]) -> bool:
+    """Whether it is x [rows, out] + h [rows, in] · W, all of one dtype, without broadcasting."""
     if type(other) is not Var or type(h) is not Var or type(weight) not in (External, Var):
         return False
     whole, x, factor = values[result], values[other.number], values[h.number]
     return bool(
-        x.shape == whole.shape and whole.ndim == factor.ndim == 2 and x.dtype == factor.dtype == whole.dtype
-        and whole.is_floating_point()
+        x.shape == values[product.number].shape == whole.shape and whole.ndim == factor.ndim == 2
+        and x.dtype == factor.dtype == whole.dtype and whole.is_floating_point()
     )  # fmt: skip

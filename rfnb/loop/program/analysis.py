@@ -12,7 +12,7 @@ from threading import Lock
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rfnb.backend.base.tape import External, Stream, Tape, Var
+from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
 from rfnb.core.tensor.tensor import tensors_in
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ MOST = 256
 
 
 class Analysis:
-    """Answers to questions about the steps of one structure."""
+    """Answers to questions about the steps of one structure. A question names all that its answer depends on besides;
+    once calls were replaced, further questions go to what `after` gives.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, Any] = {}
@@ -37,6 +39,10 @@ class Analysis:
         except KeyError:
             answer = self._answers[question] = find()
         return answer
+
+    def after(self, change: Hashable) -> Analysis:
+        """What is known of these steps after a change of their calls. change: all that decides what it is."""
+        return self.get(("after", change), Analysis)
 
 
 _kept: dict[Hashable, Analysis] = {}  # by structure, the oldest first
@@ -52,11 +58,11 @@ def analysis_of(
     stackable: Sequence[bool],
     unstacks: bool,
 ) -> Analysis:
-    """What is known of steps with this structure. Nothing is kept of steps with effects, with axes that grow, or with
-    functions that were made for this batch.
+    """What is known of steps with this structure. Nothing is kept of steps that write into tensors or have other
+    effects, with axes that grow, or with functions that were made for this batch.
 
-    stackable: for each input of `schedule.frames`, whether its frames of all steps can be one tensor. unstacks: whether
-    the body unstacks a tensor.
+    needs_gradient: whether gradients flow through a raw tensor from outside. stackable: for each input of
+    `schedule.frames`, whether its frames of all steps can be one tensor. unstacks: whether the body unstacks a tensor.
     """
     structure = _structure(tape, ops, schedule, needs_gradient)
     if structure is None:
@@ -101,7 +107,7 @@ def _structure(
     return found
 
 
-def _call(call: Any) -> Hashable:
+def _call(call: Call) -> Hashable:
     if call.effect or call.changes or not _is_plain(call.fn):
         raise _NoStructure
     kwargs = tuple([(name, _frozen(value)) for name, value in call.kwargs.items()]) if call.kwargs else None
@@ -126,7 +132,7 @@ def _frozen(tree: Any) -> Hashable:
     if kind is slice:
         return "slice", _all_frozen((tree.start, tree.stop, tree.step))
     if kind is dict:
-        return "dict", tuple([(key, _frozen(value)) for key, value in tree.items()])
+        return "dict", tuple([(_frozen(key), _frozen(value)) for key, value in tree.items()])
     if kind.__name__ in _OF_TORCH and kind.__module__ == "torch":
         return tree
     raise _NoStructure

@@ -57,6 +57,7 @@ class Program:
             for position, fn, args in joined:
                 call = self.calls[position]
                 self.calls[position] = Call(fn, args, {}, call.result, node=call.node)
+            self.analysis = self.analysis.after(question)
 
     def _joined(
         self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]
@@ -95,7 +96,7 @@ class Program:
         return External(len(self.externals) - 1)
 
     def detach(self, alias: Callable[[Any], Any]) -> None:
-        """Releases the autograd graph and the externals."""
+        """Releases the autograd graph and the externals. Calls that read these run at each step then, not once."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 

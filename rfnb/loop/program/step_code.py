@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import CodeType, TracebackType
 from typing import Any
@@ -20,10 +20,10 @@ class Lines:
     constants: numbers of the Vars whose values are passed as arguments.
     """
 
-    def __init__(self, constants: Container[int]):
+    def __init__(self, constants: Iterable[int]):
         self.lines: list[str] = []
         self.positions: list[int] = []  # for each line, the position of its call on the tape
-        self._constants = constants
+        self._constants = frozenset(constants)  # without the values: lines are kept for other loops
         self._functions: Table = []
         self._numbers: Table = []
         self._given: list[tuple[str, int]] = []  # constants and externals

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.fuse import Product
 from rfnb.backend.base.tape import Call, Var
-from rfnb.loop.program.analysis import Analysis
 from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.execute import Outcome
@@ -76,8 +75,9 @@ class DeferredGradients:
         ]
         if not products:
             return
+        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(wanted)
         self.program = self.program.copy()
-        self.program.analysis = self._plain.analysis.get("deferred gradients", Analysis)
+        self.program.analysis = self._plain.analysis.after(change)
         for frames, group in self._groups(products, calls, wanted).items():
             self._defer_group(frames, group)
         self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)

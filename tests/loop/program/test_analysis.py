@@ -65,6 +65,7 @@ def test_a_recorded_loop_and_another_one_are_kept_apart(written):
 
 def test_numbers_that_differ_in_kind_or_sign_are_told_apart():
     numbers = [1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), float("inf"), "1", None, slice(1), (1,), [1], {"a": 1}]
+    numbers += [{1: 1}, {True: 1}]
     found = {analysis._frozen(number) for number in numbers}
     assert len(found) == len(numbers)
     assert {analysis._frozen(number) for number in numbers} == found
@@ -84,10 +85,15 @@ def test_functions_that_hold_a_tensor_are_told_apart():
     assert all(map(analysis._is_plain, (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.nn.functional.relu)))
 
 
-def test_no_tensor_is_kept():
+@pytest.mark.parametrize(
+    "change", [lambda frame, w: frame * w, lambda frame, w: frame * (w * w)], ids=["from outside", "before the steps"]
+)
+def test_no_tensor_is_kept(change):
+    """Neither those from outside, nor what is computed of them before the steps, whose graph holds them."""
+
     def watched() -> list[weakref.ref[Any]]:
-        x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3), dims=[feat])
-        summed(x, lambda frame: frame * weight)
+        x, weight = torch.ones(2, 5, 3), rf.convert_to_tensor(torch.ones(3, requires_grad=True), dims=[feat])
+        summed(x, lambda frame: change(frame, weight))
         return [weakref.ref(x), weakref.ref(weight), weakref.ref(weight.raw_tensor)]
 
     alive = watched()
@@ -101,6 +107,30 @@ def test_few_structures_are_kept(monkeypatch):
     for batch in range(1, 7):
         summed(torch.ones(batch, 5, 3))
     assert len(analysis._kept) == 3
+
+
+@pytest.mark.parametrize("autocast_first", [False, True])
+def test_steps_whose_calls_are_joined_are_told_apart_from_others(autocast_first):
+    """No calls are joined under autocast, which leaves float64 as it is; then the weights come in another order."""
+    out = Dim(3, name="out")
+    weights = [torch.eye(3, dtype=torch.float64) * n for n in (0.2, 0.5)]
+
+    def found(*, autocast: bool) -> list[torch.Tensor]:
+        raws = [raw.clone().requires_grad_() for raw in weights]
+        a, b = (rf.convert_to_tensor(raw, dims=[feat, out]) for raw in raws)
+        loop = rf.Loop(max_seq_len=6)
+        loop.state.h = rf.convert_to_tensor(torch.ones(2, 3, dtype=torch.float64) * 0.3, dims=[batch_dim, feat])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), loop:
+            h = loop.state.h
+            ha, hb = (rf.replace_dim(rf.matmul(h, w, reduce=feat), in_dim=out, out_dim=feat)[0] for w in (a, b))
+            second = rf.sin(h) + hb
+            loop.state.h = rf.tanh(second * (rf.cos(h) + ha))
+        loop.state.h.raw_tensor.sum().backward()
+        return [loop.state.h.raw_tensor.detach(), *[raw.grad for raw in raws]]
+
+    one, other = found(autocast=autocast_first), found(autocast=not autocast_first)
+    assert len(analysis._kept) == 1
+    torch.testing.assert_close(one, other)
 
 
 def test_an_error_names_the_line_of_its_own_loop():

@@ -184,6 +184,22 @@ def test_x_plus_product_is_one_call():
     assert calls.count["addmm"] >= STEPS - 1
 
 
+@pytest.mark.parametrize("weight", [torch.ones(3, 3), torch.ones(3)], ids=["one row", "a vector"])
+def test_a_product_that_is_broadcast_is_added_as_it_is(weight):
+    @rf.op(name="plus_product")
+    def plus_product(x: rf.Tensor, h: rf.Tensor) -> rf.Tensor:
+        return x.like(x.raw_tensor + h.raw_tensor @ weight)
+
+    row, feat = rf.Dim(1, name="row"), rf.Dim(3, name="feat")
+    loop = rf.Loop(max_seq_len=3)
+    loop.state.total = rf.convert_to_tensor(torch.zeros(2, 3), dims=[batch_dim, feat])
+    loop.state.h = rf.ones([row, feat])
+    with loop:
+        loop.state.total = plus_product(loop.state.total, loop.state.h)
+        loop.state.h = loop.state.h * 2.0
+    assert loop.state.total.tolist() == [[21.0] * 3] * 2
+
+
 def test_autocast_rounds_as_without_joining():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, expected = (run(in_the_frames, [STEPS], hoisted, debug=True) for hoisted in (None, False))
