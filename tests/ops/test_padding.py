@@ -80,6 +80,24 @@ def test_no_gradient_comes_back_from_padding(name, fill):
         assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fill", [0.0, 1e-12, 100.0, 1e4])
+@pytest.mark.parametrize(
+    "op", [lambda x: x**-1.5, lambda x: x**-3.0, rf.rsqrt, rf.log, rf.reciprocal, rf.exp, lambda x: 1 / (x * x)]
+)
+def test_padding_stays_finite_if_it_is_squared(op, fill, dtype):
+    x, _ = ragged(FEAT, fill=fill)
+    raw = (x.raw_tensor.abs().clamp(max=5.0) if fill < 5 else x.raw_tensor.abs()).to(getattr(torch, dtype)) + 1e-30
+    x = x.like(raw.requires_grad_())
+    norm = rf.LayerNorm(FEAT)
+    for parameter in norm.parameters():
+        parameter.raw_tensor = parameter.raw_tensor.to(raw.dtype)
+    y = norm(op(x))
+    assert y.raw_tensor.isfinite().all()
+    (grad,) = torch.autograd.grad(y.raw_tensor.square().sum(), [raw])
+    assert grad[0].isfinite().all() and grad[1, :2].isfinite().all()
+
+
 def test_an_embedding_gets_no_gradient_from_padding():
     time, table = rf.Dim(None, name="time"), weight(FEAT, OUT)
     labels = rf.convert_to_tensor(

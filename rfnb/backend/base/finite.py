@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """small: numbers from which on powers such as x⁻² are finite. large: numbers up to which exp(x) is far from ∞."""
+    """small: numbers from which on powers such as x⁻² are finite. large: numbers up to which exp(x) can be squared and
+    summed, as for a variance."""
 
     small: float
     large: float
 
 
-BOUNDS = {"float16": Bounds(2.0**-6, 8.0), "float64": Bounds(2.0**-400, 500.0)}
-FLOAT32 = Bounds(2.0**-50, 60.0)
+BOUNDS = {"float16": Bounds(2.0**-6, 4.0), "float64": Bounds(2.0**-400, 340.0)}
+FLOAT32 = Bounds(2.0**-50, 40.0)
 """For all other dtypes. Numbers within the bounds are never changed."""
 
 
@@ -112,10 +113,12 @@ class FiniteOps:
             return cls.masked_fill_raw(raw, ignored, 1) if domain == "nonzero" else raw
         if domain != "not large" and not finite:
             raw = cls.finite_raw(raw, ignored)
-        if domain == "nonzero":
-            small = cls.compare_raw(cls.activation_raw(raw, "abs"), "less", bounds.small)
+        if domain in ("nonzero", "positive", "not small"):
+            size = cls.activation_raw(raw, "abs") if domain == "nonzero" else raw
+            least = bounds.small**0.4 if domain == "not small" else bounds.small  # x⁻³ can be squared as well
+            small = cls.compare_raw(size, "less", least)
             return cls.masked_fill_raw(raw, cls.combine_raw(small, "logical_and", ignored), 1)
-        low = bounds.small if domain == "positive" else bounds.small**0.25 - 1 if domain == "above -1" else None
+        low = bounds.small**0.25 - 1 if domain == "above -1" else None
         return cls.where_raw(ignored, cls.clip_raw(raw, low, bounds.large if low is None else None), raw)
 
     @classmethod

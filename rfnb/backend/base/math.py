@@ -26,7 +26,7 @@ COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp", "complex")
 """Kinds where the gradient of an operand is a product with the other: 0 · NaN if padding is not finite."""
-Domain = Literal["positive", "nonzero", "above -1", "not large"]
+Domain = Literal["positive", "nonzero", "above -1", "not large", "not small"]
 DOMAINS: dict[str, Domain] = {
     "log": "positive", "sqrt": "positive", "rsqrt": "positive", "reciprocal": "nonzero", "log1p": "above -1",
     "exp": "not large", "expm1": "not large",
@@ -97,7 +97,8 @@ class MathOps:
     @classmethod
     def power(cls: type[Backend], tensor: Tensor, exponent: float) -> Tensor:
         """Each entry to the power of a number."""
-        raw = tensor._raw if is_polynomial(exponent) else cls.safe_argument(tensor, "positive")
+        domain: Domain = "not small" if exponent < 0 else "positive"
+        raw = tensor._raw if is_polynomial(exponent) else cls.safe_argument(tensor, domain)
         return tensor.like(cls.combine_raw(raw, "pow", exponent))
 
     @classmethod
