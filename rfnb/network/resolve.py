@@ -27,8 +27,14 @@ def inner_net(described: Any) -> Any:
     return described.get("subnetwork") if described.get("class") == "subnetwork" else None
 
 
+def layers_inside(described: Mapping[str, Any]) -> list[Any]:
+    """The layers that make the result of a layer, each described in its options, or named there."""
+    options = {"masked_computation": ("unit",), "cond": ("true_layer", "false_layer")}.get(str(described.get("class")))
+    return [described[option] for option in options or () if option in described]
+
+
 def size_told(described: Any) -> Any:
-    """The number of features that a layer says it has, or that the layer in a unit says; None if it is not told.
+    """The number of features that a layer says it has, or that a layer inside of it says; None if it is not told.
 
     >>> from rfnb.network.resolve import size_told
     >>> size_told({"class": "masked_computation", "unit": {"class": "linear", "n_out": 3}})
@@ -37,10 +43,9 @@ def size_told(described: Any) -> Any:
     if not isinstance(described, Mapping):
         return None
     size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
-    if size is None and described.get("class") == "masked_computation":
-        return size_told(described.get("unit"))
-    inner = described.get("subnetwork") if size is None else None
-    return size_told(inner.get("output")) if isinstance(inner, Mapping) else size
+    inner = described.get("subnetwork")
+    inside = [inner.get("output")] if isinstance(inner, Mapping) else layers_inside(described)
+    return size or next((told for each in inside if (told := size_told(each)) is not None), None)
 
 
 @dataclass(eq=False)
@@ -179,6 +184,15 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     given = described.get("from", default)
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     return [name for name in listed if name != "none"]
+
+
+def names_of_operands(described: Mapping[str, Any]) -> list[str]:
+    """The names of what a layer is computed from: the base of attention, sources, and what the sides of a `cond` have;
+    those of the step before last."""
+    base = [described["base"]] if isinstance(described.get("base"), str) else []
+    sides = layers_inside(described) if described.get("class") == "cond" else []
+    of_sides = [name for side in sides for name in ([side] if isinstance(side, str) else names_of_operands(side))]
+    return sorted([*base, *names_of_sources(described, None), *of_sides], key=lambda name: "prev:" in name)
 
 
 def sources_of(scope: Scope, name: str) -> list[tuple[Scope, str]]:

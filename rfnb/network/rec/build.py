@@ -20,7 +20,7 @@ from rfnb.network.layer_call.layer_errors import name_layer, named_after
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import circle_through, ends_of_steps, put_in_order
-from rfnb.network.resolve import STEP, Scope, names_of_sources, size_told
+from rfnb.network.resolve import STEP, Scope, names_of_operands, names_of_sources, size_told
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
@@ -226,7 +226,7 @@ class Loops:
             beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
             with on_meta():
                 return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
-        found = [self._known(scope, source, guesses) for source in _sources(described)]
+        found = [self._known(scope, source, guesses) for source in names_of_operands(described)]
         known = [x for x in found if x is not None]
         batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
         if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
@@ -382,12 +382,6 @@ def _chooses(node: Node) -> bool:
 def _same(a: Tensor, b: Tensor) -> bool:
     """Whether two templates have the same dims, dtype, labels and features."""
     return (set(a.dims), a.dtype, a.sparse_dim, a.feature_dim) == (set(b.dims), b.dtype, b.sparse_dim, b.feature_dim)
-
-
-def _sources(described: Mapping[str, Any]) -> list[str]:
-    """The names of what a layer is computed from: the base of attention, and sources; those of the step before last."""
-    base = [described["base"]] if isinstance(described.get("base"), str) else []
-    return sorted([*base, *names_of_sources(described, None)], key=lambda name: "prev:" in name)
 
 
 def _one_frame(x: Tensor, axis: Dim) -> Tensor:

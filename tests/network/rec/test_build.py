@@ -168,3 +168,22 @@ def test_a_circle_whose_dims_are_found_in_two_rounds():
     x = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
     out = net.forward({"data": (x, [4, 2]), "classes": (np.zeros((2, 3), "int32"), [3, 1])})["output"]
     assert out.copy_masked(0).raw_tensor.isfinite().all()
+
+
+@pytest.mark.parametrize("sides", ["both described", "one named"])
+def test_a_circle_through_the_sides_of_a_cond(sides):
+    """What has the features of a side of a `cond` is known before the layers of that side are."""
+    late = {"class": "compare", "kind": "greater", "value": 0, "from": ":i"}
+    first = {"class": "copy", "from": "h"} if sides == "both described" else "h"
+    cond = {"class": "cond", "condition": "late", "true_layer": first, "false_layer": linear("h")}
+    unit = {"late": late, "s": cond, "h": linear("data:source", "prev:s"), "output": {"class": "copy", "from": "s"}}
+    net = built(unit)
+    x = np.random.default_rng(0).normal(size=(1, 4, 3)).astype("float32")
+    out = net.forward({"data": (x, [4])})["output"]
+    w_h, b_h, w_s, b_s = (parameter.raw_tensor.detach().numpy() for parameter in net.parameters())
+    state, expected = np.zeros(4), []
+    for step, frame in enumerate(x[0]):
+        h = np.tanh(np.concatenate([frame, state]) @ w_h + b_h)
+        state = h if step > 0 else np.tanh(h @ w_s + b_s)
+        expected.append(state)
+    np.testing.assert_allclose(out.raw_tensor.detach().numpy()[:, 0], expected, rtol=1e-5)
