@@ -66,7 +66,7 @@ class Cond(Layer, layer_class="cond"):
         """The sides that are described by a dict. Raises NetworkError if one carries a state from step to step."""
         nets, inputs = {}, {}
         for side in SIDES:
-            if isinstance(described.get(side), Mapping):
+            if not isinstance(described.get(side, ""), str):
                 unit = {**described, "from": "data"}
                 inner = nets[side] = InnerBuilder(builder, scope, path, unit, lambda x: x, side).net_of_one_call()
                 inputs.update({f"{side} {key}": outside for key, outside in inner.inputs.items()})

@@ -318,8 +318,8 @@ class InnerBuilder(Builder):
 
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
         """The path of a layer or data; what is outside of the unit becomes an input of it."""
-        frame = "frame:" if reference.startswith("frame:") else ""
-        where, name = scope.find(reference.removeprefix(frame), needed_by)
+        frame = "frame:" if isinstance(reference, str) and reference.startswith("frame:") else ""
+        where, name = scope.find(reference.removeprefix(frame) if frame else reference, needed_by)
         if self._contains(where):
             return super().find(scope, reference, needed_by)
         inside = f"prev:{self.scope.path.removeprefix(where.path)}"

@@ -128,7 +128,7 @@ class Scope:
         Raises LayerNotFound, with the most similar name.
         """
         if not isinstance(reference, str):
-            what = f"{needed_by or 'a layer'} refers to something that is no name"
+            what = f"{needed_by or 'a layer'} refers to something that is not a name"
             raise NetworkError(what, got=repr(reference)[:60], expected="the name of a layer")
         if reference.startswith("base:"):
             if self.parent is None:
@@ -188,11 +188,11 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
 
 def names_of_operands(described: Mapping[str, Any]) -> list[str]:
     """The names of what a layer is computed from: the base of attention, sources, and what the sides of a `cond` have;
-    those of the step before last."""
-    base = [described["base"]] if isinstance(described.get("base"), str) else []
+    those of the step before last. What is not a name is left out: it is an error when the layer is constructed."""
     sides = layers_inside(described) if described.get("class") == "cond" else []
-    of_sides = [name for side in sides for name in ([side] if isinstance(side, str) else names_of_operands(side))]
-    return sorted([*base, *names_of_sources(described, None), *of_sides], key=lambda name: "prev:" in name)
+    of_sides = [name for side in sides if isinstance(side, Mapping) for name in names_of_operands(side)]
+    names = [described.get("base"), *names_of_sources(described, None), *sides, *of_sides]
+    return sorted([name for name in names if isinstance(name, str)], key=lambda name: "prev:" in name)
 
 
 def sources_of(scope: Scope, name: str) -> list[tuple[Scope, str]]:

@@ -92,21 +92,13 @@ def step_numbers(backend: type[Backend], frames: Dim) -> Tensor:
 
 
 class StepNumbers(Sequence[Any]):
-    """The numbers of the steps as raw tensors, a few made at a time: the number of steps may not be known."""
-
-    AT_ONCE = 16
+    """The numbers of the steps as raw tensors, each created on access: the number of steps may not be known."""
 
     def __init__(self, backend: type[Backend]):
         self._backend = backend
-        self._first = 0
-        self._made: Sequence[Any] = []
 
     def __getitem__(self, step: Any) -> Any:
-        place = step - self._first
-        if not 0 <= place < len(self._made):
-            numbers = self._backend.range_raw(self.AT_ONCE, "int64", None) + step
-            self._first, self._made, place = step, self._backend.frames_raw(numbers, 0), 0
-        return self._made[place]
+        return self._backend.full_raw([], step, "int64", None)
 
     def __len__(self) -> int:
         return 0

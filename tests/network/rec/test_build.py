@@ -187,3 +187,14 @@ def test_a_circle_through_the_sides_of_a_cond(sides):
         state = h if step > 0 else np.tanh(h @ w_s + b_s)
         expected.append(state)
     np.testing.assert_allclose(out.raw_tensor.detach().numpy()[:, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "side", [5, None, [], ["h"], {}, {"class": "copy", "from": 5}, {"class": "copy", "from": [["h"]]}]
+)
+def test_a_side_of_a_cond_in_a_circle_that_is_not_a_layer(side):
+    late = {"class": "compare", "kind": "greater", "value": 0, "from": ":i"}
+    cond = {"class": "cond", "condition": "late", "true_layer": side, "false_layer": linear("h")}
+    unit = {"late": late, "s": cond, "h": linear("data:source", "prev:s"), "output": {"class": "copy", "from": "s"}}
+    with pytest.raises(NetworkError, match="is not a"):
+        built(unit)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -385,3 +387,20 @@ def test_a_state_that_grows_has_no_change():
     changes = {row["name"]: [view["states"][i]["change"] for view in rows] for i, row in enumerate(rows[0]["states"])}
     assert changes["att.k_accum"] == [None, None, None]
     assert changes["att.accum_axis"] == [1, 1, 1]
+
+
+def test_threads_that_look_at_steps_get_their_own_numbers():
+    """The panel steps through a run while the kernel reads it."""
+    loop = rf.Loop(max_seq_len=40, debug=True)
+    loop.state.total = rf.zeros([], dtype="int64")
+    with loop:
+        double = rf.cast(loop.iter_idx, "int64") * 2
+        loop.state.total = loop.state.total + double
+    steps, pause = [*range(0, 40, 17), *range(40)] * 20, sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda step: loop.run[step].double.raw_tensor.item(), steps))
+    finally:
+        sys.setswitchinterval(pause)
+    assert found == [2 * step for step in steps]
