@@ -62,7 +62,7 @@ def test_the_nearest_name_is_told():
 
 
 def test_a_reference_must_be_a_name():
-    with pytest.raises(NetworkError, match="no name"):
+    with pytest.raises(NetworkError, match="not a name"):
         NET.find(3)
 
 

@@ -296,3 +296,18 @@ def test_lengths_over_a_dim_that_was_replaced():
     assert rf.compare_bc(words, "==", third).size_of(hist).dims == (batch, beam)
     with pytest.raises(DimRebound):
         rf.compare_bc(rf.replace_dim(words, in_dim=beam)[0], "==", others)
+
+
+@pytest.mark.parametrize("over_beam_first", [False, True])
+def test_replacing_a_dim_again_replaces_it_in_the_lengths_too(over_beam_first):
+    """The plan of dims of one size is for tensors whose lengths do not depend on them."""
+    beam, other, inner = rf.Dim(2, name="beam"), rf.Dim(2, name="other"), rf.Dim(None, name="inner")
+    for over_beam in (over_beam_first, not over_beam_first, over_beam_first):
+        lengths = [[1, 3], [2, 0]] if over_beam else [3, 1]
+        owners = [batch_dim, beam] if over_beam else [batch_dim]
+        inner.dyn_size_ext = rf.convert_to_tensor(lengths, dims=owners)
+        x = rf.ones([batch_dim, beam, inner])
+        y = rf.replace_dim_v2(x, in_dim=beam, out_dim=other)
+        assert y.dims == (batch_dim, other, inner)
+        size = y.size_of(inner)
+        assert size.dims == ((batch_dim, other) if over_beam else (batch_dim,)) and size.values.tolist() == lengths

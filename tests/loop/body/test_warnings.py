@@ -17,6 +17,12 @@ KEYS = rf.Dim(0, name="keys")
 
 
 @pytest.fixture(autouse=True)
+def a_batch_of_two():
+    """Of which the states are made."""
+    frames()
+
+
+@pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
     for module, table in ((loop_warnings, "_warned"), (loop_warnings, "_judged")):
         monkeypatch.setattr(module, table, PerPlace(lambda source: set()))

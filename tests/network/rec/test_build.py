@@ -170,21 +170,32 @@ def test_a_circle_whose_dims_are_found_in_two_rounds():
     assert out.copy_masked(0).raw_tensor.isfinite().all()
 
 
-@pytest.mark.parametrize("sides", ["both described", "one named"])
-def test_a_circle_through_the_sides_of_a_cond(sides):
+COPY, TANH = {"class": "copy", "from": "h"}, {"class": "activation", "activation": "tanh", "from": "h"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(COPY, linear("h")), ("h", linear("h")), ("prev:s", linear("h")), (COPY, TANH), ("h", TANH), (linear("h"), "h")],
+    ids=["described", "named", "told by the second", "told by no side", "one named, told by none", "second named"],
+)
+def test_a_circle_through_the_sides_of_a_cond(first, second):
     """What has the features of a side of a `cond` is known before the layers of that side are."""
     late = {"class": "compare", "kind": "greater", "value": 0, "from": ":i"}
-    first = {"class": "copy", "from": "h"} if sides == "both described" else "h"
-    cond = {"class": "cond", "condition": "late", "true_layer": first, "false_layer": linear("h")}
+    cond = {"class": "cond", "condition": "late", "true_layer": first, "false_layer": second}
     unit = {"late": late, "s": cond, "h": linear("data:source", "prev:s"), "output": {"class": "copy", "from": "s"}}
     net = built(unit)
     x = np.random.default_rng(0).normal(size=(1, 4, 3)).astype("float32")
     out = net.forward({"data": (x, [4])})["output"]
-    w_h, b_h, w_s, b_s = (parameter.raw_tensor.detach().numpy() for parameter in net.parameters())
+    w_h, b_h, *w_s = (parameter.raw_tensor.detach().numpy() for parameter in net.parameters())
     state, expected = np.zeros(4), []
     for step, frame in enumerate(x[0]):
         h = np.tanh(np.concatenate([frame, state]) @ w_h + b_h)
-        state = h if step > 0 else np.tanh(h @ w_s + b_s)
+        side = first if step > 0 else second
+        if isinstance(side, str):
+            state = state if side == "prev:s" else h
+        else:
+            state = {"copy": h, "activation": np.tanh(h)}.get(side["class"])
+            state = np.tanh(h @ w_s[0] + w_s[1]) if state is None else state
         expected.append(state)
     np.testing.assert_allclose(out.raw_tensor.detach().numpy()[:, 0], expected, rtol=1e-5)
 
