@@ -22,6 +22,7 @@ FROZEN = {
     "added to itself": lambda x, s: s + s,
     "squared": lambda x, s: s * s + LINEAR(x) * 0.1,
     "multiplied by weights": lambda x, s: LINEAR(s) * 3.0 + x,
+    "multiplied by a gate or a number": lambda x, s: s * rf.maximum(rf.tanh(x), 5.0),
 }
 
 
