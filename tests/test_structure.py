@@ -185,22 +185,11 @@ def test_front_ends_are_imported_inside_functions_of_display(file):
     assert not anywhere & ONLY_IN_DISPLAY or here.startswith("rfnb.display.")
 
 
-LARGEST_ROOM = 15
-FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops", "rfnb/layers"}
-"""Folders with one file for each family of ops, or of layers."""
-
-
-def test_a_folder_has_few_files():
-    sizes = {folder: len(list(folder.glob("*.py"))) for folder in {file.parent for file in FILES}}
-    rooms = {str(folder.relative_to(ROOT.parent)): size for folder, size in sizes.items() if size > LARGEST_ROOM}
-    assert set(rooms) <= FAMILIES
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
 def test_a_folder_says_in_which_order_to_read_it_and_a_file_stays_short(file):
     text = file.read_text(encoding="utf-8")
     docstring = ast.get_docstring(ast.parse(text)) or ""
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 800
     assert file.name != "__init__.py" or file.parent == ROOT or (len(docstring) > 30 and docstring.count("\n") < 10)
 
 
