@@ -1,5 +1,5 @@
-"""How many examples hypothesis tries: as many as a test names in `make test`, a fifth of them in `make quick`, ten times
-as many in `make test-all`."""
+"""The number of examples that hypothesis tries: what a test names in `make test`, a fifth of that in `make quick`, ten
+times that in `make test-all`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,6 @@ def test_a_call_exists_and_its_page_has_it(call):
 def test_text_and_html_are_as_they_were(golden):
     view = View(OVERVIEW)
     golden("overview.txt", view.text + "\n")
-    golden("overview.html", str(view.html) + "\n")
 
 
 def test_a_notebook_shows_the_calls_of_a_bare_module():
