@@ -126,6 +126,7 @@ def test_imports_point_left_inside_a_rank():
     assert not wrong
 
 
+@pytest.mark.slow
 def test_no_cycle_between_modules():
     """Imports inside functions count too: they hide a cycle, they do not remove it."""
     try:

@@ -510,6 +510,7 @@ def test_a_raw_call_gives_one_shape():
 # -- memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["add", "softmax time", "linear", "gather", "concat time", "conv same", "sort", "lstm", "pad_packed", "dropout"],

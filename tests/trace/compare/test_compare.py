@@ -432,6 +432,7 @@ def test_a_sequence_without_steps():
     assert rf.compare(sums([[], [1.0, 2.0]]), sums([[]], tags=None), sequence=0)
 
 
+@pytest.mark.slow
 def test_a_run_that_failed():
     time = rf.Dim(None, name="time")
     x = rf.convert_to_tensor(ROWS, dims=[batch_dim, time])
