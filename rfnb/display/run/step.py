@@ -59,6 +59,11 @@ def describe_step(
         {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor)}
         for each in at.values()
     ]
+    values += [
+        {"line": each.line, "op": each.kind, "is_loop": False, "value": in_words(each.name, each.text)}
+        for each in at.texts()
+    ]
+    values.sort(key=lambda row: row["line"])
     tree = None if seen is None else tree_of(run, sequence)
     return {
         "kind": "step",

@@ -28,7 +28,7 @@ from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.run.find import truth
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import KEPT, StepValue
+from rfnb.trace.run.step import KEPT, StepText, StepValue
 
 MOST = 64
 """Largest number of variables, and of parts of one variable, that a step shows."""
@@ -116,6 +116,10 @@ class VariableSteps:
         if step in self.kept:
             return self.kept[step], KEPT
         return [], f"only the last {len(self.kept)} steps are kept (rf.options.keep)"
+
+    def texts(self, step: int) -> list[StepText]:
+        """None: only tensors and numbers are kept."""
+        return []
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """No ops were recorded."""

@@ -1,0 +1,1 @@
+"""Recordings of plain Python loops."""
