@@ -107,6 +107,8 @@ def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
     found = next((each for each in tree.hypotheses if content(each, tree) == reference.labels), None)
     if found is not None and (found.complete or forced is None):
         forced = found.score
+    elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
+        forced = -np.inf
     verdict, because = _verdict(tree, reference, life, found, forced)
     return Where(tree, reference, life, found, forced, verdict, because)
 

@@ -139,7 +139,8 @@ def test_which_of_several_came_furthest_is_seen_in_the_beams_alone(seed, beam, l
     steps, _, _ = search(model, beam, 5, SCALES)
 
     def lasts(reference):
-        return sum(any(prefix_at(reference, step) == one.labels for one in kept) for step, (kept, _) in enumerate(steps))
+        prefixes = [(prefix_at(reference, step), kept) for step, (kept, _) in enumerate(steps)]
+        return sum(any(prefix == one.labels for one in kept) for prefix, kept in prefixes)
 
     scores = [forced(model, one, SCALES) for one in labels]
     shown = tree.where([tuple(one) for one in labels], scores)
@@ -148,7 +149,7 @@ def test_which_of_several_came_furthest_is_seen_in_the_beams_alone(seed, beam, l
 
 
 def test_the_score_of_the_model_does_not_say_which_came_furthest():
-    """"AE" lasts a step longer, and the model gives "F" the better final score."""
+    """ "AE" lasts a step longer, and the model gives "F" the better final score."""
     labels = {(): {1: -1.0, 2: -2.0, 3: -3.0}, (1,): {1: -0.1, END: -0.2}, (2,): {END: -9.0}, (3,): {END: 0.0}}
     model = lambda prefix: {k: {"model": v} for k, v in labels.get(prefix, {END: 0.0}).items()}  # noqa: E731
     tree = Tree(traced([model], 2, 4, candidates=3, vocab=["</s>", "L", "AE", "F"]), 0)
