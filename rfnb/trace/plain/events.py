@@ -5,11 +5,14 @@ Only the standard library is used here, so that this file can be loaded where to
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol
+
+YIELD_VALUE = dis.opmap["YIELD_VALUE"]
 
 
 class Follower(Protocol):
@@ -89,9 +92,9 @@ class Tracing:
                 line(frame)
             elif event == "exception":
                 error[0] = arg[1]
-            elif event == "return":
+            elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
                 leave(frame, error[0])
-            return local
+            return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
 

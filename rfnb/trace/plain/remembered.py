@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import linecache
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.graph.graph import BodyGraph, Value
+from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -22,6 +21,7 @@ from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.recorder import Entry, Iterations
 from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepText, StepValue
@@ -30,19 +30,13 @@ SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
 
-class Remembered:
+class Remembered(KeptSteps):
     """The iterations of a loop of plain Python, as a Run reads them.
 
     Args:
         iterations: what was recorded.
         dims: for variables, the names of their axes, or Dims.
     """
-
-    seed, every = 0, 1
-    is_isolated = True
-    sequences: tuple[None, None] = (None, None)
-    lineages: tuple[()] = ()
-    is_search = False
 
     def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
@@ -53,7 +47,7 @@ class Remembered:
     # -- values
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
-        """Tensors and numbers that the lines of a step assigned, in order; of loops inside it, the last of each line."""
+        """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
         return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)], KEPT
 
     def texts(self, step: int) -> list[StepText]:
@@ -174,49 +168,6 @@ class Remembered:
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside a step, in order."""
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
-
-    def in_order(self) -> AbstractContextManager[None]:
-        """Nothing is computed again."""
-        return nullcontext()
-
-    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
-        """No ops were recorded."""
-        return []
-
-    def ends(self) -> list[str] | None:
-        """Nothing is known but that the loop ended."""
-        return None
-
-    def found(self, run: Run) -> None:
-        """No search."""
-
-    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
-        """No search."""
-        return {}
-
-    def name_of(self, value: Value) -> str:
-        """The name of the variable."""
-        return value.name
-
-    def fork(self, run: Run, *_: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_computed(run, "fork")
-
-    def rerun(self, run: Run, fn: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_computed(run, "rerun")
-
-    def gradients(self, run: Run, loss: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_computed(run, "gradients")
-
-    def explain(self) -> NoReturn:
-        """Raises LoopError."""
-        raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
-
-
-def _not_computed(run: Run, what: str) -> LoopError:
-    return LoopError(f"{what}: {run.name} is plain Python code, whose steps cannot be computed again", hint="rf.Loop")
 
 
 def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
