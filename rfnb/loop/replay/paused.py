@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.listener import listening
-from rfnb.loop.replay.fork import edited_states
+from rfnb.loop.replay.fork import apply_edits, edits_of
 from rfnb.loop.replay.replay import Replay, completed
 from rfnb.loop.steps.execute import Outcome, StateHistory
 from rfnb.trace.pause.hold import Paused, Resume, hold, undisturbed
@@ -93,14 +93,13 @@ class LoopPauses:
         return self.run
 
     def _edit(self, outcome: Outcome, states: Mapping[str, Any], only: Only) -> None:
-        """Replaces states for the next step. The new values are constants to gradients."""
+        """Replaces entries of states for the next step. The new ones are constants to gradients."""
         run, step = self._until_now(outcome), outcome.steps
-        new = list(outcome.states)
-        for place, raw in edited_states(self._replay, run, step, only, states).items():
-            new[place] = raw
+        edits = edits_of(self._replay, run, step, only, states)
+        new = apply_edits(self._replay, step, outcome.states, edits)
         outcome.states = tuple(new)
         outcome.kept = StateHistory(self._replay.backend, new)
-        self._replay = self._replay.continued(step, outcome, self._seed, {})
+        self._replay = self._replay.continued(step, outcome, self._seed, {}, edits)
         run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
         run._take(self._replay, step, self._replay.size)
 
