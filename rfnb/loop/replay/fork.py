@@ -25,6 +25,7 @@ from rfnb.trace.run import session
 from rfnb.trace.run.entries import same
 from rfnb.trace.run.failure import failure
 from rfnb.trace.run.find import sequence_number
+from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.step import Only
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
-    step = _checked(replay, run, step)
+    step, seed = _checked(replay, run, step), replay.seed if seed is None else operator.index(seed)
     edits = edits_of(replay, run, step, only, states)
     before = apply_edits(replay, step, replay.states_before(step), edits)
-    return _continued(replay, run, step, replay.seed if seed is None else seed, before, {}, edits)
+    return _continued(replay, run, step, seed, before, {}, edits)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _continued(
     if replay.plan.changes is not None:
         raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
     schedule = replace(replay.schedule, outputs=())
-    with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying():
+    with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying(), OwnNumbers():
         outcome = execute(
             replay.program, schedule, replay.backend, before, replay.frames, seed,
             record=True, externals=replay.externals, start=step, given=given,
@@ -185,12 +186,22 @@ def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
     backend, new = replay.backend, value
     if not isinstance(value, Tensor):
         number = np.asarray(_number(state, value))
+        if number.dtype == object:
+            raise _too_large(state, value)
         new = tensor_of(backend.from_numpy_raw(number, state.device), align.sig([]), state.lengths)
     _check(state, new)
     if new.dtype != state.dtype:
-        new = cast(new, state.dtype)
+        new, given = cast(new, state.dtype), new
+        if _kind(given.dtype) == "int" and not same(given, new).all() and _kind(state.dtype) == "int":
+            raise _too_large(state, value)
     raw, shape = new.copy_compatible_to_dims_raw(state.dims), backend.get_shape_tuple_raw(state._raw)
     return backend.broadcast_raw(raw, shape)
+
+
+def _too_large(state: Tensor, value: Any) -> DtypeError:
+    return DtypeError(
+        f"fork: a number is too large for the state {state.name!r}", got=f"{value!r:.40}", expected=state.dtype
+    )
 
 
 def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[Any]) -> Any:

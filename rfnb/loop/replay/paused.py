@@ -10,7 +10,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.loop.replay.fork import apply_edits, edits_of
 from rfnb.loop.replay.replay import Replay, completed
 from rfnb.loop.steps.execute import Outcome, StateHistory
-from rfnb.trace.pause.hold import Paused, Resume, hold, undisturbed
+from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.run.find import truth
 
@@ -54,7 +54,7 @@ class LoopPauses:
         run, step = self._until_now(outcome), outcome.steps - 1
         line = self.lines[0].line if self.lines else None
         paused = Paused(run, step, why, partial(self._edit, outcome), line)
-        with listening(None), undisturbed(self._replay.backend):
+        with listening(None):
             resume = hold(paused)
         self.has_paused = self.has_paused or resume is not None
         self._resume, self._off = resume or Resume(), resume is None

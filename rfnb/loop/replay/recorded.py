@@ -195,10 +195,9 @@ class RecordedSteps:
     @property
     def is_isolated(self) -> bool:
         """Whether steps are computed by ops of rfnb from values that training does not change, so that another thread
-        may compute them while the program runs. Functions of the user, as in `rf.raw_call`, may do anything.
+        may compute them while the program runs.
         """
-        may_do_anything = any(call.effect and call.made for call in self.program.calls)
-        return not self.not_copied and self.plan.changes is None and not may_do_anything
+        return not self.not_copied and self.plan.changes is None and not self.program.may_do_anything
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""

@@ -16,6 +16,7 @@ from rfnb.core.ground.source import user_source
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError, RunFileError
+from rfnb.printable import error_text
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
@@ -25,6 +26,7 @@ from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import Material, Shot
 from rfnb.trace.probe.side_run import beside_training
 from rfnb.trace.run.options import recording_mode
+from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import redirecting_runs
@@ -63,6 +65,7 @@ class Probe(Shown):
         self.off: str | None = None
         self._folder = ShotFolder(folder)
         self._swept = False
+        self._numbers = OwnNumbers()
 
     # -- while training
 
@@ -113,7 +116,7 @@ class Probe(Shown):
         if not first and not sharded:
             return None
         try:
-            with beside_training(modules, self.trained):
+            with beside_training(modules, self.trained, self._numbers):
                 if sharded:  # a replay in one process would wait for the others
                     note = "only the result is kept of a model that is distributed over processes"
                     result = self.fn()
@@ -123,7 +126,7 @@ class Probe(Shown):
                     result = self.fn()
                 shot = self._kept(self._material(measures, result, attention=seen, runs=found))
         except Exception as error:
-            self.off = f"{type(error).__name__}: {error}"
+            self.off = error_text(error)
             warn(f"the probe {self.name!r} is off after training step {self.trained}: {self.off}")
             return None
         self._list_runs(shot)
