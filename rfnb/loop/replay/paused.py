@@ -12,13 +12,12 @@ from rfnb.loop.replay.replay import Replay, completed
 from rfnb.loop.steps.execute import Outcome, StateHistory
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
 
 if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
     from rfnb.loop.replay.recorded import RecordedPlan
     from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import Only, RunStep
+    from rfnb.trace.run.step import Only
 
 
 class LoopPauses:
@@ -76,7 +75,7 @@ class LoopPauses:
             for pause in waiting:
                 if pause.holds(at):
                     return pause.words
-            if any(_holds(test, at) for test in self._resume.tests):
+            if any(condition.holds(at) for condition in self._resume.conditions):
                 return self._resume.why
         return None
 
@@ -113,7 +112,3 @@ class LoopPauses:
         self._replay.advance(outcome)
         self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
         return self.run
-
-
-def _holds(test: Callable[[RunStep], Any], at: RunStep) -> bool:
-    return truth(test(at), test, at.step, "pause")

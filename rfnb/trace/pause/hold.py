@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.ground.hook import Hook
 from rfnb.trace.pause.files import write_pause
-from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.pause.pauses import Pause, pauses, warn
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.runs import runs
 
@@ -35,6 +36,11 @@ class Resume:
     why: str = "the next step"
     mute: bool = False
     stop: bool = False
+
+    @cached_property
+    def conditions(self) -> tuple[Pause, ...]:
+        """The tests as conditions: an error in one is shown once."""
+        return tuple(Pause(test, None) for test in self.tests)
 
 
 @dataclass

@@ -210,7 +210,7 @@ def warn(text: str) -> None:
 
 
 def _name(where: Callable[..., Any]) -> str:
-    return getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__
+    return str(getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__)
 
 
 def _replaces(new: Pause, old: Pause) -> bool:

@@ -25,7 +25,6 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import KEPT, StepValue
@@ -256,7 +255,7 @@ class ScopePauses:
         for pause in pauses.of(self.name):
             if pause.holds(at):
                 return pause.words
-        met = any(truth(test(at), test, step, "pause") for test in self._resume.tests)
+        met = any(condition.holds(at) for condition in self._resume.conditions)
         return self._resume.why if met else None
 
 

@@ -1,8 +1,8 @@
 """Random numbers of functions that run beside a training, such as conditions: the training draws what it would have.
 
-    numbers = OwnNumbers(condition)
-    with numbers:  # the global generators go on where the last block ended, and afterwards are as they were
-        condition(step)
+numbers = OwnNumbers(condition)
+with numbers:  # the global generators go on where the last block ended, and afterwards are as they were
+    condition(step)
 """
 
 from __future__ import annotations

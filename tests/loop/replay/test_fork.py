@@ -138,12 +138,14 @@ def test_lists_with_a_tensor_number_or_label_for_each_sequence():
     for wrong in ([ones, ones], [rf.ones([other])] * 3, [run[1].before["pair.s"]] * 3):
         with pytest.raises(DimError):
             run.fork(1, **{"pair.s": wrong})
-    with pytest.raises(DtypeError, match="torch.Tensor"):
+    with pytest.raises(DtypeError, match=r"torch\.Tensor"):
         run.fork(1, **{"pair.s": [torch.ones(2)] * 3})
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
-@pytest.mark.parametrize("edit", [{"h": 5.0, "sequence": 1}, {"h": 5.0}, {"h": [2.0, 7.0, 9.0], "sequence": 2}], ids=str)
+@pytest.mark.parametrize(
+    "edit", [{"h": 5.0, "sequence": 1}, {"h": 5.0}, {"h": [2.0, 7.0, 9.0], "sequence": 2}], ids=str
+)
 def test_gradients_of_a_fork_end_at_the_entries_that_were_edited(step, edit):
     time, steps, number = Dim(None, name="time"), 3, edit.get("sequence")
     torch.manual_seed(2)
