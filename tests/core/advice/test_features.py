@@ -76,7 +76,7 @@ def rnn(c, join):
     return loop.state.c
 
 
-def test_a_state_without_a_feature_dim_gets_one_where_it_is_made_or_where_it_is_read():
+def test_a_state_gets_its_feature_dim_where_it_is_made_or_where_it_is_read():
     rf.convert_to_tensor(torch.ones(2), dims=[batch_dim])
     with pytest.raises(DimError, match="has no feature dim") as error:
         rnn(rf.zeros([batch_dim, other]), rf.concat_features)

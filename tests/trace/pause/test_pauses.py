@@ -104,7 +104,7 @@ def test_a_test_of_the_panel_that_fails_is_shown_once_and_the_loop_goes_on():
     assert len(seen) == len(told) == 1
 
 
-def test_a_loop_that_fails_with_an_error_that_cannot_be_read_shows_its_class():
+def test_a_loop_that_fails_with_an_unreadable_error_shows_its_class():
     def fails(raw):
         raise Unreadable
 
