@@ -128,10 +128,11 @@ def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, bla
     fixed = [dim for dim in logits.dims if dim.dimension is not None and dim is not spatial_dim]
     classes = given[0] if given else fixed[-1] if len(fixed) == 1 else None
     if classes is None:
+        dim = likely_features(logits) or "…"
         raise DimError(
             f"{op}: it is not clear which dim of `logits` holds the classes",
             got=logits.describe_dims(),
-            hint=f"rf.set_feature_dim({called(logits)}, {likely_features(logits) or '…'}); or labels sparse in that dim",
+            hint=f"rf.set_feature_dim({called(logits)}, {dim}); or labels that are sparse in it",
         )
     if not 0 <= blank < classes.size.max:
         raise DimError(f"{op}: the blank label is not a class", got=blank, expected=f"an entry of {classes.describe()}")

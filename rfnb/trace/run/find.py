@@ -66,8 +66,9 @@ def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
         return bool(found)
     if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
         return bool(numbers(found))
-    if isinstance(found, tuple(BACKENDS)) and math.prod(found.shape) == 1 and str(found.dtype).endswith("bool"):
-        return bool(found)
+    raw: Any = found if isinstance(found, tuple(BACKENDS)) else None
+    if raw is not None and math.prod(raw.shape) == 1 and str(raw.dtype).endswith("bool"):
+        return bool(raw)
     raise LoopError(
         f"{asked_by}: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
         got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,

@@ -19,6 +19,7 @@ from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.tensor.tensor import Tensor
 
 SEED = 0
+NUMPY: Any = np.random  # not all of its functions are declared
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -43,7 +44,7 @@ class OwnNumbers:
     def __enter__(self) -> None:
         generators = self._global_generators()
         states = [generator.get_state() for generator in generators]
-        numpy = (np.random.get_bit_generator(), np.random.get_state(legacy=False)) if self._all else None
+        numpy = (NUMPY.get_bit_generator(), NUMPY.get_state(legacy=False)) if self._all else None
         self._before.append((states, numpy, random.getstate() if self._all else None))
         for number, generator in enumerate(generators):
             if number in self._own:
@@ -52,7 +53,7 @@ class OwnNumbers:
                 generator.manual_seed(SEED)
         if self._all:
             random.setstate(self._python)
-            np.random.set_bit_generator(self._numpy)
+            NUMPY.set_bit_generator(self._numpy)
 
     def __exit__(self, *error: object) -> None:
         states, numpy, python = self._before.pop()
@@ -63,8 +64,8 @@ class OwnNumbers:
         if self._all:
             self._python = random.getstate()
             random.setstate(python)
-            np.random.set_bit_generator(numpy[0])
-            np.random.set_state(numpy[1])
+            NUMPY.set_bit_generator(numpy[0])
+            NUMPY.set_state(numpy[1])
 
 
 def with_own_numbers(fn: Function) -> Function | Callable[..., Any]:
@@ -100,7 +101,7 @@ def uses_torch_only(fn: Callable[..., Any]) -> bool:
             return False
         if is_global and name in fn.__globals__:
             held.append(fn.__globals__[name])
-    values = (*VALUES, *BACKENDS)
+    values: tuple[type, ...] = (*VALUES, *BACKENDS)
     return all(
         each.__name__.partition(".")[0] in MODULES if isinstance(each, ModuleType) else isinstance(each, values)
         for each in held
