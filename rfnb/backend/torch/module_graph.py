@@ -17,7 +17,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta
+from rfnb.backend.torch.measure import unwrapped
+from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta, uncompiled
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph
@@ -35,34 +36,34 @@ def module_graph(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
-    modules, its = ModuleTable(_own, _counted, _named_modules), owner(model)
-    graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
+    graph, asked, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
         models = [each for each in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(each, torch.nn.Module)]
+        lazy = False
         for each in models:
-            keep_state(each, stack)
+            lazy |= keep_state(each, stack)
         if meta:
             args, kwargs = on_meta(models, (args, kwargs), stack)
         given = leaves(as_dicts([args, kwargs]))
         graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
-        if its is not None:
-            modules.add(its)
-        root = None if isinstance(its, torch.jit.ScriptModule) else its  # nothing inside of these can be seen
-        seen = _ModelRecorder(root, modules, stack, meter, meta=meta)
-        try:
-            graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.observing():
-                result = seen.meter.whole(lambda: model(*args, **kwargs))
+        for is_last in (False, True):
+            seen = _ModelRecorder(its, stack, meter, meta=meta)
+            try:
+                graph.inputs = seen.given(argument_names(model, args, kwargs))
+                with seen.observing():
+                    result = seen.meter.whole(lambda: model(*args, **kwargs))
+            except Exception as error:
+                failed = error, seen.fail(error, None)
+            if is_last or failed is not None or not (lazy or seen.lazy):
+                break
+            seen.meter.forget()  # the first call of a lazy module only gives it its parameters
+        if failed is None:
             named = named_leaves(as_dicts(result))
             tensors = [(name or "output", leaf) for name, leaf in named if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
-        except Exception as error:
-            failed = error, seen.fail(error, None)
-        else:
             seen.meter.done(result)
-        modules.renew(seen.graph.all_nodes())  # what was uninitialized before the call has a size now
-    graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
+    graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
     name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
@@ -70,13 +71,20 @@ def module_graph(
 
 
 class _ModelRecorder(CallRecorder):
-    """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
+    """Collects what hooks and the mode report.
+
+    model: the module that is called; None for a function. kept: restores, when it ends, what the call changes. lazy:
+    whether a module that the function called had no parameters yet.
+    """
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack, meter: Meter | None, *, meta: bool):
-        super().__init__(model, modules, meter)
-        self._kept, self._meta = kept, meta
+    def __init__(self, model: torch.nn.Module | None, kept: ExitStack, meter: Meter | None, *, meta: bool):
+        whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
+        super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
+        if model is not None:
+            self.modules.add(model)
+        self._kept, self._meta, self.lazy = kept, meta, False
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -95,9 +103,7 @@ class _ModelRecorder(CallRecorder):
     def observing(self) -> ExitStack:
         """Observes calls inside. The modules' own hooks run before those of the recorder."""
         stack = ExitStack()
-        dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled; it would compile the recorder too
-        if dynamo is not None and hasattr(dynamo, "set_stance"):  # since torch 2.6
-            stack.enter_context(dynamo.set_stance("force_eager"))
+        stack.enter_context(uncompiled())
         stack.callback(register_module_forward_pre_hook(self._before).remove)
         after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
         stack.callback(after.remove)
@@ -117,7 +123,7 @@ class _ModelRecorder(CallRecorder):
                 return call(fn, *args, **kwargs)
             self.meter.pause()
             try:
-                name = getattr(fn, "name", None) or fn.__name__
+                name = fn.__name__ if isinstance(fn, type) else fn.name
                 return self.record(partial(call, fn), name, args, kwargs)
             finally:
                 self.meter.resume()
@@ -126,23 +132,26 @@ class _ModelRecorder(CallRecorder):
 
     def record(self, fn: Any, name: str, args: Any, kwargs: Any, *, writes: bool = False) -> Any:
         """Calls a function and adds a node for it. writes: whether it changes its first argument in place."""
-        body = self.inside[-1][1]
+        body, self.quiet = self.inside[-1][1], True
         node = self.begin(name, self.numbers(args, kwargs))
         changed = kwargs.get("out", args[0] if writes and args else None)
         if changed is not None:
             self.changes(changed)
+        self.quiet = False
         with self.open(node):
             result = fn(*args, **kwargs)
+        self.quiet = True
         if changed is not None:
             self.forget(changed)
         self.made(node, result if changed is None else changed, (args, kwargs))
         if not node.outputs:
             body.pop()  # it read a size or a number
+        self.quiet = False
         return result
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
-        if isinstance(raw, torch.Tensor) and self.graph.values[self.number_of(raw)].kind:
+        if isinstance(raw, torch.Tensor) and unwrapped(raw) is raw and self.graph.values[self.number_of(raw)].kind:
             keep_numbers(raw, self._kept)
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
@@ -151,7 +160,7 @@ class _ModelRecorder(CallRecorder):
         self.meter.pause()
         self.quiet = True
         if not self.modules.knows(module):  # a function calls it
-            keep_state(module, self._kept)
+            self.lazy |= keep_state(module, self._kept, inside=True)
             if self._meta:
                 on_meta([module], (), self._kept)
         depth = len(self.inside)
