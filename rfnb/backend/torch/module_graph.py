@@ -33,7 +33,13 @@ _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 
 def module_graph(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
     graph, asked, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
@@ -48,7 +54,7 @@ def module_graph(
         given = leaves(as_dicts([args, kwargs]))
         graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
         for is_last in (False, True):
-            seen = _ModelRecorder(its, stack, meter, meta=meta)
+            seen = _ModelRecorder(its, (stack, kept or stack), meter, meta=meta)
             try:
                 graph.inputs = seen.given(argument_names(model, args, kwargs))
                 with seen.observing():
@@ -73,18 +79,21 @@ def module_graph(
 class _ModelRecorder(CallRecorder):
     """Collects what hooks and the mode report.
 
-    model: the module that is called; None for a function. kept: restores, when it ends, what the call changes. lazy:
-    whether a module that the function called had no parameters yet.
+    model: the module that is called; None for a function. kept: restore what the call changes, after it, and after all
+    calls. lazy: whether a module that the function called had no parameters yet.
     """
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: torch.nn.Module | None, kept: ExitStack, meter: Meter | None, *, meta: bool):
+    def __init__(
+        self, model: torch.nn.Module | None, kept: tuple[ExitStack, ExitStack], meter: Meter | None, *, meta: bool
+    ):
         whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
         super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
         if model is not None:
             self.modules.add(model)
-        self._kept, self._meta, self.lazy = kept, meta, False
+        self._kept, self._meta, self.lazy = kept[0], meta, False
+        self._kept_longer = kept[1]
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -160,7 +169,8 @@ class _ModelRecorder(CallRecorder):
         self.meter.pause()
         self.quiet = True
         if not self.modules.knows(module):  # a function calls it
-            self.lazy |= keep_state(module, self._kept, inside=True)
+            self.lazy |= keep_state(module, self._kept_longer, inside=True)
+            keep_state(module, self._kept, inside=True)
             if self._meta:
                 on_meta([module], (), self._kept)
         depth = len(self.inside)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -78,10 +79,16 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
     table.update(was)
 
 
-def uncompiled() -> AbstractContextManager[Any]:
+@contextmanager
+def uncompiled() -> Iterator[None]:
     """A block in which compiled modules run as written: torch would compile what observes them as well."""
     dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
-    return dynamo.set_stance("force_eager") if hasattr(dynamo, "set_stance") else nullcontext()  # since torch 2.6
+    if not hasattr(dynamo, "set_stance"):  # since torch 2.6
+        yield
+        return
+    with dynamo.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+        yield
 
 
 def keep_numbers(raw: torch.Tensor, stack: ExitStack) -> None:

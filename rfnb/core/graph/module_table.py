@@ -79,6 +79,11 @@ class ModuleTable:
         return tuple(f for path, f in idle.items() if path and not any(up in idle for up in _parents(path)))
 
 
+def is_module(thing: Any) -> bool:
+    """Whether an object is a module of rfnb or torch, not a class of modules."""
+    return hasattr(thing, "named_modules") and not isinstance(thing, type)
+
+
 def default_name(module: Any) -> str:
     """The name of a module that no attribute names: "layer_norm" for LayerNorm."""
     if hasattr(module, "get_default_name"):
