@@ -123,7 +123,7 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
             tensor: torch.Tensor = file.get_tensor(key)
             return tensor
 
-    layout = "rfnb" if VERSION in metadata else "torch" if metadata.get("format", "pt") == "pt" else None
+    layout: Layout | None = "rfnb" if VERSION in metadata else "torch" if metadata.get("format", "pt") == "pt" else None
     return Checkpoint(str(path), entries, read, metadata, "safetensors", layout=_layout_by_dims(lambda _: layout))
 
 
