@@ -27,7 +27,7 @@ class Labels(NamedTuple):
     """Labels in the order of their numbers, and the numbers of further names."""
 
     labels: list[str]
-    aliases: Mapping[str, int] = {}
+    aliases: dict[str, int]
 
 
 def read_labels(path: str | Path) -> Labels:
@@ -40,7 +40,7 @@ def read_labels(path: str | Path) -> Labels:
     if isinstance(written, Mapping):
         return in_order(written, f"Vocab: {path}")
     if isinstance(written, list):
-        return Labels([str(label) for label in written])
+        return Labels([str(label) for label in written], {})
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -135,16 +135,16 @@ def _labels(lines: list[str], path: str | Path) -> Labels:
     """The labels in lines where a number (ESPnet, Kaldi), count (fairseq) or score (sentencepiece) may follow each."""
     pairs = [match.groups() for line in lines if (match := _PAIR.fullmatch(line)) and _is_number(match[2])]
     if len(pairs) < len(lines):
-        return Labels(lines)
+        return Labels(lines, {})
     labels, seconds = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if any("." in number or number.startswith("-") for number in seconds):
-        return Labels(labels)
+        return Labels(labels, {})
     numbers = [int(number) for number in seconds]
     if sorted(numbers) == list(range(len(lines))) or numbers == list(range(1, len(lines) + 1)):
         return in_order(dict(zip(numbers, labels, strict=True)), f"Vocab: {path}")
     if _counts_up(numbers):
         return in_order(dict(zip(labels, numbers, strict=True)), f"Vocab: {path}")
-    return Labels([*FAIRSEQ, *labels])
+    return Labels([*FAIRSEQ, *labels], {})
 
 
 _PAIR = re.compile(r"(.+?)[ \t]+([^ \t]+)[ \t]*")

@@ -54,7 +54,7 @@ class DimWriter:
         if dim.expr is not None and dim_math.make(*dim.expr) is dim:
             op, parts, numbers = dim.expr
             return {"op": op, "of": [self.dim(part) for part in parts], "numbers": [int(n) for n in numbers]}
-        vocab = {"labels": None} if dim.vocab is None else {"labels": list(dim.vocab.labels)}
+        vocab: dict[str, Any] = {"labels": None} if dim.vocab is None else {"labels": list(dim.vocab.labels)}
         if dim.vocab is not None and dim.vocab.aliases:
             vocab["aliases"] = dim.vocab.aliases
         key = list(pickling.key_of(dim))
