@@ -196,10 +196,8 @@ class TorchNet(TorchPart):
 
 
 def _warn_of_lazy(kind: str) -> None:
-    text = (
-        f"from_torch: parameters of {kind} have no shape before its first call: call it once with a batch, then make "
-    )
-    text += "the optimizer or load weights"
+    text = f"from_torch: parameters of {kind} have no shape before its first call. Call it once with a batch "
+    text += "before you make the optimizer or load weights."
     source = user_source()
     file, line = ("rfnb", 1) if source is None else (source.file, source.line)
     warnings.warn_explicit(text, UserWarning, file, line)
