@@ -32,13 +32,13 @@ ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
     "data": "layout dataset batching writing public",
-    "trace": "record run pause observe compare graph capture probe public",
+    "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program steps body replay check zero_steps settle run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
-    "variables save load foreign public",
+    "variables foreign save load import_weights public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
