@@ -100,12 +100,25 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
 def arranged(tree: Any, like: Any) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
     cls = type(tree)
-    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys() and _is_made_of_pairs(cls):
-        return cls([(key, arranged(tree[key], value)) for key, value in like.items()])
+    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
+        return _in_order(tree, {key: arranged(tree[key], value) for key, value in like.items()})
     form, other = form_of(cls), form_of(type(like))
     if form is None or other is None or [*form.names(tree)] != [*other.names(like)]:
         return tree
     return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), other.parts(like), strict=True)])
+
+
+def _in_order(tree: Any, parts: dict[Any, Any]) -> Any:
+    """A dict of the same class as `tree` with these parts, in their order."""
+    if _is_made_of_pairs(type(tree)):
+        return type(tree)(parts.items())
+    made = _dict_like(tree, [parts[key] for key in tree])
+    for key in parts:
+        if isinstance(made, OrderedDict):
+            made.move_to_end(key)
+        else:
+            dict.__setitem__(made, key, dict.pop(made, key))
+    return made
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
