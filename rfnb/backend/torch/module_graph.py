@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from threading import get_ident
@@ -25,7 +26,9 @@ from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.ground.scope import loop_runs
 from rfnb.core.ground.source import PACKAGE, Source
+from rfnb.core.tensor.listener import active_listener
 
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
@@ -64,14 +67,45 @@ def module_graph(
     return graph
 
 
+@contextmanager
+def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorder]:
+    """Reports the calls of torch inside the block to the meter, without those that rfnb makes itself.
+
+    The paths of `models` and of modules outside of them begin with their class. Code for `torch.compile` runs as it is
+    written, so that its calls are seen. While the recorder is `quiet`, it reports none.
+    """
+    with _uncompiled() if "torch._dynamo" in sys.modules else nullcontext():
+        recorder = _ModelRecorder(None, ModuleTable(_own, _counted), None, meter, own=False)
+        for model in models:
+            if isinstance(model, torch.nn.Module) and not recorder.modules.knows(model):
+                recorder.modules.add(model, type(model).__name__)
+        with recorder.hooks(), _FunctionMode(recorder):
+            yield recorder
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Inside the block, code for `torch.compile` runs as it is written."""
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile")  # with hooks
+        yield
+
+
 class _ModelRecorder(CallRecorder):
-    """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
+    """Collects what hooks and the mode report.
+
+    kept: restores, when it ends, what the call changes; None: nothing is restored. own: whether calls are recorded that
+    rfnb makes itself, also in loops.
+    """
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack, meter: Meter | None):
+    def __init__(
+        self, model: Any, modules: ModuleTable, kept: ExitStack | None, meter: Meter | None, *, own: bool = True
+    ):
         super().__init__(model, modules, meter)
-        self._kept = kept
+        self._kept, self.own = kept, own
+        self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -87,6 +121,15 @@ class _ModelRecorder(CallRecorder):
         """The innermost line outside rfnb and torch."""
         return _here()
 
+    @property
+    def in_library(self) -> bool:  # type: ignore[override]
+        """Whether torch itself has the class of the innermost open module."""
+        return bool(self._open) and type(self._open[-1][0]).__module__.startswith("torch.")
+
+    def ignores(self) -> bool:
+        """Whether calls are not recorded now. While a loop is traced, another listener is active."""
+        return self.quiet or not (self.own or (active_listener() is self._listener and not loop_runs()))
+
     def hooks(self) -> ExitStack:
         """Observes calls of modules inside. The modules' own hooks run before these."""
         stack = ExitStack()
@@ -98,16 +141,22 @@ class _ModelRecorder(CallRecorder):
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
-        if isinstance(raw, torch.Tensor) and self.graph.values[self.number_of(raw)].kind:
+        if not isinstance(raw, torch.Tensor):
+            return
+        self.meter.changes(raw)
+        if self._kept is not None and self.graph.values[self.number_of(raw)].kind:
             keep_numbers(raw, self._kept)
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        if get_ident() != self._thread:
+        if get_ident() != self._thread or self.ignores():
             return
         self.meter.pause()
         self.quiet = True
         if not self.modules.knows(module):
-            keep_state(module, self._kept)
+            if self._kept is not None:
+                keep_state(module, self._kept)
+            elif len(self.inside) == 1:
+                self.modules.add(module, type(module).__name__)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
         self._open.append((module, node, depth))
@@ -120,7 +169,7 @@ class _ModelRecorder(CallRecorder):
 
     def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
         """rest: keyword arguments and the result, or only None if the call failed."""
-        if get_ident() != self._thread or not any(opened is module for opened, *_ in self._open):
+        if get_ident() != self._thread or self.ignores() or not any(opened is module for opened, *_ in self._open):
             return
         opened, node, depth = self._open.pop()
         self._end(node)
@@ -153,7 +202,7 @@ class _FunctionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         seen, kwargs = self._seen, kwargs or {}
         name, writes = _kind(func)
-        if seen.quiet or not name:
+        if not name or seen.ignores() or not (seen.own or _is_from_outside()):
             return func(*args, **kwargs)
         seen.meter.pause()
         try:
@@ -165,14 +214,15 @@ class _FunctionMode(TorchFunctionMode):
         seen = self._seen
         body = seen.inside[-1][1]
         node = seen.begin(name, seen.numbers(args, kwargs))
-        changed = kwargs.get("out", args[0] if writes and args else None)
-        if changed is not None:
-            seen.changes(changed)
+        changed = kwargs.get("out", args[0] if (writes or kwargs.get("inplace")) and args else None)
+        for leaf in leaves(changed):
+            seen.changes(leaf)
         with seen.open(node):
             result = func(*args, **kwargs)
         if changed is not None:
-            seen.forget(changed)
-            seen.made(node, leaves(changed), (args, kwargs))
+            for leaf in leaves(changed):
+                seen.forget(leaf)
+            seen.made(node, leaves(changed), (args, {name: x for name, x in kwargs.items() if name != "out"}))
         else:
             seen.made(node, leaves(result), (args, kwargs))
         if not node.outputs:
@@ -196,6 +246,16 @@ def _here() -> Source | None:
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def _is_from_outside() -> bool:
+    """Whether the running torch function was called outside of rfnb, or by a torch module."""
+    frame: Any = sys._getframe(2)
+    in_module = False
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES[1]):
+        in_module = in_module or frame.f_code is torch.nn.Module._call_impl.__code__
+        frame = frame.f_back
+    return in_module or frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
