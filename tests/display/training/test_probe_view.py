@@ -83,6 +83,7 @@ def test_all_pictures_have_one_scale(monkeypatch):
     assert len({shot["picture"] for shot in view["shots"]}) == 3
 
 
+@pytest.mark.slow
 def test_many_shots_are_shown_by_a_few_cards_spread_over_the_training():
     probe = of_training(steps=40)
     view = rf.show(probe).data
@@ -154,6 +155,7 @@ def test_the_sliders_have_the_states_after_each_step_at_each_training_step():
     assert rf.show(of_loop(2)).scripts["slides"][1]["values"][2] == ["6 ·", "3"]
 
 
+@pytest.mark.slow
 def test_many_steps_are_thinned_and_the_first_and_last_stay():
     probe = of_loop(60, lengths=(50, 2))
     scripts = rf.show(probe, steps=[2, 3]).scripts

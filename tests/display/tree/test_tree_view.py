@@ -213,7 +213,6 @@ def test_golden(golden):
     view = tree_view.describe({key: value for key, value in example().items() if key not in ("x", "state")})
     golden("tree.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("tree.txt", tree_view.to_text(view) + "\n")
-    golden("tree.html", tree_view.to_html(view) + "\n")
 
 
 def test_labels_are_told_sequence_by_sequence():

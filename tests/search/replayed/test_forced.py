@@ -32,6 +32,7 @@ def net_with_eos(labels, batch, seed):
 REFERENCES = st.lists(st.lists(st.sampled_from([0, 2]), max_size=4), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     batch=st.integers(1, 3), beam=st.integers(1, 3), exponent=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 999),
