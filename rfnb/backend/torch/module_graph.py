@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
+from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph
@@ -29,6 +29,7 @@ from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import loop_runs
 from rfnb.core.ground.source import PACKAGE, Source
 from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.tensor_dict import as_dicts
 
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
@@ -37,29 +38,33 @@ def module_graph(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
-    modules, its = ModuleTable(_own, _counted), owner(model)
+    modules, its = ModuleTable(_own, _counted, _named_modules), owner(model)
     graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
-        models = [each for each in (its, *leaves([args, kwargs])) if isinstance(each, torch.nn.Module)]
+        models = [each for each in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(each, torch.nn.Module)]
         for each in models:
             keep_state(each, stack)
         if meta:
             args, kwargs = on_meta(models, (args, kwargs), stack)
-        graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
+        given = leaves(as_dicts([args, kwargs]))
+        graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
         if its is not None:
             modules.add(its)
-        seen = _ModelRecorder(its, modules, stack, meter)
+        root = None if isinstance(its, torch.jit.ScriptModule) else its  # nothing inside of these can be seen
+        seen = _ModelRecorder(root, modules, stack, meter, meta=meta)
         try:
             graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.hooks(), _FunctionMode(seen):
+            with seen.observing():
                 result = seen.meter.whole(lambda: model(*args, **kwargs))
-            named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
-            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
+            named = named_leaves(as_dicts(result))
+            tensors = [(name or "output", leaf) for name, leaf in named if isinstance(leaf, torch.Tensor)]
+            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
         except Exception as error:
             failed = error, seen.fail(error, None)
         else:
             seen.meter.done(result)
+        modules.renew(seen.graph.all_nodes())  # what was uninitialized before the call has a size now
     graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
     name_graph(seen.graph, asked)
     if failed is not None:
@@ -74,21 +79,12 @@ def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorde
     The paths of `models` and of modules outside of them begin with their class. Code for `torch.compile` runs as it is
     written, so that its calls are seen. While the recorder is `quiet`, it reports none.
     """
-    with _uncompiled() if "torch._dynamo" in sys.modules else nullcontext():
-        recorder = _ModelRecorder(None, ModuleTable(_own, _counted), None, meter, own=False)
-        for model in models:
-            if isinstance(model, torch.nn.Module) and not recorder.modules.knows(model):
-                recorder.modules.add(model, type(model).__name__)
-        with recorder.hooks(), _FunctionMode(recorder):
-            yield recorder
-
-
-@contextmanager
-def _uncompiled() -> Iterator[None]:
-    """Inside the block, code for `torch.compile` runs as it is written."""
-    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Using `torch.compile")  # with hooks
-        yield
+    recorder = _ModelRecorder(None, ModuleTable(_own, _counted, _named_modules), None, meter, own=False)
+    for model in models:
+        if isinstance(model, torch.nn.Module) and not recorder.modules.knows(model):
+            recorder.modules.add(model, type(model).__name__)
+    with recorder.observing():
+        yield recorder
 
 
 class _ModelRecorder(CallRecorder):
@@ -101,10 +97,17 @@ class _ModelRecorder(CallRecorder):
     tensor_type = torch.Tensor
 
     def __init__(
-        self, model: Any, modules: ModuleTable, kept: ExitStack | None, meter: Meter | None, *, own: bool = True
+        self,
+        model: Any,
+        modules: ModuleTable,
+        kept: ExitStack | None,
+        meter: Meter | None,
+        *,
+        meta: bool = False,
+        own: bool = True,
     ):
         super().__init__(model, modules, meter)
-        self._kept, self.own = kept, own
+        self._kept, self._meta, self.own = kept, meta, own
         self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
@@ -130,14 +133,56 @@ class _ModelRecorder(CallRecorder):
         """Whether calls are not recorded now. While a loop is traced, another listener is active."""
         return self.quiet or not (self.own or (active_listener() is self._listener and not loop_runs()))
 
-    def hooks(self) -> ExitStack:
-        """Observes calls of modules inside. The modules' own hooks run before these."""
+    def observing(self) -> ExitStack:
+        """Observes calls inside. The modules' own hooks run before those of the recorder."""
         stack = ExitStack()
+        dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled; it would compile the recorder too
+        if dynamo is not None and hasattr(dynamo, "set_stance"):  # since torch 2.6
+            stack.enter_context(dynamo.set_stance("force_eager"))
+            stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Using `torch.compile")  # with hooks
         stack.callback(register_module_forward_pre_hook(self._before).remove)
         after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
         stack.callback(after.remove)
         stack.callback(vars(modules).get("_global_forward_hooks_with_kwargs", {}).pop, after.id, None)  # torch keeps it
+        for cls, name in _CALLS:
+            _replace(cls, name, self._opaque(vars(cls)[name]), stack)
+        stack.enter_context(_FunctionMode(self))
         return stack
+
+    def _opaque(self, method: Any) -> Any:
+        """A method like this one, whose calls are recorded: functions of TorchScript and of autograd."""
+        call = method.__func__ if isinstance(method, classmethod) else method
+
+        @wraps(call)
+        def recorded(fn: Any, *args: Any, **kwargs: Any) -> Any:
+            if get_ident() != self._thread or self.ignores() or not (self.own or _is_from_outside()):
+                return call(fn, *args, **kwargs)
+            self.meter.pause()
+            try:
+                name = fn.__name__ if isinstance(fn, type) else fn.name
+                return self.record(partial(call, fn), name, args, kwargs)
+            finally:
+                self.meter.resume()
+
+        return classmethod(recorded) if isinstance(method, classmethod) else recorded
+
+    def record(self, fn: Any, name: str, args: Any, kwargs: Any, *, writes: bool = False) -> Any:
+        """Calls a function and adds a node for it. writes: whether it changes its first argument in place."""
+        body = self.inside[-1][1]
+        node = self.begin(name, self.numbers(args, kwargs))
+        changed = kwargs.get("out", args[0] if (writes or kwargs.get("inplace")) and args else None)
+        for leaf in leaves(changed):
+            self.changes(leaf)
+        with self.open(node):
+            result = fn(*args, **kwargs)
+        for leaf in leaves(changed):
+            self.forget(leaf)
+        read = {key: value for key, value in kwargs.items() if key != "out"}
+        self.made(node, result if changed is None else changed, (args, read))
+        if not node.outputs:
+            body.pop()  # it read a size or a number
+        return result
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
@@ -152,9 +197,11 @@ class _ModelRecorder(CallRecorder):
             return
         self.meter.pause()
         self.quiet = True
-        if not self.modules.knows(module):
+        if not self.modules.knows(module):  # a function calls it
             if self._kept is not None:
                 keep_state(module, self._kept)
+                if self._meta:
+                    on_meta([module], (), self._kept)
             elif len(self.inside) == 1:
                 self.modules.add(module, type(module).__name__)
         depth = len(self.inside)
@@ -179,7 +226,7 @@ class _ModelRecorder(CallRecorder):
         del self.inside[depth:]
         if len(rest) == 2 and node is not None:
             node.inputs += self.numbers(rest[0])
-            self.made(node, leaves(rest[1]), (args, rest[0]))
+            self.made(node, rest[1], (args, rest[0]))
         elif len(rest) == 1 and (error := sys.exc_info()[1]) is not None:
             self.fail(error, node)
         self.quiet = False
@@ -206,28 +253,19 @@ class _FunctionMode(TorchFunctionMode):
             return func(*args, **kwargs)
         seen.meter.pause()
         try:
-            return self._recorded(func, name, args, kwargs, writes=writes)
+            return seen.record(func, name, args, kwargs, writes=writes)
         finally:
             seen.meter.resume()
 
-    def _recorded(self, func: Any, name: str, args: Any, kwargs: Any, *, writes: bool) -> Any:
-        seen = self._seen
-        body = seen.inside[-1][1]
-        node = seen.begin(name, seen.numbers(args, kwargs))
-        changed = kwargs.get("out", args[0] if (writes or kwargs.get("inplace")) and args else None)
-        for leaf in leaves(changed):
-            seen.changes(leaf)
-        with seen.open(node):
-            result = func(*args, **kwargs)
-        if changed is not None:
-            for leaf in leaves(changed):
-                seen.forget(leaf)
-            seen.made(node, leaves(changed), (args, {name: x for name, x in kwargs.items() if name != "out"}))
-        else:
-            seen.made(node, leaves(result), (args, kwargs))
-        if not node.outputs:
-            body.pop()  # it read a size or a number
-        return result
+
+def _replace(cls: type, name: str, method: Any, stack: ExitStack) -> None:
+    """Sets a method of a class until the stack ends."""
+    stack.callback(setattr, cls, name, vars(cls)[name])
+    setattr(cls, name, method)
+
+
+_CALLS = ((torch.autograd.Function, "apply"), (torch.jit.ScriptFunction, "__call__"))
+"""Calls that the mode for torch functions does not see."""
 
 
 @lru_cache(4096)
@@ -258,10 +296,23 @@ def _is_from_outside() -> bool:
     return in_module or frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
 
 
-def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _own(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     """The parameters and buffers of a module."""
+    if isinstance(module, torch.jit.ScriptModule):  # with those of the modules in it
+        return (*module.named_parameters(), *module.named_buffers())
     return ((n, raw) for n, raw in (*module._parameters.items(), *module._buffers.items()) if raw is not None)
 
 
 def _counted(raw: torch.Tensor) -> tuple[int, bool]:
-    return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) else (0, False)
+    return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) and not is_lazy(raw) else (0, False)
+
+
+def _named_modules(root: torch.nn.Module, prefix: str) -> list[tuple[str, torch.nn.Module]]:
+    """All modules with their paths, without those that only TorchScript calls."""
+    named = list(root.named_modules(prefix=prefix))
+    inside = {id(part) for _, module in named if isinstance(module, torch.jit.ScriptModule) for part in _below(module)}
+    return [(path, module) for path, module in named if id(module) not in inside]
+
+
+def _below(module: torch.nn.Module) -> list[torch.nn.Module]:
+    return [part for part in module.modules() if part is not module]

@@ -80,14 +80,14 @@ class CallRecorder:
     def numbers(self, *structures: Any) -> tuple[int, ...]:
         """The numbers of the values in nested structures."""
         kind = self.tensor_type
-        return tuple([self.number_of(leaf) for leaf in leaves(list(structures)) if isinstance(leaf, kind)])
+        return tuple([self.number_of(leaf) for leaf in leaves(as_dicts(structures)) if isinstance(leaf, kind)])
 
-    def made(self, node: Node, results: Iterable[Any], given: Any = ()) -> None:
-        """Sets the outputs of a node. Values that did not exist before are marked as made by it.
+    def made(self, node: Node, result: Any, given: Any = ()) -> None:
+        """Sets the outputs of a node to the tensors of a result. Those that are new are marked as made by the node.
 
         given: the arguments of the call.
         """
-        results = list(results)
+        results = leaves(as_dicts(result))
         self.meter.made(node, given, results)
         first, outputs = len(self.graph.values), list[int]()
         for leaf in results:

@@ -7,19 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.graph.facts import ModuleFacts
+from rfnb.core.graph.graph import Node
 from rfnb.core.ground.text import cut
 
 Own = Callable[[Any], Iterable[tuple[str, Any]]]
 """A function that returns a module's own parameters with their names."""
 Counted = Callable[[Any], tuple[int, bool]]
 """A function that returns the number of values in a parameter, and whether it is trained."""
+NamedModules = Callable[[Any, str], Iterable[tuple[str, Any]]]
+"""A function that returns a module and those in it with their paths, below a prefix."""
 
 
 class ModuleTable:
     """The path and facts of each module, and which modules were called."""
 
-    def __init__(self, own: Own, counted: Counted):
+    def __init__(self, own: Own, counted: Counted, named_modules: NamedModules | None = None):
         self._own, self._counted = own, counted
+        self._named_modules = named_modules or (lambda root, prefix: root.named_modules(prefix=prefix))
+        self._roots: list[tuple[Any, str]] = []
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
         self._alive: list[Any] = []  # so that no id is reused
@@ -29,7 +34,9 @@ class ModuleTable:
 
     def add(self, root: Any, prefix: str = "") -> None:
         """Adds a module and all modules inside it."""
-        found = [(path, module) for path, module in root.named_modules(prefix=prefix) if id(module) not in self._facts]
+        self._roots.append((root, prefix))
+        named = self._named_modules(root, prefix)
+        found = [(path, module) for path, module in named if id(module) not in self._facts]
         counts: dict[str, list[int]] = {path: [0, 0] for path, _ in found}
         counted: set[tuple[str, int]] = set()
         for path, module in found:
@@ -47,6 +54,17 @@ class ModuleTable:
             count, trained = counts[path]
             self._facts[id(module)] = ModuleFacts(type(module).__name__, path, count, trained, note_of(module))
         self.count += counts[prefix][0] if prefix in counts else 0
+
+    def renew(self, nodes: Iterable[Node]) -> None:
+        """Counts all parameters again, and writes the new facts into the nodes of modules."""
+        roots, self._roots, self._facts, self.count = self._roots, [], {}, 0
+        for root, prefix in roots:
+            self.add(root, prefix)
+        by_path = {facts.path: facts for facts in self._facts.values()}
+        for node in nodes:
+            if node.module is not None:
+                now = by_path[node.module.path]
+                node.facts = replace(node.module, count=now.count, trainable=now.trainable, note=now.note)
 
     def knows(self, module: Any) -> bool:
         """Whether a module was added."""

@@ -135,6 +135,8 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
         nested = any(other.startswith(f"{name}.") for other in known)
         for path, leaf in named_leaves(value, name) if nested else [(name, value)]:
             if path not in known:
+                if leaf is None:  # a part of the structure that stays None in all steps
+                    continue
                 raise LoopError(
                     f"fork: there is no state {path!r}",
                     expected=", ".join(known),

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.measured import Show
@@ -97,18 +98,27 @@ def model_graph(
     >>> {graph.graph.all_nodes()[number].op: each.amount for number, each in sorted(graph.measured.nodes.items())}
     {'exp': 1.0, 'add': 1.0}
     """
-    if show is None:
+    wanted = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
+    if wanted is None:
         given = {"calls": calls, "loss": loss}
         kwargs |= {name: value for name, value in given.items() if value is not None}
-        return _graph(model, args, kwargs, meta=meta)
-    wanted = Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
-    wanted.check(meta=meta)
+    else:
+        wanted.check(meta=meta)
+    trace = _tracer_of(model, args, kwargs)
+    if trace is None:  # nothing in the call tells, so the first one does
+        graph = _traced(model, args, kwargs, meta=meta)
+        if graph.nodes and wanted is None:
+            return graph
+        trace = _traced if graph.nodes or graph.outputs else _plain
+    if wanted is None:
+        return trace(model, args, kwargs, meta=meta)
 
     def keep(before: Unchanged) -> None:
-        for each in (model, *leaves([args, kwargs])):
+        held = [model, *leaves(as_dicts([args, kwargs]))]
+        for each in held:
             for keep_its in keep_state.of(type(each)):
                 keep_its(each, before)
-        before.keep_held([owner(model), *leaves([args, kwargs])])
+        before.keep_held([owner(model), *held])
 
     def call() -> Any:
         with entered(get_run_ctx().again()):  # a loss of this step may be there already
@@ -116,48 +126,48 @@ def model_graph(
 
     return measured(
         wanted,
-        lambda meter: _graph(model, args, kwargs, meta=False, meter=meter),
+        lambda meter: trace(model, args, kwargs, meta=False, meter=meter),
         lambda: plain_seconds(call, keep),
-        lambda: _event_cost(plain=_tracer_of(model, args, kwargs) is not None),
+        lambda: _event_cost(trace),
     )
 
 
-def _graph(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
-) -> ModelGraph:
-    tracer = _tracer_of(model, args, kwargs)
-    if tracer is None:
-        return _traced(model, args, kwargs, meta=meta, meter=meter)
-    with Unchanged():
-        return tracer(model, args, kwargs, meta=meta, meter=meter)
-
-
-def _event_cost(*, plain: bool) -> Cost:
-    """What measuring an event costs, with the recorder of such a call. plain: of plain tensors."""
+def _event_cost(trace: TraceCall) -> Cost:
+    """What measuring an event costs, with the recorder of such a call."""
     x = zeros([])
-    given = (x.raw_tensor if plain else x,)
+    given = (x if trace is _traced else x.raw_tensor,)
 
     def run(fn: Callable[[Any], None], meter: Meter | None) -> None:
         if meter is None:
             fn(*given)
         else:
-            _graph(fn, given, {}, meta=False, meter=meter)
+            trace(fn, given, {}, meta=False, meter=meter)
 
     return event_cost(run)
 
 
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
-    """The tracer registered for another kind of model or of tensors, such as those of torch; None for rfnb's own."""
-    given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
-    for each in (model, *given):
-        found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
-        if found is not None or isinstance(each, Tensor):
-            return found
+    """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
+    given = [model] if hasattr(model, "named_modules") else [*leaves(as_dicts([args, kwargs])), owner(model)]
+    for each in given:
+        if any(trace_call.of(type(each))):
+            return _plain
+        if isinstance(each, Tensor | Dim) or hasattr(each, "named_modules"):
+            return _traced
     return None
 
 
+def _plain(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+) -> ModelGraph:
+    """The graph of a call that computes with raw tensors."""
+    trace = next(iter(trace_call.fns.values()))
+    with Unchanged():
+        return trace(model, args, kwargs, meta=meta, meter=meter)
+
+
 def _traced(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
 ) -> ModelGraph:
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:

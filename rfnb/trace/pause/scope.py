@@ -17,7 +17,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import BodyGraph, Value
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import named_leaves
+from rfnb.core.ground.nested import form_of, named_leaves
 from rfnb.core.ground.source import Block, Source, parsed, user_frame
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.plain import plain_tensor
@@ -49,13 +49,13 @@ class Scope:
     def variables(self, frame: FrameType) -> list[tuple[str, int, Any]]:
         """The numbers and tensors among the variables, each with its line.
 
-        The parts of tuples, lists and dicts are named `x.0`, if the lines set them; a list that they only read may be
-        all of the data.
+        The parts of tuples, lists, dicts and dataclasses are named `x.0`, if the lines set them; a list that they only
+        read may be all of the data.
         """
         found = []
         for name, line in self.lines.items():
             value = frame.f_locals.get(name, frame.f_globals.get(name))
-            has_parts = isinstance(value, list | tuple | dict) and name in self.set
+            has_parts = form_of(type(value)) is not None and name in self.set
             parts = named_leaves(value, name) if has_parts else [(name, value)]
             found += [(part, line, leaf) for part, leaf in parts[:MOST] if _is_shown(leaf)]
         return found[:MOST]
