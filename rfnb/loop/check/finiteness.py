@@ -96,7 +96,7 @@ class FiniteReport(Shown):
 
     def __repr__(self) -> str:
         if self:
-            return f"finite: no NaN and no infinity in {self.results} results"
+            return f"finite: no NaN and no infinity in {count_of(self.results, 'result')}"
         made = count_of(len(self.made), "op")
         head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
         if not self.results:
@@ -241,7 +241,7 @@ class _Search:
 
     def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
         cause = next((found for x, _ in broken if (found := self._known(x)) is not None), None)
-        operands = tuple(describe_operand(x, event.counts(x)) for x in event.inputs)
+        operands = _operands(event)
         first = _first(output, where)
         found = NotFinite(_bare(event), kind, int(where.sum()), first, operands, cause)
         if sum(each.kind == kind for each in self.report.made) < KEPT:
@@ -397,8 +397,7 @@ class _Backward:
             x = self._tensors[number]
             maker = next((f" ({e.place()})" for e, _, results in self._ops if number in results), "")
             return [], [f"that of {_name(x)} {x.describe_dims()}{maker} has {kind}, made by no op that was followed"]
-        operands = tuple(describe_operand(y, event.counts(y)) for y in event.inputs)
-        return [NotFinite(event, kind, 1, "", operands, gradient=True)], []
+        return [NotFinite(event, kind, 1, "", _operands(event), gradient=True)], []
 
     def _blame(self, number: int) -> Event | None:
         """The op with a finite gradient for its result that gave a tensor its gradient; None if it was not followed."""
@@ -483,6 +482,10 @@ def _first(x: Tensor, where: np.ndarray) -> str:
 
 def _name(x: Tensor) -> str:
     return called(x) if x.name == "tensor" else x.name
+
+
+def _operands(event: Event) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(describe_operand(x, event.counts(x)) for x in event.inputs))
 
 
 def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | None = None) -> str:

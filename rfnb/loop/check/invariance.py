@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -35,7 +36,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.loop.check.plain_batch import Place, with_dims
+from rfnb.loop.check.plain_batch import Place, with_dims, without_dims
 from rfnb.printable import printable
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import raws_in
@@ -75,7 +76,7 @@ class BatchReport(Shown):
 
     first: the first difference. results: how many results were compared. mixed: the first op that combines the
     sequences. skipped: how many ops ran only in the batch, or only alone. sequences: the number of sequences. cause:
-    for plain tensors, whether "padding" or other "sequences" make the difference.
+    for plain tensors, whether "padding", other "sequences" or "random numbers" make the difference.
     """
 
     first: Difference | None
@@ -95,7 +96,8 @@ class BatchReport(Shown):
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
             left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
-            return f"batch invariance: {count_of(self.results, 'result')} agree with those of {of}{left}"
+            agree = "agrees" if self.results == 1 else "agree"
+            return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
         return printable("\n".join([head, *fact_lines(self.facts())]))
 
@@ -130,6 +132,7 @@ CAUSES = {
         "padding affects the result: is the mask passed on, or are the lengths? src_key_padding_mask and "
         "key_padding_mask are true for padding, attention_mask is 1 for frames, pack_padded_sequence takes lengths"
     ),
+    "random numbers": "random numbers differ from call to call: check without dropout, after model.eval()",
     "sequences": "other sequences affect the result: an op over their axis, or batch norm in training: model.eval()",
 }
 
@@ -172,21 +175,16 @@ def batch_invariance(
             expected="a function of the batch",
             hint="rf.check.batch_invariance(lambda batch: …, batch)",
         )
-    model, batch, all_lengths = owner(fn), [list(args), kwargs], None
-
-    def call(batch: Any) -> Any:
-        return fn(*batch[0], **batch[1])
-
+    batch, all_lengths = [list(args), kwargs], None
     if not any(isinstance(leaf, Tensor) for leaf in _leaves(batch)):
         plain = with_dims(fn, args, kwargs, lengths)
         if plain is None:
             raise _without_lengths(args, kwargs)
-        batch, call, all_lengths = plain
-    tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
+        batch, all_lengths = plain
     with Unchanged() as before:
-        for keep in keep_state.of(type(model)) if all_lengths is not None else ():
-            keep(model, before)
-        return _Comparison(call, batch, tensors, model, tolerance).report(all_lengths)
+        for keep in keep_state.of(type(owner(fn))) if all_lengths is not None else ():
+            keep(owner(fn), before)
+        return _Comparison(fn, batch, all_lengths, tolerance).report()
 
 
 def _without_lengths(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DtypeError:
@@ -196,14 +194,16 @@ def _without_lengths(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DtypeErro
 
 
 class _Comparison:
-    """Compares the values of a call with the whole batch to those of calls with single sequences."""
+    """Compares the values of a call with the whole batch to those of calls with single sequences.
 
-    def __init__(
-        self, call: Callable[[Any], Any], batch: Any, tensors: list[Tensor], model: Any, tolerance: float | None
-    ):
-        self._call, self._batch, self._tensors, self._model = call, batch, tensors, model
-        self._owner = _owner(tensors)
-        self._scope = _scope(call, batch, tensors[0])
+    lengths: those of the sequences, if the function takes plain tensors.
+    """
+
+    def __init__(self, fn: Callable[..., Any], batch: Any, lengths: np.ndarray | None, tolerance: float | None):
+        self._fn, self._batch, self._lengths = fn, batch, lengths
+        self._tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
+        self._owner = _owner(self._tensors)
+        self._scope = _scope(partial(self._call, names={}), batch, self._tensors[0])
         self._together, self._given = self._events(batch)
         events = self._together
         self._tolerances = _coarsest(events) if tolerance is None else [tolerance] * len(events)
@@ -211,9 +211,9 @@ class _Comparison:
         self._where = len(events)  # of the first difference
         self._count = 0
 
-    def report(self, lengths: np.ndarray | None) -> BatchReport:
-        """Compares all sequences. lengths: those of the sequences, for plain tensors."""
-        owner, tensors = self._owner, self._tensors
+    def report(self) -> BatchReport:
+        """Compares all sequences."""
+        owner, tensors, lengths = self._owner, self._tensors, self._lengths
         sequences = next(x.size_of(owner) if owner in x.dims else x.lengths.size(owner) for x in tensors)
         assert sequences is not None
         skipped, cause = 0, ""
@@ -226,24 +226,38 @@ class _Comparison:
             events = self._alone(i)
             skipped = max(skipped, min(self._where, len(events)) - len(_pairs(self._together[: self._where], events)))
             if self._differs(events, place, tag) and lengths is not None:
-                padded = self._alone(i, padded=True)
-                cause = "sequences" if self._differs(padded, place, tag, at=self._where) else "padding"
+                cause = self._cause(place) if self._together[self._where].plain else ""
         mixed = next((e for e in self._together[: self._where + 1] if _mixes(e, owner)), None)
         first = self._first
         if first is not None:
-            first = replace(first, operands=tuple(describe_operand(x, name=x.name) for x in first.event.inputs))
+            operands = [x for x in first.event.inputs if not (first.event.plain and _is_trained(x))]
+            first = replace(first, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
         return BatchReport(first, self._count, mixed, skipped, sequences.max, cause)
+
+    def _cause(self, place: Place) -> str:
+        """The cause of the first difference: by the same call once more, and one with the sequence alone but padded."""
+        again = dict(_pairs(self._together, self._events(self._batch)[0])).get(self._where)
+        pairs = () if again is None else zip(self._together[self._where].outputs, again.outputs, strict=False)
+        if any(not backend_of_raw(a._raw).same_raw(a._raw, b._raw) for a, b in pairs):
+            return "random numbers"
+        padded = self._alone(place.index, padded=True)
+        return "sequences" if self._differs(padded, place, "", at=self._where) else "padding"
 
     def _events(self, batch: Any) -> tuple[list[Event], set[int]]:
         """The events of a call, and the ids of its results. Plain results are those of a last event."""
         events: list[Event] = []
-        with self._scope(), observing(events.append, [self._model]) as observer:
-            result = leaves(as_dicts(self._call(batch)))
+        with self._scope(), observing(events.append, [owner(self._fn)]) as observer:
+            result = leaves(as_dicts(self._call(batch, observer.calls.names)))
         raws = raws_in([leaf for leaf in result if not isinstance(leaf, Tensor)])
         plain = [observer.calls.tensor(raw) for raw in raws if backend_of_raw(raw).is_readable_raw(raw)]
         if plain:
             events.append(Event(RESULT, (), tuple(plain), None, plain=True))
         return events, {id(leaf) for leaf in (*result, *plain)}
+
+    def _call(self, batch: Any, names: dict[int, str]) -> Any:
+        """Calls the function. names: where the names of plain tensors are put, by id."""
+        args, kwargs = batch if self._lengths is None else without_dims(batch, names)
+        return self._fn(*args, **kwargs)
 
     def _alone(self, i: int, *, padded: bool = False) -> list[Event]:
         """The events of a call with one sequence."""
@@ -270,7 +284,7 @@ class _Comparison:
             compared, difference = self._difference(last, pairs[last], place, tag)
             self._count += compared
             if compared and difference is None:
-                pairs = {position: event for position, event in pairs.items() if not self._together[position].plain}
+                pairs = {position: event for position, event in pairs.items() if not self._is_soft(event)}
             decides = compared > 0
         candidate: tuple[int, Difference] | None = None
         for position, event in pairs.items():
@@ -279,9 +293,11 @@ class _Comparison:
             if at is not None and position != at:
                 continue
             compared, difference = self._difference(position, event, place, tag)
-            self._count += 0 if decides and event.plain else compared
+            self._count += 0 if decides and self._is_soft(event) else compared
             candidate = candidate or (None if difference is None else (position, difference))
-            if difference is not None and (at is not None or not event.plain or position == last or not decides):
+            if difference is not None and (
+                at is not None or not self._is_soft(event) or position == last or not decides
+            ):
                 break
         else:
             return False
@@ -290,11 +306,15 @@ class _Comparison:
             self._where, self._first = candidate
         return True
 
+    def _is_soft(self, event: Event) -> bool:
+        """Whether a difference only counts if the results differ, as the dims of the values are not known."""
+        return event.plain or self._lengths is not None
+
     def _difference(self, position: int, alone: Event, place: Place, tag: str) -> tuple[int, Difference | None]:
         """How many values of an event were compared, and the first difference."""
         event, tolerance = self._together[position], self._tolerances[position]
         pairs = zip(event.outputs, alone.outputs, strict=False)
-        if event.plain:
+        if self._is_soft(event):
             found = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
             return sum(each is not None for each in found), next((each for each in found if each), None)
         differences = [
@@ -304,6 +324,11 @@ class _Comparison:
             and (difference.lengths is None or difference.own_lengths or id(a) in self._given)
         ]
         return 1, next(iter(differences), None)
+
+
+def _is_trained(x: Tensor) -> bool:
+    backend = backend_of_raw(x._raw)
+    return bool(backend.needs_gradient_raw(x._raw) and backend.is_leaf_raw(x._raw))
 
 
 RESULT = "result"

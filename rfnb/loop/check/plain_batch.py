@@ -35,11 +35,10 @@ class _Frames:
 
 def with_dims(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], lengths: Any
-) -> tuple[list[Any], Callable[[Any], Any], np.ndarray] | None:
-    """The arguments of a function of plain tensors, as Tensors with dims for sequences and frames.
+) -> tuple[list[Any], np.ndarray] | None:
+    """The arguments of a function of plain tensors, as Tensors with dims for sequences and frames, and the lengths.
 
-    Returns the arguments, a function that calls `fn` with such arguments, and the lengths; None if no lengths are
-    known. Raises DimError if they do not fit.
+    None if no lengths are known. Raises DimError if they do not fit.
     """
     if lengths is not None and "lengths" in _parameters(fn):
         raw = raw_registry.selected().from_numpy_raw(_numbers(lengths), None)
@@ -66,17 +65,23 @@ def with_dims(
         )
     tensors = iter([_tensor(name, raw, batch, count, frames, second=second) for name, raw in named])
     given = map_leaves(lambda leaf: next(tensors) if _is_raw(leaf) else leaf, [list(args), kwargs])
-
-    def call(given: Any) -> Any:
-        plain = map_leaves(lambda leaf: _copy(leaf._raw) if isinstance(leaf, Tensor) else leaf, given)
-        return fn(*plain[0], **plain[1])
-
-    return given, call, frames[0].lengths
+    return given, frames[0].lengths
 
 
-def _copy(raw: Any) -> Any:
-    """A copy in one piece, which the function may change."""
-    return raw_registry.backend_of_raw(raw).copy_raw(raw)
+def without_dims(given: Any, names: dict[int, str]) -> Any:
+    """The arguments as plain tensors again: copies in one piece, which the function may change.
+
+    names: where the names of the copies are put, by id.
+    """
+
+    def copied(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        raw = raw_registry.backend_of_raw(leaf._raw).copy_raw(leaf._raw)
+        names[id(raw)] = leaf.name
+        return raw
+
+    return map_leaves(copied, given)
 
 
 def _parameters(fn: Callable[..., Any]) -> set[str]:
