@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial, wraps
@@ -18,7 +17,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta
+from rfnb.backend.torch.measure import unwrapped
+from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta, uncompiled
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph
@@ -35,37 +35,43 @@ _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 
 def module_graph(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
-    modules, its = ModuleTable(_own, _counted, _named_modules), owner(model)
-    graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
+    graph, asked, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
         models = [each for each in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(each, torch.nn.Module)]
+        lazy = False
         for each in models:
-            keep_state(each, stack)
+            lazy |= keep_state(each, stack)
         if meta:
             args, kwargs = on_meta(models, (args, kwargs), stack)
         given = leaves(as_dicts([args, kwargs]))
         graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
-        if its is not None:
-            modules.add(its)
-        root = None if isinstance(its, torch.jit.ScriptModule) else its  # nothing inside of these can be seen
-        seen = _ModelRecorder(root, modules, stack, meter, meta=meta)
-        try:
-            graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.observing():
-                result = seen.meter.whole(lambda: model(*args, **kwargs))
+        for is_last in (False, True):
+            seen = _ModelRecorder(its, (stack, kept or stack), meter, meta=meta)
+            try:
+                graph.inputs = seen.given(argument_names(model, args, kwargs))
+                with seen.observing():
+                    result = seen.meter.whole(lambda: model(*args, **kwargs))
+            except Exception as error:
+                failed = error, seen.fail(error, None)
+            if is_last or failed is not None or not (lazy or seen.lazy):
+                break
+            seen.meter.forget()  # the first call of a lazy module only gives it its parameters
+        if failed is None:
             named = named_leaves(as_dicts(result))
             tensors = [(name or "output", leaf) for name, leaf in named if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
-        except Exception as error:
-            failed = error, seen.fail(error, None)
-        else:
             seen.meter.done(result)
-        modules.renew(seen.graph.all_nodes())  # what was uninitialized before the call has a size now
-    graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
+    graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
     name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
@@ -79,7 +85,7 @@ def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorde
     The paths of `models` and of modules outside of them begin with their class. Code for `torch.compile` runs as it is
     written, so that its calls are seen. While the recorder is `quiet`, it reports none.
     """
-    recorder = _ModelRecorder(None, ModuleTable(_own, _counted, _named_modules), None, meter, own=False)
+    recorder = _ModelRecorder(None, None, meter, own=False)
     for model in models:
         if isinstance(model, torch.nn.Module) and not recorder.modules.knows(model):
             recorder.modules.add(model, type(model).__name__)
@@ -90,24 +96,27 @@ def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorde
 class _ModelRecorder(CallRecorder):
     """Collects what hooks and the mode report.
 
-    kept: restores, when it ends, what the call changes; None: nothing is restored. own: whether calls are recorded that
-    rfnb makes itself, also in loops.
+    model: the module that is called; None for a function. kept: restore what the call changes, after it, and after all
+    calls; None: nothing is restored. lazy: whether a module that the function called had no parameters yet. own:
+    whether calls are recorded that rfnb makes itself, also in loops.
     """
 
     tensor_type = torch.Tensor
 
     def __init__(
         self,
-        model: Any,
-        modules: ModuleTable,
-        kept: ExitStack | None,
+        model: torch.nn.Module | None,
+        kept: tuple[ExitStack, ExitStack] | None,
         meter: Meter | None,
         *,
         meta: bool = False,
         own: bool = True,
     ):
-        super().__init__(model, modules, meter)
-        self._kept, self._meta, self.own = kept, meta, own
+        whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
+        super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
+        if model is not None:
+            self.modules.add(model)
+        self._kept, self._meta, self.lazy, self.own = kept, meta, False, own
         self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
@@ -136,11 +145,7 @@ class _ModelRecorder(CallRecorder):
     def observing(self) -> ExitStack:
         """Observes calls inside. The modules' own hooks run before those of the recorder."""
         stack = ExitStack()
-        dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled; it would compile the recorder too
-        if dynamo is not None and hasattr(dynamo, "set_stance"):  # since torch 2.6
-            stack.enter_context(dynamo.set_stance("force_eager"))
-            stack.enter_context(warnings.catch_warnings())
-            warnings.filterwarnings("ignore", "Using `torch.compile")  # with hooks
+        stack.enter_context(uncompiled())
         stack.callback(register_module_forward_pre_hook(self._before).remove)
         after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
         stack.callback(after.remove)
@@ -169,28 +174,31 @@ class _ModelRecorder(CallRecorder):
 
     def record(self, fn: Any, name: str, args: Any, kwargs: Any, *, writes: bool = False) -> Any:
         """Calls a function and adds a node for it. writes: whether it changes its first argument in place."""
-        body = self.inside[-1][1]
+        body, self.quiet = self.inside[-1][1], True
         node = self.begin(name, self.numbers(args, kwargs))
         changed = kwargs.get("out", args[0] if (writes or kwargs.get("inplace")) and args else None)
         for leaf in leaves(changed):
             self.changes(leaf)
+        self.quiet = False
         with self.open(node):
             result = fn(*args, **kwargs)
+        self.quiet = True
         for leaf in leaves(changed):
             self.forget(leaf)
         read = {key: value for key, value in kwargs.items() if key != "out"}
         self.made(node, result if changed is None else changed, (args, read))
         if not node.outputs:
             body.pop()  # it read a size or a number
+        self.quiet = False
         return result
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
-        if not isinstance(raw, torch.Tensor):
+        if not isinstance(raw, torch.Tensor) or unwrapped(raw) is not raw:
             return
         self.meter.changes(raw)
         if self._kept is not None and self.graph.values[self.number_of(raw)].kind:
-            keep_numbers(raw, self._kept)
+            keep_numbers(raw, self._kept[0])
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         if get_ident() != self._thread or self.ignores():
@@ -199,9 +207,11 @@ class _ModelRecorder(CallRecorder):
         self.quiet = True
         if not self.modules.knows(module):  # a function calls it
             if self._kept is not None:
-                keep_state(module, self._kept)
+                kept, longer = self._kept
+                self.lazy |= keep_state(module, longer, inside=True)
+                keep_state(module, kept, inside=True)
                 if self._meta:
-                    on_meta([module], (), self._kept)
+                    on_meta([module], (), kept)
             elif len(self.inside) == 1:
                 self.modules.add(module, type(module).__name__)
         depth = len(self.inside)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -13,22 +15,37 @@ from torch.nn.parameter import UninitializedTensorMixin
 from rfnb.core.tensor.tensor_dict import copied_with
 
 
-def keep_state(model: torch.nn.Module, stack: ExitStack) -> None:
-    """Until `stack` ends, the model uses copies of its running statistics; then the present ones are restored, and
-    what the call has initialized is uninitialized again.
+def keep_state(model: torch.nn.Module, stack: ExitStack, *, inside: bool = False) -> bool:
+    """Until `stack` ends, the model uses copies of its running statistics; then the present ones are restored.
+
+    Returns whether it has parameters without a shape, which its first call makes; in the end they have none again.
+    inside: whether a call is going on, in which `torch.func.functional_call` may have replaced parameters for a while.
     """
+    lazy = False
     for module in model.modules():
         training = getattr(module, "training", False)  # a frozen module of TorchScript does not say
         if isinstance(module, torch.jit.ScriptModule):
             for raw in module.buffers() if training else ():
                 keep_numbers(raw, stack)
             continue
-        _keep_lazy(module, stack)
-        for table in (module._parameters, module._buffers):
+        lazy |= _keep_lazy(module, stack)
+        for table in () if inside else (module._parameters, module._buffers):
             stack.callback(_put_back, table, dict(table))
-        for name, raw in module._buffers.items() if training else ():
+        for name, raw in [*module._buffers.items()] if training else ():
             if raw is not None and not is_lazy(raw):
-                module._buffers[name] = raw.detach().clone()
+                _replace(module._buffers, name, raw.detach().clone(), stack)
+    return lazy
+
+
+def _replace(table: dict[str, Any], name: str, new: Any, stack: ExitStack) -> None:
+    """Until `stack` ends, an entry of a table is `new`, unless another one has taken its place."""
+    stack.callback(_undo, table, name, new, table[name])
+    table[name] = new
+
+
+def _undo(table: dict[str, Any], name: str, new: Any, old: Any) -> None:
+    if table.get(name) is new:
+        table[name] = old
 
 
 def is_lazy(raw: torch.Tensor | None) -> bool:
@@ -36,18 +53,19 @@ def is_lazy(raw: torch.Tensor | None) -> bool:
     return isinstance(raw, UninitializedTensorMixin)
 
 
-def _keep_lazy(module: torch.nn.Module, stack: ExitStack) -> None:
-    """When `stack` ends, a module without shapes has none again. Its call changes its class, hooks and attributes."""
+def _keep_lazy(module: torch.nn.Module, stack: ExitStack) -> bool:
+    """Restores a module with parameters without a shape: its first call changes its class, hooks and attributes."""
     raws = [
         raw for raw in (*module._parameters.values(), *module._buffers.values()) if raw is not None and is_lazy(raw)
     ]
     if not raws:
-        return
+        return False
     stack.callback(setattr, module, "__class__", type(module))
     for table in (vars(module), *(held for held in vars(module).values() if isinstance(held, dict))):
         stack.callback(_put_back, table, dict(table))
     for raw in raws:
         stack.callback(_make_lazy, raw, type(raw), raw.device, raw.dtype)
+    return True
 
 
 def _make_lazy(raw: Any, cls: type, device: torch.device, dtype: torch.dtype) -> None:
@@ -61,6 +79,18 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
     table.update(was)
 
 
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """A block in which compiled modules run as written: torch would compile what observes them as well."""
+    dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
+    if not hasattr(dynamo, "set_stance"):  # since torch 2.6
+        yield
+        return
+    with dynamo.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+        yield
+
+
 def keep_numbers(raw: torch.Tensor, stack: ExitStack) -> None:
     """When `stack` ends, the present values of a tensor are restored."""
     numbers = raw.data
@@ -72,11 +102,10 @@ def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> 
     twins: dict[int, torch.Tensor] = {}
     modules = chain.from_iterable(model.modules() for model in models)
     for module in (each for each in modules if not isinstance(each, torch.jit.ScriptModule)):
-        plain = {name: raw for name, raw in vars(module).items() if isinstance(raw, torch.Tensor)}
-        stack.callback(vars(module).update, plain)
-        vars(module).update(_twins(plain, twins))
-        for table in ("_parameters", "_buffers"):
-            vars(module)[table].update(_twins(vars(module)[table], twins))
+        for table in (vars(module), module._parameters, module._buffers):
+            plain = {name: raw for name, raw in table.items() if isinstance(raw, torch.Tensor)}
+            for name, twin in _twins(plain, twins).items():
+                _replace(table, name, twin, stack)
         if isinstance(module, torch.nn.RNNBase):
             stack.callback(setattr, module, "_flat_weights", module._flat_weights)
             flat = dict(enumerate(module._flat_weights))

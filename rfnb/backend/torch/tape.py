@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
+from rfnb.backend.torch.measure import unwrapped
 from rfnb.core.ground.source import user_source
 from rfnb.errors import TraceError
 
@@ -279,8 +280,14 @@ class TorchTape:
     @staticmethod
     def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
         """The storage that the tensor keeps alive, of which it may use a part: its key, and its bytes."""
-        storage = raw.untyped_storage()
-        return (storage.data_ptr(), raw.device.index), storage.nbytes()
+        raw = unwrapped(raw)
+        if raw.layout is torch.sparse_coo:
+            return id(raw), raw._indices().nbytes + raw._values().nbytes
+        try:
+            storage = raw.untyped_storage()
+            return (storage.data_ptr(), raw.device.index), storage.nbytes()
+        except (NotImplementedError, RuntimeError):  # other layouts have none
+            return id(raw), raw.numel() * raw.element_size()
 
     @staticmethod
     def get_modes() -> dict[str, Any]:

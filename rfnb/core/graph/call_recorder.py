@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.graph.facts import Facts
 from rfnb.core.graph.graph import CallGraph, Node, NodeKind, Value, ValueKind
 from rfnb.core.graph.meter import NO_METER, Meter
-from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.graph.module_table import ModuleTable, is_module
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor_dict import as_dicts
@@ -67,7 +67,7 @@ class CallRecorder:
             for name, leaf in named_leaves(as_dicts(given), argument):
                 if isinstance(leaf, self.tensor_type):
                     names.setdefault(self.number_of(leaf, "input"), []).append(name)
-                elif hasattr(leaf, "named_modules"):
+                elif is_module(leaf):
                     self.modules.add(leaf, name)
         for number, its_names in names.items():
             self.graph.values[number].name = ", ".join(its_names)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.graph.facts import ModuleFacts
-from rfnb.core.graph.graph import Node
 from rfnb.core.ground.text import cut
 
 Own = Callable[[Any], Iterable[tuple[str, Any]]]
@@ -24,7 +23,6 @@ class ModuleTable:
     def __init__(self, own: Own, counted: Counted, named_modules: NamedModules | None = None):
         self._own, self._counted = own, counted
         self._named_modules = named_modules or (lambda root, prefix: root.named_modules(prefix=prefix))
-        self._roots: list[tuple[Any, str]] = []
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
         self._alive: list[Any] = []  # so that no id is reused
@@ -34,7 +32,6 @@ class ModuleTable:
 
     def add(self, root: Any, prefix: str = "") -> None:
         """Adds a module and all modules inside it."""
-        self._roots.append((root, prefix))
         named = self._named_modules(root, prefix)
         found = [(path, module) for path, module in named if id(module) not in self._facts]
         counts: dict[str, list[int]] = {path: [0, 0] for path, _ in found}
@@ -54,17 +51,6 @@ class ModuleTable:
             count, trained = counts[path]
             self._facts[id(module)] = ModuleFacts(type(module).__name__, path, count, trained, note_of(module))
         self.count += counts[prefix][0] if prefix in counts else 0
-
-    def renew(self, nodes: Iterable[Node]) -> None:
-        """Counts all parameters again, and writes the new facts into the nodes of modules."""
-        roots, self._roots, self._facts, self.count = self._roots, [], {}, 0
-        for root, prefix in roots:
-            self.add(root, prefix)
-        by_path = {facts.path: facts for facts in self._facts.values()}
-        for node in nodes:
-            if node.module is not None:
-                now = by_path[node.module.path]
-                node.facts = replace(node.module, count=now.count, trainable=now.trainable, note=now.note)
 
     def knows(self, module: Any) -> bool:
         """Whether a module was added."""
@@ -91,6 +77,11 @@ class ModuleTable:
             alive.update(_with_parents(self.parameters[number].rpartition(".")[0]))
         idle = {facts.path: facts for facts in self._facts.values() if facts.path not in alive}
         return tuple(f for path, f in idle.items() if path and not any(up in idle for up in _parents(path)))
+
+
+def is_module(thing: Any) -> bool:
+    """Whether an object is a module of rfnb or torch, not a class of modules."""
+    return hasattr(thing, "named_modules") and not isinstance(thing, type)
 
 
 def default_name(module: Any) -> str:

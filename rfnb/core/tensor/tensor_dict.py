@@ -229,4 +229,5 @@ def _has_parts(cls: type) -> bool:
 @lru_cache(1024)
 def _slots(cls: type) -> list[str]:
     slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
-    return [name for names in slots for name in ([names] if isinstance(names, str) else names)]
+    names = [name for found in slots for name in ([found] if isinstance(found, str) else found)]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]

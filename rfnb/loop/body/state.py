@@ -15,6 +15,7 @@ from rfnb.printable import printable_name
 class StateHolder:
     """Named values, possibly nested: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
 
+    Lists, tuples, dicts, dataclasses and namespaces may be nested in any way.
     Before the loop, these are the initial values; in the body, the values of the previous step until they are set;
     after the loop, the final values. A state that is None stays None.
     """

@@ -31,7 +31,7 @@ How to read a graph (the classes are in `core.graph.graph` and `core.graph.facts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -40,7 +40,7 @@ from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.measured import Show
 from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
-from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.graph.module_table import ModuleTable, is_module
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
@@ -98,11 +98,25 @@ def model_graph(
     >>> {graph.graph.all_nodes()[number].op: each.amount for number, each in sorted(graph.measured.nodes.items())}
     {'exp': 1.0, 'add': 1.0}
     """
-    wanted = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
-    if wanted is None:
+    if show is None:
         given = {"calls": calls, "loss": loss}
-        kwargs |= {name: value for name, value in given.items() if value is not None}
-    else:
+        return graph_of_call(model, args, kwargs | {name: x for name, x in given.items() if x is not None}, meta=meta)
+    return graph_of_call(model, args, kwargs, meta=meta, show=show, calls=calls, loss=loss)
+
+
+def graph_of_call(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool = False,
+    show: Show | None = None,
+    calls: int | None = None,
+    loss: Callable[[Any], Any] | None = None,
+) -> ModelGraph:
+    """The graph of `model(*args, **kwargs)`, with the options of `rf.model_graph`."""
+    wanted = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
+    if wanted is not None:
         wanted.check(meta=meta)
     trace = _tracer_of(model, args, kwargs)
     if trace is None:  # nothing in the call tells, so the first one does
@@ -124,12 +138,13 @@ def model_graph(
         with entered(get_run_ctx().again()):  # a loss of this step may be there already
             return model(*args, **kwargs)
 
-    return measured(
-        wanted,
-        lambda meter: trace(model, args, kwargs, meta=False, meter=meter),
-        lambda: plain_seconds(call, keep),
-        lambda: _event_cost(trace),
-    )
+    with ExitStack() as kept:
+        return measured(
+            wanted,
+            lambda meter: trace(model, args, kwargs, meta=False, meter=meter, kept=kept),
+            lambda: plain_seconds(call, keep),
+            lambda: _event_cost(trace),
+        )
 
 
 def _event_cost(trace: TraceCall) -> Cost:
@@ -148,27 +163,40 @@ def _event_cost(trace: TraceCall) -> Cost:
 
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
     """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
-    given = [model] if hasattr(model, "named_modules") else [*leaves(as_dicts([args, kwargs])), owner(model)]
-    for each in given:
+    its = owner(model)
+    for each in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:
         if any(trace_call.of(type(each))):
             return _plain
-        if isinstance(each, Tensor | Dim) or hasattr(each, "named_modules"):
+        if isinstance(each, Tensor | Dim) or is_module(each):
             return _traced
     return None
 
 
 def _plain(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
     """The graph of a call that computes with raw tensors."""
     trace = next(iter(trace_call.fns.values()))
     with Unchanged():
-        return trace(model, args, kwargs, meta=meta, meter=meter)
+        return trace(model, args, kwargs, meta=meta, meter=meter, kept=kept)
 
 
 def _traced(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
+    """The graph of a call that computes with Tensors."""
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
@@ -179,11 +207,11 @@ def _traced(
     failed: tuple[BaseException, Node | None] | None = None
     with before:
         try:
-            before.keep_held([its, *leaves([args, kwargs])])
-            if meta:
-                args, kwargs = before.without_numbers(its, (args, kwargs))
             given = leaves(as_dicts([args, kwargs]))
-            graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
+            before.keep_held([its, *given])
+            if meta:
+                args, kwargs = before.without_numbers([its, *given], (args, kwargs))
+            graph.meta = meta or any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
             with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:
