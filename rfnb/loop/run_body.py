@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import Call, Var, opaque, untaped
 from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.ground.scope import running_loop
-from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.listener import listening, running_loop
 from rfnb.core.tensor.op import OpRow
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import TracedStep

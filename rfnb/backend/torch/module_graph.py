@@ -26,9 +26,8 @@ from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
-from rfnb.core.ground.scope import loop_runs
 from rfnb.core.ground.source import PACKAGE, Source
-from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.listener import active_listener, loop_runs
 from rfnb.core.tensor.tensor_dict import as_dicts
 
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)

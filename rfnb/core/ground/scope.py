@@ -15,7 +15,6 @@ _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
 _calling: ContextVar[Any] = ContextVar("rfnb_calling", default=None)
 _describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
 _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
-_loop_runs: ContextVar[bool] = ContextVar("rfnb_loop_runs", default=False)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
 
 
@@ -90,16 +89,6 @@ def current_meter() -> Meter | None:
 def metering(meter: Meter | None) -> AbstractContextManager[None]:
     """Makes `meter` measure the loops inside the block; None: nothing measures them."""
     return within(_meter, meter)
-
-
-def loop_runs() -> bool:
-    """Whether the steps of a loop are running now, with what is computed before and after them."""
-    return _loop_runs.get()
-
-
-def running_loop() -> AbstractContextManager[None]:
-    """Inside the block, the steps of a loop are running."""
-    return within(_loop_runs, True)
 
 
 def random_stream(device: str) -> Any:

@@ -206,7 +206,8 @@ class _Search:
 
     def _move(self, raw: Any, former: Any) -> None:
         """What is known of a tensor that was changed in place holds for the tensor with its former value."""
-        for table in (self._infinite, self._meant):
+        tables: tuple[dict[int, Any], ...] = (self._infinite, self._meant)
+        for table in tables:
             if id(raw) in table:
                 table[id(former)] = weakref.ref(former), table.pop(id(raw))[1]
 

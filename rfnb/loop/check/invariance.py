@@ -316,7 +316,8 @@ class _Comparison:
         pairs = zip(event.outputs, alone.outputs, strict=False)
         if self._is_soft(event):
             found = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
-            return sum(each is not None for each in found), next((each for each in found if each), None)
+            apart = (each for each in found if isinstance(each, Difference))
+            return sum(each is not None for each in found), next(apart, None)
         differences = [
             difference
             for a, b in pairs
@@ -441,10 +442,10 @@ def _compare(
     apart = _largest(a[shape], b[shape], _valid(alone, shape), exact=not has_fractions(together.dtype), most=tolerance)
     if apart is None:
         return None
-    largest, at, *entries = apart
+    largest, at, entry, other = apart
     place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
     position = tuple(i if dim is owner else k for k, dim in zip(at, together.dims, strict=True))
-    return Difference(event, tag, largest, *entries, place, tensor=together, tensor_alone=alone, place=position)
+    return Difference(event, tag, largest, entry, other, place, tensor=together, tensor_alone=alone, place=position)
 
 
 def _largest(
@@ -481,10 +482,10 @@ def _compare_plain(
     if not parts or None in apart:
         return False if parts else None
     assert apart[0] is not None
-    largest, at, *entries = apart[0]
+    largest, at, entry, other = apart[0]
     words = ", ".join(f"axis{axis} {k}" for axis, k in enumerate(at))
     own = plain_tensor(parts[0]).with_name(event.name)
-    return Difference(event, tag, largest, *entries, words, tensor=own, tensor_alone=alone, place=at)
+    return Difference(event, tag, largest, entry, other, words, tensor=own, tensor_alone=alone, place=at)
 
 
 def _numbers(x: Tensor) -> np.ndarray:
