@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from rfnb.backend.base.measure import Magnitude
+from rfnb.backend.torch.data import unwrapped
 
 
 class TorchMeasure:
@@ -55,10 +56,3 @@ class TorchMeasure:
             if torch.cuda.memory_allocated(device):
                 torch.cuda.synchronize(device)
         return "cuda" if torch.cuda.memory_allocated() else "cpu"
-
-
-def unwrapped(raw: torch.Tensor) -> torch.Tensor:
-    """The tensor that holds the numbers of one inside `torch.vmap` or `torch.func.grad`."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(raw):
-        raw = torch._C._functorch.get_unwrapped(raw)
-    return raw

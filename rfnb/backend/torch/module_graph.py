@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.measure import unwrapped
-from rfnb.backend.torch.module_state import is_lazy, keep_numbers, keep_state, on_meta, uncompiled
+from rfnb.backend.torch.data import DTYPE_NAMES, unwrapped
+from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta, uncompiled
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from rfnb.core.tensor.tensor_dict import copied_with
 
@@ -25,8 +25,8 @@ def keep_state(model: torch.nn.Module, stack: ExitStack, *, inside: bool = False
     for module in model.modules():
         training = getattr(module, "training", False)  # a frozen module of TorchScript does not say
         if isinstance(module, torch.jit.ScriptModule):
-            for raw in module.buffers() if training else ():
-                keep_numbers(raw, stack)
+            for buffer in module.buffers() if training else ():
+                keep_numbers(buffer, stack)
             continue
         lazy |= _keep_lazy(module, stack)
         for table in () if inside else (module._parameters, module._buffers):
@@ -46,11 +46,6 @@ def _replace(table: dict[str, Any], name: str, new: Any, stack: ExitStack) -> No
 def _undo(table: dict[str, Any], name: str, new: Any, old: Any) -> None:
     if table.get(name) is new:
         table[name] = old
-
-
-def is_lazy(raw: torch.Tensor | None) -> bool:
-    """Whether a parameter or buffer has no shape until its module is called."""
-    return isinstance(raw, UninitializedTensorMixin)
 
 
 def _keep_lazy(module: torch.nn.Module, stack: ExitStack) -> bool:
@@ -82,7 +77,7 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """A block in which compiled modules run as written: torch would compile what observes them as well."""
-    dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
+    dynamo: Any = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
     if not hasattr(dynamo, "set_stance"):  # since torch 2.6
         yield
         return
@@ -127,7 +122,8 @@ def without_numbers(raw: torch.Tensor) -> torch.Tensor:
     if raw.is_meta:
         return raw
     if is_lazy(raw):
-        return type(raw)(raw.requires_grad, device="meta", dtype=raw.dtype)
+        cls: Any = type(raw)
+        return cast(torch.Tensor, cls(raw.requires_grad, device="meta", dtype=raw.dtype))
     with torch.no_grad():
         twin = torch.empty_like(raw, device="meta")
     if isinstance(raw, torch.nn.Parameter):

@@ -12,8 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
+from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
-from rfnb.backend.torch.measure import unwrapped
 from rfnb.core.ground.source import user_source
 from rfnb.errors import TraceError
 

@@ -31,9 +31,7 @@ class Form(NamedTuple):
     like: Callable[[Any, list[Any]], Any]
 
 
-@lru_cache(1024)
-def form_of(cls: type) -> Form | None:
-    """The form of a class of containers; None for leaves: modules, caches that reorder themselves, rfnb's records."""
+def _form(cls: type) -> Form | None:
     if issubclass(cls, dict):
         return Form(cls.keys, cls.values, _dict_like)
     if issubclass(cls, tuple) and hasattr(cls, "_make"):
@@ -46,6 +44,10 @@ def form_of(cls: type) -> Form | None:
         return _object_form(lambda tree: sorted(vars(tree)))  # by name, in whatever order they were set
     names = field_names(cls)
     return _object_form(lambda tree: names) if names else None
+
+
+form_of: Callable[[type], Form | None] = lru_cache(1024)(_form)
+"""The form of a class of containers; None for leaves: modules, caches that reorder themselves, rfnb's own records."""
 
 
 def _object_form(names: Callable[[Any], list[str]]) -> Form:
@@ -82,7 +84,8 @@ def _dict_like(tree: Any, parts: list[Any]) -> Any:
 
 
 def _is_made_of_pairs(cls: type) -> bool:
-    return cls.__init__ in (dict.__init__, OrderedDict.__init__)
+    own: Any = cls
+    return own.__init__ in (dict.__init__, OrderedDict.__init__)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:

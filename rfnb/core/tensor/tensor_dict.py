@@ -217,16 +217,17 @@ def _named_parts(tree: Any) -> Iterable[tuple[Any, Any]] | None:
     return [*getattr(tree, "__dict__", {}).items(), *slots] or None
 
 
-@lru_cache(1024)
-def _has_parts(cls: type) -> bool:
-    """Whether objects of a class are taken apart: not numbers, texts, tensors, modules, functions or rfnb's own."""
+def _is_taken_apart(cls: type) -> bool:
     without = (Tensor, Dim, str, bytes, bytearray, Number, Enum, type, ModuleType, *raw_registry.BACKENDS)
     if issubclass(cls, without) or hasattr(cls, "named_modules") or cls.__module__.startswith("rfnb."):
         return False
     return not any("__call__" in vars(base) for base in cls.__mro__)
 
 
-@lru_cache(1024)
+_has_parts: Callable[[type], bool] = lru_cache(1024)(_is_taken_apart)
+"""Whether objects of a class are taken apart: not numbers, texts, tensors, modules, functions or rfnb's own."""
+
+
 def _slots(cls: type) -> list[str]:
     slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
     names = [name for found in slots for name in ([found] if isinstance(found, str) else found)]
