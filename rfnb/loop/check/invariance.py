@@ -36,7 +36,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.loop.check.plain_batch import Place, with_dims, without_dims
+from rfnb.loop.check.plain_batch import Place, with_dims, with_other_numbers, without_dims
 from rfnb.printable import printable
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import raws_in
@@ -226,7 +226,7 @@ class _Comparison:
             events = self._alone(i)
             skipped = max(skipped, min(self._where, len(events)) - len(_pairs(self._together[: self._where], events)))
             if self._differs(events, place, tag) and lengths is not None:
-                cause = self._cause(place) if self._together[self._where].plain else ""
+                cause = self._cause(place, events) if self._together[self._where].plain else ""
         mixed = next((e for e in self._together[: self._where + 1] if _mixes(e, owner)), None)
         first = self._first
         if first is not None:
@@ -234,14 +234,22 @@ class _Comparison:
             first = replace(first, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
         return BatchReport(first, self._count, mixed, skipped, sequences.max, cause)
 
-    def _cause(self, place: Place) -> str:
-        """The cause of the first difference: by the same call once more, and one with the sequence alone but padded."""
-        again = dict(_pairs(self._together, self._events(self._batch)[0])).get(self._where)
-        pairs = () if again is None else zip(self._together[self._where].outputs, again.outputs, strict=False)
-        if any(not backend_of_raw(a._raw).same_raw(a._raw, b._raw) for a, b in pairs):
-            return "random numbers"
-        padded = self._alone(place.index, padded=True)
-        return "sequences" if self._differs(padded, place, "", at=self._where) else "padding"
+    def _cause(self, place: Place, alone: list[Event]) -> str:
+        """The cause of the first difference: by the same call again, and with other numbers in the other sequences."""
+        assert self._first is not None
+        outputs = dict(_pairs(self._together, alone))[self._where].outputs
+        number = next(i for i, x in enumerate(outputs) if x is self._first.tensor_alone)
+
+        def part(events: list[Event]) -> np.ndarray:
+            event = dict(_pairs(self._together, events)).get(self._where)
+            values = np.zeros(0) if event is None else _numbers(event.outputs[number])
+            return next(place.parts(values, _numbers(outputs[number]).shape, result=False), np.zeros(0))
+
+        others = [with_other_numbers(x, self._owner, place.index) for x in self._tensors]
+        for batch, cause in ((self._batch, "random numbers"), (_structure(self._batch, others), "sequences")):
+            if not np.array_equal(part(self._together), part(self._events(batch)[0]), equal_nan=True):
+                return cause
+        return "padding"
 
     def _events(self, batch: Any) -> tuple[list[Event], set[int]]:
         """The events of a call, and the ids of its results. Plain results are those of a last event."""
@@ -259,11 +267,11 @@ class _Comparison:
         args, kwargs = batch if self._lengths is None else without_dims(batch, names)
         return self._fn(*args, **kwargs)
 
-    def _alone(self, i: int, *, padded: bool = False) -> list[Event]:
+    def _alone(self, i: int) -> list[Event]:
         """The events of a call with one sequence."""
         tensors = self._tensors
         try:
-            events, _ = self._events(_structure(self._batch, _alone(tensors, self._owner, i, padded=padded)))
+            events, _ = self._events(_structure(self._batch, _alone(tensors, self._owner, i)))
         except Exception as error:
             error.add_note(f"in the call with sequence {i} alone")
             raise
@@ -272,15 +280,15 @@ class _Comparison:
                 bind_again(tensor.dims, tensor.lengths)
         return events
 
-    def _differs(self, events: list[Event], place: Place, tag: str, at: int | None = None) -> bool:
+    def _differs(self, events: list[Event], place: Place, tag: str) -> bool:
         """Compares the values of a sequence; keeps a difference that comes before those of other sequences.
 
-        Differences inside of plain calls count if the results differ, or cannot be compared. at: only this event.
+        Differences inside of plain calls count if the results differ, or cannot be compared.
         """
         last = len(self._together) - 1
         pairs = dict(_pairs(self._together, events))
         decides = last in pairs and self._together[last].op == RESULT
-        if decides and at is None:
+        if decides:
             compared, difference = self._difference(last, pairs[last], place, tag)
             self._count += compared
             if compared and difference is None:
@@ -288,22 +296,17 @@ class _Comparison:
             decides = compared > 0
         candidate: tuple[int, Difference] | None = None
         for position, event in pairs.items():
-            if at is None and position >= self._where and not (candidate and position == last):
-                continue
-            if at is not None and position != at:
+            if position >= self._where and not (candidate and position == last):
                 continue
             compared, difference = self._difference(position, event, place, tag)
             self._count += 0 if decides and self._is_soft(event) else compared
             candidate = candidate or (None if difference is None else (position, difference))
-            if difference is not None and (
-                at is not None or not self._is_soft(event) or position == last or not decides
-            ):
+            if difference is not None and (not self._is_soft(event) or position == last or not decides):
                 break
         else:
             return False
         assert candidate is not None
-        if at is None:
-            self._where, self._first = candidate
+        self._where, self._first = candidate
         return True
 
     def _is_soft(self, event: Event) -> bool:
@@ -365,8 +368,8 @@ def _owner(tensors: Sequence[Tensor]) -> Dim:
     )
 
 
-def _alone(tensors: Sequence[Tensor], owner: Dim, i: int, *, padded: bool = False) -> list[Tensor]:
-    """Sequence `i` as a batch of one, without padding unless `padded`. Also binds the dims to its lengths."""
+def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
+    """Sequence `i` as a batch of one, without padding. Also binds the dims to its lengths."""
     for tensor in tensors:
         for serial, size in tensor.lengths.sizes.items():
             for dim in tensor.dims:
@@ -378,7 +381,7 @@ def _alone(tensors: Sequence[Tensor], owner: Dim, i: int, *, padded: bool = Fals
         backend = raw_registry.backend_of_raw(raw)
         for axis, dim in enumerate(tensor.dims):
             start = i if dim is owner else 0
-            if (known := lengths.size(dim)) is not None and (dim is owner or not padded):
+            if (known := lengths.size(dim)) is not None:
                 raw = backend.slice_raw(raw, axis, start, start + known.max, 1)
         alone = tensor_of(raw, tensor.sig, lengths)
         alone.name = tensor.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,21 @@ def without_dims(given: Any, names: dict[int, str]) -> Any:
         return raw
 
     return map_leaves(copied, given)
+
+
+def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
+    """An argument with other numbers in all sequences but one, if it has more axes than for the sequences and is not a
+    mask."""
+    backend = raw_registry.backend_of_raw(x._raw)
+    if batch not in x.dims or len(x.dims) < 2 or x.dtype == "bool" or "mask" in x.name:
+        return x
+    values = backend.to_numpy_raw(x._raw)
+    rows = np.moveaxis(values, x.axis(batch), 0)
+    others = [i for i in range(len(rows)) if i != index]
+    rows[others] = rows[others] * 2 + 1 if values.dtype.kind in "fc" else rows.flat[0]
+    changed = tensor_of(backend.convert_raw(values, x.dtype, x.device), x.sig, x.lengths)
+    changed.name = x.name
+    return changed
 
 
 def _parameters(fn: Callable[..., Any]) -> set[str]:
@@ -198,11 +213,8 @@ class Place:
         for axis in axes:
             for own in self._along(together, axis, shape[axis], result=result):
                 if all(n >= m for n, m in zip(own.shape, shape, strict=True)):
-                    starts = [[0] * len(shape)]
                     left = [n - m for n, m in zip(own.shape, shape, strict=True)]
-                    if not result and any(left):
-                        starts += [[n // 2 for n in left], left]
-                    for start in starts:
+                    for start in product(*([0] if result or not n else [0, n // 2, n] for n in left)):
                         yield own[tuple(slice(s, s + m) for s, m in zip(start, shape, strict=True))]
 
     def _along(self, together: np.ndarray, axis: int, size: int, *, result: bool) -> Iterator[np.ndarray]:

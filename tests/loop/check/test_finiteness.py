@@ -120,14 +120,36 @@ def test_changes_in_place():
         y[0].sub_(10).log_()
         return y * 2
 
+    def of_a_view_at_0() -> torch.Tensor:
+        y = X.abs()
+        y[0].mul_(0).log_()
+        return y
+
     report = rf.check.finite(assigned)
     assert report.first.operands == (f"y {{axis0:2, axis1:5, axis2:4}}: {X.min():.4g} … {X.max():.4g}",)
     assert (report.first.event.op, report.passed) == ("setitem", 1)
     report = rf.check.finite(of_a_view)
     assert (report.first.event.op, len(report.made), report.passed) == ("log_", 1, 1)
+    report = rf.check.finite(lambda: of_a_view_at_0() * 0)
+    assert (report.first.event.op, report.first.came_from.event.op) == ("mul", "log_")
     assert rf.check.finite(lambda: torch.empty(1000).fill_(1.0) + torch.zeros_like(X, dtype=torch.float64).mean())
     report = rf.check.finite(lambda: torch.add(X, nan, out=torch.full_like(X, nan)))
     assert [found.event.op for found in report.made] == ["full_like", "add"]
+
+
+def test_memory_that_is_not_set_yet():
+    def filled() -> torch.Tensor:
+        x = torch.empty(3)
+        x[0] = 1.0
+        x[1:] = 2.0
+        return x.new_empty(3).copy_(x)
+
+    torch.use_deterministic_algorithms(True)  # torch.empty is NaN
+    try:
+        assert rf.check.finite(filled)
+        assert "the result is {axis0:3} with NaN" in repr(rf.check.finite(lambda: torch.empty(3)))
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

@@ -100,7 +100,7 @@ SOUND = {
     "a sum of all sequences": lambda check: check(summed, X, mask=PADDING),
     "a dict": lambda check: check(lambda a: SimpleNamespace(y=a["x"] * 2), {"x": X, "id": "a"}, lengths=LENGTHS),
     "labels": lambda check: check(lambda x: x.argmax(-1), X, lengths=LENGTHS),
-    "no frames": lambda check: check(nn.Linear(SIZE, 4), X, lengths=[7, 0, 3]),
+    "no frames": lambda check: check(lambda x: x + x.amax(1, keepdim=True) * 0, X, lengths=[7, 0, 3]),
     "one frame each": lambda check: check(encoder(batch_first=True), X[:, :1], lengths=[1, 1, 1]),
     "one sequence": lambda check: check(encoder(batch_first=True), X[:1], src_key_padding_mask=PADDING[1:2]),
     "as many sequences as frames": lambda check: check(lambda x: x.cumsum(1), X[:, :3], lengths=[3, 1, 2]),
@@ -154,6 +154,22 @@ def test_padding(name):
     assert "padding affects the result" in repr(report)
     entry = report.first.tensor.raw_tensor[report.first.place].item()
     assert entry == pytest.approx(report.first.together)
+
+
+def test_what_sorts_or_shifts_sequences_is_not_blamed():
+    packed, relative = Packed(), nn.Linear(SIZE, 2 * FRAMES - 1)
+
+    def leak(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return packed(x, lengths)[0].softmax(1)
+
+    def positions(x: torch.Tensor) -> torch.Tensor:
+        frames, middle = x.shape[1], FRAMES - 1
+        scores = relative(x)[:, :, middle - frames + 1 : middle + frames]  # of all distances, from -frames to frames
+        return (scores * 1.0).sum(-1)
+
+    report = rf.check.batch_invariance(leak, X, torch.tensor(LENGTHS))
+    assert (report.first.event.op, report.cause) == ("softmax", "padding")
+    assert rf.check.batch_invariance(positions, X, lengths=LENGTHS).first.event.op == "sum"
 
 
 def test_the_module_and_the_line_are_named():
