@@ -32,6 +32,23 @@ def printable_name(name: str) -> str:
     return printable(name.replace("\n", "␤"))
 
 
+def error_text(error: BaseException) -> str:
+    """The class of an error, and its message if there is one.
+
+    >>> error_text(ValueError("no")), error_text(ValueError())
+    ('ValueError: no', 'ValueError')
+    """
+    return f"{type(error).__name__}: {error_message(error)}".removesuffix(": ")
+
+
+def error_message(error: BaseException) -> str:
+    """The message of an error, also of one whose `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be shown)"
+
+
 def bounded(text: str) -> str:
     """The text without the middle of long lines, and of a long text."""
     if len(text) <= WIDEST:

@@ -193,7 +193,7 @@ def as_dicts(tree: Any, *, seen: dict[int, Any] | None = None, depth: int = 0) -
         del seen[id(tree)]
     if isinstance(tree, list | tuple):
         values = [part for _, part in named]
-        return tree._make(values) if hasattr(tree, "_make") else values
+        return tree._make(values) if hasattr(tree, "_make") else tuple(values) if isinstance(tree, tuple) else values
     return dict(named)
 
 

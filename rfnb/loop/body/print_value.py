@@ -21,6 +21,7 @@ from rfnb.loop.body.open_bodies import entered
 from rfnb.printable import printable, printable_name
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
+from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.tape import Tape, Var
@@ -126,7 +127,8 @@ class Watcher:
     """Prints a value of a loop at some steps, and keeps the last value that was not printed."""
 
     def __init__(self, name: str, loops: Sequence[str], steps: Steps, *, resolve: bool):
-        self.name, self.loops, self.steps, self.resolve = name, loops, steps, resolve
+        self.name, self.loops, self.resolve = name, loops, resolve
+        self.steps = with_own_numbers(steps) if callable(steps) else steps
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
         self.dims: Sequence[Dim] = ()  # of the value

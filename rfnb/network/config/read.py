@@ -171,7 +171,7 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
     plain = COMMENT.sub(lambda found: found[1] or "", text)

@@ -23,9 +23,8 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold, undisturbed
+from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import KEPT, StepValue
@@ -223,8 +222,7 @@ class ScopePauses:
         if self.is_off or pauses.muted or not (why or self.looks()):
             return
         self._scope = self._scope or scope_of(frame, self._kinds)
-        backend = raw_registry.selected()
-        with listening(None), undisturbed(backend):
+        with listening(None):
             self._steps.add(step, list(_values(self._scope.variables(frame))))
             run = self._run_until_now()
             reason = why or self._reason(run, step)
@@ -257,7 +255,7 @@ class ScopePauses:
         for pause in pauses.of(self.name):
             if pause.holds(at):
                 return pause.words
-        met = any(truth(test(at), test, step, "pause") for test in self._resume.tests)
+        met = any(condition.holds(at) for condition in self._resume.conditions)
         return self._resume.why if met else None
 
 
