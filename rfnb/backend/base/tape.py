@@ -95,6 +95,7 @@ class TapeOps:
     all_true_raw: Callable[[Any], bool]
     snapshot_raw: Callable[[Any], Any]
     version_raw: Callable[[Any], int]
+    counts_changes_raw: Callable[[Any], bool]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
     storage_raw: Callable[[Any], tuple[Any, int]]

@@ -279,6 +279,11 @@ class TorchTape:
         return 0 if raw.is_inference() else raw._version
 
     @staticmethod
+    def counts_changes_raw(raw: torch.Tensor) -> bool:
+        """Whether `version_raw` counts changes in place: not for tensors of inference mode."""
+        return not raw.is_inference()
+
+    @staticmethod
     def is_leaf_raw(raw: torch.Tensor) -> bool:
         """Whether it is a parameter rather than the result of something."""
         return raw.is_leaf and (raw.requires_grad or isinstance(raw, torch.nn.Parameter))

@@ -26,7 +26,7 @@ from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DtypeError, ParameterError, fact_lines
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 from rfnb.trace.graph.value_meters import raw_of, raws_in
 from rfnb.trace.observe import Event, Observer, observing
 
@@ -101,7 +101,7 @@ class FiniteReport(Shown):
         head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
         if not self.results:
             head = "finite: nothing was checked, as no op of rfnb or torch ran in this call"
-        return printable("\n".join([head, *fact_lines(self.facts())]))
+        return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the tensors from outside and the first finding, each with a label."""

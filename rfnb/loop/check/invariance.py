@@ -37,7 +37,7 @@ from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
 from rfnb.loop.check.plain_batch import Place, with_dims, with_other_numbers, without_dims
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import raws_in
 from rfnb.trace.observe import Event, observing
@@ -92,14 +92,14 @@ class BatchReport(Shown):
     def __repr__(self) -> str:
         if self.first is None and not self.results:
             head = "batch invariance: nothing was compared, as no value of this call has an axis of the sequences"
-            return printable("\n".join([head, *fact_lines(self.facts())]))
+            return terminal_text("\n".join([head, *fact_lines(self.facts())]))
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
             left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
             agree = "agrees" if self.results == 1 else "agree"
             return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
-        return printable("\n".join([head, *fact_lines(self.facts())]))
+        return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the first difference, each with a label."""
