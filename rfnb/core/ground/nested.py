@@ -71,21 +71,21 @@ def field_names(cls: type) -> list[str]:
 
 
 def _dict_like(tree: Any, parts: list[Any]) -> Any:
-    """A dict of the same class and with the same keys. A class with a constructor of its own is copied."""
-    cls = type(tree)
-    if _is_made_of_pairs(cls):
-        return cls(zip(tree, parts, strict=True))
+    return _dict_with(tree, list(zip(tree, parts, strict=True)))
+
+
+def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
+    """A dict of the same class with other items. If the class has a constructor of its own, it is copied."""
+    cls: Any = type(tree)
+    if cls.__init__ in (dict.__init__, OrderedDict.__init__):
+        return cls(items)
     made, fields = copy.copy(tree), field_names(cls)
-    for key, part in zip(list(tree), parts, strict=True):
+    made.clear()
+    for key, part in items:
         made[key] = part
         if key in fields:  # the outputs of Hugging Face are dicts and dataclasses
             object.__setattr__(made, key, part)
     return made
-
-
-def _is_made_of_pairs(cls: type) -> bool:
-    own: Any = cls
-    return own.__init__ in (dict.__init__, OrderedDict.__init__)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
@@ -99,26 +99,12 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 def arranged(tree: Any, like: Any) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
-    cls = type(tree)
     if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
-        return _in_order(tree, {key: arranged(tree[key], value) for key, value in like.items()})
-    form, other = form_of(cls), form_of(type(like))
+        return _dict_with(tree, [(key, arranged(tree[key], value)) for key, value in like.items()])
+    form, other = form_of(type(tree)), form_of(type(like))
     if form is None or other is None or [*form.names(tree)] != [*other.names(like)]:
         return tree
     return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), other.parts(like), strict=True)])
-
-
-def _in_order(tree: Any, parts: dict[Any, Any]) -> Any:
-    """A dict of the same class as `tree` with these parts, in their order."""
-    if _is_made_of_pairs(type(tree)):
-        return type(tree)(parts.items())
-    made = _dict_like(tree, [parts[key] for key in tree])
-    for key in parts:
-        if isinstance(made, OrderedDict):
-            made.move_to_end(key)
-        else:
-            dict.__setitem__(made, key, dict.pop(made, key))
-    return made
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
