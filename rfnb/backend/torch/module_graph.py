@@ -71,6 +71,8 @@ def module_graph(
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
             seen.meter.done(result)
     graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
+    if "OptimizedModule" in (type(its).__name__, *(node.op for node in seen.graph.all_nodes())):
+        graph.notes.append("compiled modules ran as they are written, without the compiler")
     name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
