@@ -12,7 +12,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.vocab.tokenizer import Tokenizer, is_tokenizer
 from rfnb.core.vocab.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 SPECIAL = {
     "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "<sos/eos>", "<s/>", "<|startoftext|>", "[CLS]"),
@@ -156,7 +156,7 @@ class Vocab:
 
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
-        return printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})")
+        return encodable(printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"))
 
     @property
     def num_labels(self) -> int:

@@ -18,7 +18,7 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.open_bodies import entered
-from rfnb.printable import printable, printable_name
+from rfnb.printable import terminal_text
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
 from rfnb.trace.run.random_numbers import with_own_numbers
@@ -194,14 +194,14 @@ class Watcher:
         if self.lines > LINES + 1:
             return
         if self.lines > LINES:
-            print(f"watch of {printable_name(self.name)}: {LINES} lines were shown; the rest of this run is left out")
+            print(terminal_text(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out"))
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
         live = self._live(x, masks)
         if resolve and self.hypotheses is not None:
             x, live = self.hypotheses.of_final(x, live, steps[-1])
         line = make_line(self.name, x, live)
-        print(printable(f"{place}: {line}" if place else line))
+        print(terminal_text(f"{place}: {line}" if place else line))
 
 
 Seen = tuple[Tensor, list[int], Sequence[Any]]

@@ -9,7 +9,7 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, LoopNameError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 
 class StateHolder:
@@ -100,7 +100,7 @@ class StateHolder:
 
     def __repr__(self) -> str:
         names = ", ".join(map(printable_name, self._values))
-        return f"state of {printable_name(self._loop_name)}: {names or 'empty'}"
+        return encodable(f"state of {printable_name(self._loop_name)}: {names or 'empty'}")
 
     # -- for the loop
 

@@ -14,7 +14,7 @@ import numpy as np
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
 
@@ -51,7 +51,7 @@ class Condition:
         return self._holds(at, sequence)
 
     def __repr__(self) -> str:
-        return printable_name(self.words)
+        return encodable(printable_name(self.words))
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
