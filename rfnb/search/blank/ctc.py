@@ -8,6 +8,7 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
@@ -16,6 +17,7 @@ from rfnb.search.blank.step import Merge
 from rfnb.search.found import Found
 
 
+@guarded
 def ctc_beam(
     log_probs: Tensor,
     *,

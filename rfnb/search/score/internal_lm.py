@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.reduce import reduce_mean
@@ -82,3 +83,6 @@ class InternalLM:
                 hint="rf.set_feature_dim(scores, labels)",
             )
         return log_softmax(scores, axis=scores.feature_dim), state
+
+
+guard_methods(InternalLM, "__init__")

@@ -13,6 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.search.variants.constraint import Constraint
@@ -70,7 +71,10 @@ class Variant:
             scores = scores + added
             if hasattr(constraint, "final") and not getattr(constraint, "scores_ends", False):
                 self.finals[_name(i)] = constraint.final(self.states[i])
-        return scores if self.change is None else self.change(scores, labels)
+        changed = scores if self.change is None else self.change(scores, labels)
+        if not isinstance(changed, Tensor):
+            raise not_a_tensor("decode: the result of `change`", changed)
+        return changed
 
     def follow(self, parents: np.ndarray, dims: Sequence[Dim]) -> None:
         """Takes the states of the hypotheses that were extended."""
