@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -69,7 +68,7 @@ class ChoiceOptions(BlankOptions, EndOptions):
         check_numbers("choice", **{name: getattr(self, name) for name in NUMBERS})
         check_offset("choice", self.length_normalization_offset)
         limits = {name: getattr(self, name) for name in ("diversity", "threshold", "most_gain")}
-        check_numbers("choice", **{name: x for name, x in limits.items() if not (x is None or _is_infinite(x))})
+        check_numbers("choice", **{name: x for name, x in limits.items() if repr(x) not in ("None", "inf")})
         if self.custom_score_combine is not None and not callable(self.custom_score_combine):
             raise ParameterError(
                 "choice: `custom_score_combine` is not a function", got=repr(self.custom_score_combine),
@@ -80,10 +79,6 @@ class ChoiceOptions(BlankOptions, EndOptions):
         for size in (self.beam_size, *(self.source_beam_sizes or ())):
             if size is not None:
                 check_count("choice", "beam_size" if size is self.beam_size else "source_beam_sizes", size, 1)
-
-
-def _is_infinite(value: Any) -> bool:
-    return isinstance(value, float) and math.isinf(value)
 
 
 NUMBERS = "prob_scale base_beam_score_scale random_sample_scale length_normalization_exponent".split()

@@ -145,7 +145,7 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     exist or if there is not one prefix for each sequence.
     """
 
-    own_prefix = prefix if isinstance(prefix, Tensor | str) else [*as_list(prefix)]
+    own_prefix: Any = prefix if isinstance(prefix, Tensor | str) else [*as_list(prefix)]
 
     def start(dims: Sequence[Dim]) -> State:
         return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))

@@ -59,7 +59,7 @@ class Variant:
             value: Any = constraint
             if hasattr(value, "final"):
                 state = value.initial_state(batch_dims=list(dims)) if empty else self.states[i]
-                found[_name(i)] = value.final(value.score(last, state)[1])
+                found[f"constraint {i}"] = value.final(value.score(last, state)[1])
         return found
 
     def scores(self, scores: Tensor, last: np.ndarray, dims: Sequence[Dim], labels: Dim) -> Tensor:
@@ -70,7 +70,7 @@ class Variant:
             added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added
             if hasattr(constraint, "final") and not getattr(constraint, "scores_ends", False):
-                self.finals[_name(i)] = constraint.final(self.states[i])
+                self.finals[f"constraint {i}"] = constraint.final(self.states[i])
         changed = scores if self.change is None else self.change(scores, labels)
         if not isinstance(changed, Tensor):
             raise not_a_tensor("decode: the result of `change`", changed)
@@ -85,11 +85,6 @@ class Variant:
             return gather(state, indices=_beside(parents, state, dims), axis=dims[-1])
 
         self.states = [map_leaves(followed, state) for state in self.states]
-
-
-def _name(number: int) -> str:
-    """That of what a constraint gives to the end of a hypothesis."""
-    return f"constraint {number}"
 
 
 def _beside(numbers: np.ndarray, like: Tensor, dims: Sequence[Dim], sparse_dim: Dim | None = None) -> Tensor:
