@@ -68,8 +68,6 @@ class Chosen:
 
         States need no call: at the end of the step, those from before the choice follow their hypotheses.
         """
-        if not isinstance(x, Tensor):
-            raise not_a_tensor("follow: `x`", x)
         return self._hypotheses.follow(x) if self._hypotheses is not None and isinstance(x, Traced) else x
 
 

@@ -207,7 +207,7 @@ class Tree(TreeArrays, InWords):
         most: how many. By default those that the search kept (`candidates=8`), or, if it kept none and its run is
         recorded, the 8 best. Of a recorded run there may be any number; its step is computed again for them.
         """
-        step = place_of("tree", "step", step, self.steps)
+        step = place_of("tree", "step", step, max(self.steps, 1))  # without steps, none were pruned
         if most is not None and not most >= 0:
             raise SearchError("pruned: `most` is negative", got=most, expected="0 or more")
         own, replayed = self.own.pruned, self.trace.replayed

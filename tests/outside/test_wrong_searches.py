@@ -297,11 +297,11 @@ def test_states_of_numpy_follow_their_hypotheses():
     def numpy_step(prev: torch.Tensor, state: np.ndarray) -> Any:
         assert isinstance(state, np.ndarray) and len(state) == len(prev)
         state = state + table[prev].sum(-1)
-        return table[prev] + np.sin(state)[:, None] * np.arange(4), state
+        return torch.tensor(table[prev] + np.sin(state)[:, None] * np.arange(4)), state
 
     def torch_step(prev: torch.Tensor, state: torch.Tensor) -> Any:
         scores, state = numpy_step(prev, state.numpy())
-        return torch.tensor(scores), torch.tensor(state)
+        return scores, torch.tensor(state)
 
     given = {"start": 1, "end": 0, "limit": 5, "beam": 3}
     found = rf.search.decode(numpy_step, np.zeros(2, "float32"), **given)

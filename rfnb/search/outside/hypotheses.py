@@ -85,7 +85,6 @@ class Hypotheses:
 
     def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
-        raw = self.backend.from_numpy_raw(raw, None) if isinstance(raw, np.ndarray) else raw
         beam, past, going = self.scores.shape[1], self.past, self.going
         wide, parts = self._best(raw, past)
         labels, parents, scores, counts = (part[:, :beam] for part in wide)

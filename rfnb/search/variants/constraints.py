@@ -192,9 +192,9 @@ def no_repeat(n: int, *, within: int = 256) -> Constraint:
 
     Raises ParameterError if `n` is less than 1, or more than `within`.
     """
-    for name, count in (("n", n), ("within", within)):
-        check_count("no_repeat", name, count, 1)
-    if n > within:
+    check_count("no_repeat", "n", n, 0)
+    check_count("no_repeat", "within", within, 1)
+    if not 1 <= n <= within:
         raise ParameterError("no_repeat: `n` is out of range", got=n, expected=f"1 to within={within}")
     last = Dim(within, name="last labels")
     none = -1
