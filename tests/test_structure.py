@@ -38,7 +38,7 @@ ROOMS = {
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
-    "variables save load foreign public",
+    "variables foreign save load import_weights public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "

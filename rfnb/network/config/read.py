@@ -17,6 +17,7 @@ from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.limits import Limits
 from rfnb.network.config.modules import Module, Options
 from rfnb.network.config.values import EpochValue, Function, Located, Opaque
+from rfnb.printable import encodable
 
 LARGEST = 10_000_000
 """The most bytes of a config."""
@@ -126,7 +127,7 @@ class Config:
     def __repr__(self) -> str:
         network = self.values.get("network")
         layers = f", network of {len(network)} layers" if isinstance(network, dict) else ""
-        return f"Config {Path(self.path).name}: {len(self.values)} values{layers}"
+        return encodable(f"Config {Path(self.path).name}: {len(self.values)} values{layers}")
 
 
 def _takes(function: Any, name: str) -> bool:
@@ -171,7 +172,7 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
     plain = COMMENT.sub(lambda found: found[1] or "", text)

@@ -18,14 +18,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import BodyGraph, Value
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import named_leaves
+from rfnb.core.ground.nested import form_of, named_leaves
 from rfnb.core.ground.source import Block, Source, parsed, user_frame
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold, undisturbed
+from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import KEPT, StepValue
@@ -49,13 +48,13 @@ class Scope:
     def variables(self, frame: FrameType) -> list[tuple[str, int, Any]]:
         """The numbers and tensors among the variables, each with its line.
 
-        The parts of tuples, lists and dicts are named `x.0`, if the lines set them; a list that they only read may be
-        all of the data.
+        The parts of tuples, lists, dicts and dataclasses are named `x.0`, if the lines set them; a list that they only
+        read may be all of the data.
         """
         found = []
         for name, line in self.lines.items():
             value = frame.f_locals.get(name, frame.f_globals.get(name))
-            has_parts = isinstance(value, list | tuple | dict) and name in self.set
+            has_parts = form_of(type(value)) is not None and name in self.set
             parts = named_leaves(value, name) if has_parts else [(name, value)]
             found += [(part, line, leaf) for part, leaf in parts[:MOST] if _is_shown(leaf)]
         return found[:MOST]
@@ -223,8 +222,7 @@ class ScopePauses:
         if self.is_off or pauses.muted or not (why or self.looks()):
             return
         self._scope = self._scope or scope_of(frame, self._kinds)
-        backend = raw_registry.selected()
-        with listening(None), undisturbed(backend):
+        with listening(None):
             self._steps.add(step, list(_values(self._scope.variables(frame))))
             run = self._run_until_now()
             reason = why or self._reason(run, step)
@@ -257,7 +255,7 @@ class ScopePauses:
         for pause in pauses.of(self.name):
             if pause.holds(at):
                 return pause.words
-        met = any(truth(test(at), test, step, "pause") for test in self._resume.tests)
+        met = any(condition.holds(at) for condition in self._resume.conditions)
         return self._resume.why if met else None
 
 

@@ -10,7 +10,7 @@ from rfnb.core.graph.graph import Node, Value
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.names import evaluate
 
 if TYPE_CHECKING:
@@ -247,4 +247,4 @@ class RunStep(Shown):
 
     def __repr__(self) -> str:
         names = dict.fromkeys(printable_name(value.name) for value in self.values())
-        return f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}"
+        return encodable(f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}")

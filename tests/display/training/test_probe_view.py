@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
@@ -199,3 +202,42 @@ def test_pictures_are_in_the_cards_or_in_the_data_of_the_slider():
 
 def test_one_training_step_needs_no_slider():
     assert rf.show(of_training(steps=1)).scripts == {"kind": "probe"}
+
+
+@dataclass
+class Output:
+    """What a model gives."""
+
+    logits: torch.Tensor
+    loss: float
+
+
+RESULTS = [
+    (torch.tensor([[1.5, 2.0], [3.0, 4.0]]), ["torch.Tensor float32 {axis0:2, axis1:2}", "1.5"]),
+    (torch.nn.Parameter(torch.tensor([1.5])), ["torch.Tensor float32 {axis0:1}", "1.5"]),
+    (torch.tensor(1.5), ["torch.Tensor float32 {}", "1.5"]),
+    (torch.tensor([1.5, 0.5], dtype=torch.bfloat16), ["bfloat16 {axis0:2}", "1.5"]),
+    (torch.tensor([True]), ["bool {axis0:1}", "true"]),
+    (torch.tensor([1 + 2j]), ["complex64 {axis0:1}"]),
+    (torch.tensor([float("nan"), 1.0]), ["{axis0:2}", "1 NaN"]),
+    (torch.zeros(0, 3), ["{axis0:0, axis1:3}", "(empty)"]),
+    (np.array([[1.5, 2.0]]), ["numpy.ndarray float64 {axis0:1, axis1:2}", "1.5"]),
+    (np.float32(1.5), ["1.5"]),
+    (float("inf"), ["inf"]),
+    (7, ["7"]),
+    ([torch.tensor([1.5]), "text", [3, np.array([2.5])]], ["1.5", "text", "3"]),
+    ({"a": torch.tensor([1.5]), "b": 3}, ["a: array torch.Tensor", "1.5", "b: 3"]),
+    (Output(torch.tensor([1.5]), 0.25), ["logits: array torch.Tensor", "1.5", "loss: 0.25"]),
+    (torch.ones(2, 3).max(dim=1), ["float32 {axis0:2}", "int64 {axis0:2}"]),
+]
+
+
+@pytest.mark.parametrize(("result", "words"), RESULTS, ids=lambda value: str(value)[:30])
+def test_results_of_torch_and_numpy_are_shown_on_the_cards(result, words):
+    probe = rf.probe(lambda: result, every=1)
+    probe.step()
+    view = rf.show(probe)
+    for shown in (view.text, html.unescape(str(view.html))):
+        assert "no view" not in shown
+        for word in words:
+            assert word in shown
