@@ -39,6 +39,15 @@ class StepValue(NamedTuple):
     is_loop: bool = False
 
 
+class StepText(NamedTuple):
+    """A value that is neither a tensor nor a number: its name, kind and line, and what it was, in words."""
+
+    name: str
+    kind: str
+    line: int
+    text: str
+
+
 class OpStep(NamedTuple):
     """An op that a step ran, with its place in the code, its inputs and its outputs.
 
@@ -121,6 +130,9 @@ class Replayable(Protocol):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and whether the replay agrees with the run."""
+
+    def texts(self, step: int) -> list[StepText]:
+        """The values of a step that are neither tensors nor numbers, in words; empty but for plain Python code."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
@@ -209,8 +221,13 @@ class RunStep(Shown):
         self.values()
         return self._check
 
+    def texts(self) -> list[StepText]:
+        """The values of plain Python code that are neither tensors nor numbers, in words."""
+        return self.run.replay.texts(self.step)
+
     def __getitem__(self, name: str) -> Tensor:
-        found = [value.tensor for value in self.values() if value.name == name]
+        found: list[Any] = [value.tensor for value in self.values() if value.name == name]
+        found = found or [value.text for value in self.texts() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
             if not (names or self.run.states) and self.check != KEPT:

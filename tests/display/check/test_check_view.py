@@ -57,7 +57,7 @@ def pixels(uri: str) -> np.ndarray:
 
 def test_what_is_in_order_is_one_line(x):
     for report, said in [
-        (rf.check.finite(rf.tanh, x), "finite: no NaN and no infinity in 1 results"),
+        (rf.check.finite(rf.tanh, x), "finite: no NaN and no infinity in 1 result"),
         (rf.check.batch_invariance(rf.tanh, x), "batch invariance: 2 results agree with those of 2 single sequences"),
     ]:
         view = rf.show(report)
