@@ -18,7 +18,7 @@ from rfnb.core.graph.model_graph import argument_names, owner
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import map_leaves, named_leaves
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 
 # -- arguments
 
@@ -40,9 +40,8 @@ def with_dims(
 
     None if no lengths are known. Raises DimError if they do not fit.
     """
-    if lengths is not None and "lengths" in _parameters(fn):
-        raw = raw_registry.selected().from_numpy_raw(_numbers(lengths), None)
-        kwargs = kwargs | {"lengths": raw if isinstance(lengths, list | tuple) else lengths}
+    if lengths is not None and takes_lengths(fn):
+        kwargs = kwargs | {"lengths": lengths if _is_raw(lengths) else _raw(_checked(lengths))}
     names = [name for name, _ in argument_names(fn, tuple(args), {})]
     arguments = [*zip(names, args, strict=False), *kwargs.items()]
     named = [(name, leaf) for key, value in arguments for name, leaf in named_leaves(value, key) if _is_raw(leaf)]
@@ -99,11 +98,32 @@ def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
     return changed
 
 
-def _parameters(fn: Callable[..., Any]) -> set[str]:
+def takes_lengths(fn: Callable[..., Any]) -> bool:
+    """Whether a function or module has a parameter of the name `lengths`."""
     try:
-        return set(inspect.signature(getattr(fn, "forward", fn)).parameters)
+        return "lengths" in inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
-        return set()
+        return False
+
+
+def _checked(lengths: Any) -> np.ndarray:
+    """The lengths as integers. Raises DtypeError if they are not numbers of frames."""
+    raw = lengths.raw_tensor if isinstance(lengths, Tensor) else lengths
+    try:
+        numbers = _numbers(raw).reshape(-1)
+    except ValueError:  # lists of different lengths
+        numbers = np.zeros(0, object)
+    if numbers.dtype.kind not in "iuf" or (numbers < 0).any() or (numbers % 1 != 0).any():
+        raise DtypeError(
+            "check.batch_invariance: `lengths` are not numbers of frames",
+            got=repr(lengths)[:80],
+            expected="one for each sequence, such as lengths=[5, 3]",
+        )
+    return numbers.astype(np.int64)
+
+
+def _raw(numbers: np.ndarray) -> Any:
+    return raw_registry.selected().from_numpy_raw(numbers, None)
 
 
 def _is_raw(leaf: Any) -> bool:
@@ -125,7 +145,7 @@ def _frames(named: Sequence[tuple[str, Any]], lengths: Any) -> list[_Frames]:
         lengths = next((raw for name, raw in named if "len" in name and len(_shape(raw)) == 1), None)
     if lengths is None:
         return [_Frames(Dim(None, name="time"), mask.shape[1], _lengths_of(name, mask), name) for name, mask in masks]
-    numbers = _numbers(lengths).astype(np.int64).reshape(-1)
+    numbers = _checked(lengths)
     count, longest = len(numbers), int(numbers.max(initial=0))
     main = next((_shape(raw) for name, raw in named if count in _shape(raw)[:2] and len(_shape(raw)) > 1), ())
     rest = list(main)
