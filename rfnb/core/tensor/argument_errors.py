@@ -7,11 +7,12 @@ than the annotation says, then for a dim that no tensor has, a dim that is given
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Number
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
@@ -203,10 +204,14 @@ def _words(hint: Any) -> str:
     kind = get_origin(hint)
     if kind is Annotated:
         return _words(get_args(hint)[0])
-    if isinstance(kind, type) and issubclass(kind, Sequence):
-        return "a list"
+    if kind is Literal:
+        return " or ".join(map(repr, get_args(hint)))
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return "a dict"
+    if isinstance(kind, type) and issubclass(kind, Iterable) and kind is not tuple:
+        return "a list"
+    if kind is os.PathLike:
+        return "a path"
     if kind is not None:
         return "a function" if kind is _FUNCTION else "a tuple" if kind is tuple else "another value"
     return _WORDS.get(hint) or ("an rf." if hint.__module__.startswith("rfnb.") else "a ") + hint.__name__
@@ -226,6 +231,14 @@ def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
         return [] if not all(each) else inside[0] if inside else [(value, hint)]
     if kind is Annotated:
         return _mismatches(value, parts[0])
+    if kind is Literal:
+        return [] if any(type(value) is type(part) and value == part for part in parts) else [(value, hint)]
+    if kind is Iterable:
+        plain = isinstance(value, str | Mapping) and str not in _kinds(hint)
+        if plain or not isinstance(value, Iterable):
+            return [(value, hint)]
+        several = value if isinstance(value, tuple | list) else ()
+        return [found for v in several for found in _mismatches(v, parts[0])]
     if kind is tuple and Ellipsis not in parts:
         if not isinstance(value, tuple | list) or len(value) != len(parts):
             return [(value, hint)]
