@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rfnb.core.dims.align import apply, move
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves, map_pairs
 from rfnb.core.tensor.op_call import guarded
@@ -222,7 +222,7 @@ def _size(dim: Dim) -> Size:
 
 def _new(dim: Dim, lengths: Tensor) -> Dim:
     new = Dim(None, name=dim.name, kind=dim.kind)
-    new.bind(Size(lengths.dims, lengths.numpy()))
+    new.bind(size_from(lengths))
     return new
 
 

@@ -38,7 +38,7 @@ class RepeatOps:
             return _all_alike(cls, values, in_spatial_dim, repeats, out_spatial_dim)
         lengths, dims, counts = join(values, repeats), *_counts(cls, values, repeats, in_spatial_dim)
         sizes = counts.sum(-1)
-        lengths = bound(lengths, out_spatial_dim, Size(dims, sizes), "repeat")
+        lengths = bound(lengths, out_spatial_dim, Size(dims, sizes, dtype=repeats.dtype), "repeat")
         at = _positions(counts, sizes)
         raw = cls.from_numpy_raw(at, cls.device_key_raw(values._raw))
         positions = tensor_of(raw, align.sig([*dims, out_spatial_dim]), lengths)

@@ -56,6 +56,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     if here is not None and here.max == size.max and (not (size.dims or here.ragged) or here.agrees(size)):
         return lengths
     if dim.dimension is None and dim.expr is None:
+        size.dtype = size.dtype or lengths.dtype
         known = current_lengths([dim]).size(dim)
         if known is None or not known.agrees(size):
             dim.define(size, by)

@@ -166,7 +166,8 @@ def _slice_by_tensors(
     wanted = values(size, unknown=limit.max) if count is None else count.over(dims)
     first, length = slice_frames(n, values(start), values(end, unknown=limit.max), step, wanted)
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
-    lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape)), "slice")
+    dtype = size.dtype if isinstance(size, Tensor) else None
+    lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape), dtype=dtype), "slice")
     positions = _steps(np.broadcast_to(first, shape), int(length.max(initial=0)), step, limit.max)
     raw = backend.from_numpy_raw(positions, backend.device_key_raw(source._raw))
     return _at(backend, source, tensor_of(raw, align.sig([*dims, out_dim]), lengths), axis, out_dim)

@@ -93,8 +93,7 @@ class Capacity:
     def _bind_again(self) -> None:
         """Binds the dim to the lengths that it has, with the capacity that it has now."""
         if self.dimension is None and self.expr is None and self.bound is not None:
-            size = self.size
-            self.bind(Size(size.dims, size.values, tags=size.tags, made=size.made, renamed=size.renamed))
+            self.bind(self.size.bounded(None))
 
 
 def _checked(size: Any) -> int | None:
