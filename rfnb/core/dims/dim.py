@@ -249,7 +249,8 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
         >>> before, time.is_defined()
         (False, True)
         """
-        return current_lengths([self]).size(self) is not None
+        sizes = current_lengths([self]).sizes
+        return all(serial in sizes and not sizes[serial].assumed for serial in self.roots)
 
     is_dim_known = is_defined
 

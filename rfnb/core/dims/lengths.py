@@ -35,10 +35,11 @@ class Size:
     length. ragged: whether there is padding. traced: whether the values are not numbers yet. renamed: the size over the
     dims as they were before `replace_dim`, with the same values. dtype: that of the tensor that the lengths were given
     as, which `dyn_size_ext` has too; the values here are always int64. None: they were not given as a tensor.
+    assumed: whether it is the capacity of a dim whose lengths are not known yet; any other size has precedence.
     """
 
     __slots__ = (
-        "__weakref__", "capacity", "dims", "dtype", "made", "max", "min", "ragged", "renamed", "tags", "traced",
+        "__weakref__", "assumed", "capacity", "dims", "dtype", "made", "max", "min", "ragged", "renamed", "tags", "traced",
         "values",
     )  # fmt: skip
 
@@ -52,8 +53,10 @@ class Size:
         renamed: Size | None = None,
         capacity: int | None = None,
         dtype: str | None = None,
+        assumed: bool = False,
     ):
         self.dims = tuple(dims)
+        self.assumed = assumed
         self.dtype = dtype if dtype in _DTYPES else None
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made = made or user_source()
@@ -289,8 +292,10 @@ class Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
             known = sizes.get(serial)
-            if known is not None and serial in mine and serial in theirs:
-                if not known.agrees(size):
+            if known is not None and known.assumed:
+                sizes[serial] = size
+            elif known is not None and serial in mine and serial in theirs:
+                if not (size.assumed or known.agrees(size)):
                     sizes[serial] = _in_both(mine[serial], known, size)
             elif known is None or serial in theirs:
                 sizes[serial] = size
