@@ -243,7 +243,7 @@ class _Chosen:
                 self._pair(one, other, a.size_of(one), b.size_of(other))
 
     def _pair(self, a: Dim, b: Dim, mine: Size, theirs: Size) -> None:
-        if a is b or a in self.table:
+        if a is b or a in self.table or self.table.get(b) is a:
             return
         over = [*dict.fromkeys([*self.mask.dims, *mine.dims, *theirs.dims])]
         mask = apply(move(self.mask.dims, over, trailing=False), self.mask.numpy())
