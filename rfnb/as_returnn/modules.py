@@ -14,8 +14,8 @@ from rfnb.module_paths import PATHS, FrontendModule, NamesOnly, register
 PACKAGE = "returnn"
 
 FRONTEND = """
-    _backend amp array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx conv
-    device dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
+    _backend amp array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx
+    conv device dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
     normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal static_traceable
     stepwise_scheduler types
 """.split()

@@ -63,7 +63,7 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
 
 
 def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None) -> Any:
-    """Lengths of `dim` as a raw tensor, with the dtype of the tensors that its lengths follow from, by default int64."""
+    """Lengths of `dim` as a raw tensor, with the dtype of the tensors that they follow from, by default int64."""
     dtypes = {
         (size.dtype if root.template is None else root.template.dtype) or get_default_array_index_dtype()
         for root in dim.roots.values()

@@ -199,7 +199,9 @@ def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: Dim
     def leaf(x: Any) -> Any:
         if isinstance(x, Dim):
             if x not in table and not axes.isdisjoint(_size(x).dims):
-                table[x] = _new(x, pick(convert_to_tensor(_size(x).values, dims=_size(x).dims, device=device)))
+                size = _size(x)
+                lengths = convert_to_tensor(size.values, dims=size.dims, dtype=size.dtype, device=device)
+                table[x] = _new(x, pick(lengths))
             return table.get(x, x)
         if not isinstance(x, Tensor) or axes.isdisjoint(x.dims):
             return x

@@ -54,7 +54,12 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     Raises DimError if `dim` has a different size, or is in use.
     """
     here = lengths.size(dim)
-    if here is not None and not here.assumed and here.max == size.max and (not (size.dims or here.ragged) or here.agrees(size)):
+    if (
+        here is not None
+        and not here.assumed
+        and here.max == size.max
+        and (not (size.dims or here.ragged) or here.agrees(size))
+    ):
         return lengths
     if dim.dimension is None and dim.expr is None:
         size.dtype = size.dtype or lengths.dtype

@@ -79,7 +79,7 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
     for dim in dims:
         for root in () if dim.dimension is not None else (dim,) if dim.expr is None else dim.roots.values():
             bound = root._bound if root._of_thread is None else root.bound  # the property costs a third of this call
-            if bound is None and (bound := root.assumed) is None or joined is bound:
+            if (bound is None and (bound := root.assumed) is None) or joined is bound:
                 continue
             first, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
             mixed = mixed or (first is not EMPTY and joined is not first)

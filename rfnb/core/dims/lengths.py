@@ -39,8 +39,8 @@ class Size:
     """
 
     __slots__ = (
-        "__weakref__", "assumed", "capacity", "dims", "dtype", "made", "max", "min", "ragged", "renamed", "tags", "traced",
-        "values",
+        "__weakref__", "assumed", "capacity", "dims", "dtype", "made", "max", "min", "ragged", "renamed", "tags",
+        "traced", "values",
     )  # fmt: skip
 
     def __init__(
