@@ -74,6 +74,12 @@ class Meter:
         self.nodes[id(node)] = node
         return self.samples.setdefault(id(node), Sample())
 
+    def forget(self) -> None:
+        """Drops what was measured so far."""
+        self.samples.clear()
+        self.nodes.clear()
+        self.first_bad = None
+
     def pause(self) -> None:
         """The work of the recorder begins."""
 
@@ -85,6 +91,9 @@ class Meter:
 
     def exit(self, node: Node) -> None:
         """The work of a node ends."""
+
+    def changes(self, raw: Any) -> None:
+        """Called with a raw tensor before a node changes it in place."""
 
     def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
         """Called with the arguments of a node, and its results as a flat sequence."""

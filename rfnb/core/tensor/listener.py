@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,11 @@ class Listener:
         if self.outer is not None:
             return self.outer.cond(pred, true_fn, false_fn)
         return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+
+    def new_parameter(self, dims: Sequence[Dim]) -> None:
+        """Called when a trainable parameter is made."""
+        if self.outer is not None:
+            self.outer.new_parameter(dims)
 
     def attention(
         self,
@@ -91,3 +97,21 @@ class listening:
     def __exit__(self, *error: object) -> None:
         _listening.remove(self._given)
         _listener.reset(self._token)
+
+
+_loop_runs: ContextVar[bool] = ContextVar("rfnb_loop_runs", default=False)
+
+
+def loop_runs() -> bool:
+    """Whether the steps of a loop are running now, with what is computed before and after them."""
+    return _loop_runs.get()
+
+
+@contextmanager
+def running_loop() -> Iterator[None]:
+    """Inside the block, the steps of a loop are running: their values are observed by its run, not by a listener."""
+    token = _loop_runs.set(True)
+    try:
+        yield
+    finally:
+        _loop_runs.reset(token)

@@ -59,13 +59,14 @@ def to_text(view: CheckView) -> str:
     if view["dims"]:
         lines += fact_lines([("dims", dims_text(view["dims"]))])
     if len(view["findings"]) > 1:
-        lines += ["", *(f"  {line}" for line in repr(_short_table(view)).splitlines())]
+        lines += ["", *(f"  {line}" for line in _short_table(view).lines())]
     return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: CheckView) -> Html:
     """The findings, with pictures in which the place is marked."""
-    word, colour = ("passed", style.GREY) if view["passed"] else ("found", style.ALARM)
+    found = any(label != "hint" for label, _ in view["facts"])
+    word, colour = ("passed", style.GREY) if view["passed"] else ("found" if found else "not checked", style.ALARM)
     facts: list[tuple[str, Child]] = [(label, words) for label, words in view["facts"]]
     facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
     return el(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
+from rfnb.core.ground.nested import named_parts
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
@@ -38,9 +41,16 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
         return {"tensor": series.write(dims, raws, 1)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return {"array": raws.array(value)}
-    if isinstance(value, tuple(BACKENDS)) and not isinstance(value, np.ndarray):
+    if isinstance(value, tuple(BACKENDS)) and not (
+        isinstance(value, np.ndarray) or getattr(value, "is_quantized", False)
+    ):
         raw: Any = value
-        return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
+        with suppress(Exception):  # of sparse, nested and quantized tensors, and those without data, the text is kept
+            return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif not isinstance(value, list | tuple):  # a namespace, or an object of a class of attrs
+        value = dict(named_parts(value) or ()) or value
     if isinstance(value, dict) and depth < DEEPEST:
         return {
             "dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]
