@@ -327,9 +327,9 @@ class _Comparison:
         event, tolerance = self._together[position], self._tolerances[position]
         pairs = zip(event.outputs, alone.outputs, strict=False)
         if self._is_soft(event):
-            found = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
-            apart = (each for each in found if isinstance(each, Difference))
-            return sum(each is not None for each in found), next(apart, None)
+            verdicts = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
+            apart = (verdict for verdict in verdicts if isinstance(verdict, Difference))
+            return sum(verdict is not None for verdict in verdicts), next(apart, None)
         differences = [
             difference
             for a, b in pairs
@@ -349,18 +349,18 @@ RESULT = "result"
 
 
 def _leaves(batch: Any) -> list[Any]:
-    found = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
-    return [leaf for part in found for leaf in part]
+    parts = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
+    return [leaf for part in parts for leaf in part]
 
 
 def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
     """A copy of the structure `batch` with `tensors` in place of its own."""
-    rest = iter(tensors)
+    left = iter(tensors)
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, TensorDict):
-            return TensorDict({name: next(rest) for name in leaf.data})
-        return next(rest) if isinstance(leaf, Tensor) else leaf
+            return TensorDict({name: next(left) for name in leaf.data})
+        return next(left) if isinstance(leaf, Tensor) else leaf
 
     return map_leaves(copied, batch)
 

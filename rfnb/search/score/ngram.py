@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
@@ -188,6 +189,9 @@ class NGram:
 
     def __repr__(self) -> str:
         return f"NGram(order {self.order}, {len(self)} n-grams, {self.labels.describe()})"
+
+
+guard_methods(NGram, "__init__")
 
 
 def _nodes(model: Arpa) -> dict[tuple[int, ...], int]:
