@@ -168,8 +168,11 @@ def test_plain_torch():
     assert [dim["name"] for dim in view.data["dims"]] == ["axis0", "axis1", "axis2"]
     assert view.data["pictures"][0]["axes"] == "axis1 0–2 down, axis2 0–3 across, at axis0 0"
     view = rf.show(rf.check.batch_invariance(lambda x: x.softmax(1), raw, lengths=[3, 1]))
-    titles = [picture["title"][:20] for picture in view.data["pictures"]]
-    assert titles == ["softmax in the batch", "alone", "|Δ| up to 0.901"]
+    assert [each["title"][:20] for each in view.data["pictures"]] == [
+        "softmax in the batch",
+        "alone",
+        "|Δ| up to 0.901",
+    ]
     assert "padding affects the result" in unescape(view.html)
 
 
