@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 COPIED = [
-    *("rfnb", "tests", "conftest.py", "pyproject.toml"),
+    *("rfnb", "tests", "conftest.py", "pyproject.toml", ".ci/budget.toml"),
     *(f"extension/{name}" for name in ("src", "test", "schema", "tsconfig.json", "package.json")),
 ]
 IGNORED = shutil.ignore_patterns(
