@@ -160,8 +160,8 @@ class PlainCalls(Meter):
         path = None if self.recorder is None else self.recorder.modules.parameters.get(id(raw))
         result, name = self._results.get(id(raw), (None, ""))
         result_name = name if result is not None and result() is raw else None
-        found = path or self.names.get(id(raw)) or result_name or variable_of(raw)
-        return found if found and found != "tensor" else "a tensor"
+        called = path or self.names.get(id(raw)) or result_name or variable_of(raw)
+        return called if called and called != "tensor" else "a tensor"
 
     def changes(self, raw: Any) -> None:
         """The Tensor for this raw tensor keeps the present value."""

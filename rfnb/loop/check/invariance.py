@@ -34,9 +34,9 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
-from rfnb.errors import DimError, DtypeError, fact_lines
+from rfnb.errors import DimError, DtypeError, ParameterError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.loop.check.plain_batch import Place, with_dims, with_other_numbers, without_dims
+from rfnb.loop.check.plain_batch import Place, takes_lengths, with_dims, with_other_numbers, without_dims
 from rfnb.printable import terminal_text
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import raws_in
@@ -155,7 +155,8 @@ def batch_invariance(
             if it has a parameter of this name.
         tolerance: allowed difference, relative to the largest entry; by default that of the coarsest dtype so far.
 
-    Raises DtypeError if `fn` is not a function, DimError if no dim of the batch counts the sequences.
+    Raises DtypeError if `fn` is not a function or `lengths` are not numbers of frames, DimError if no dim or axis of
+    the batch counts the sequences, ParameterError for `lengths` of a batch that has dims.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
@@ -181,6 +182,14 @@ def batch_invariance(
         if plain is None:
             raise _without_lengths(args, kwargs)
         batch, all_lengths = plain
+    elif lengths is not None and takes_lengths(fn):
+        kwargs["lengths"] = lengths
+    elif lengths is not None:
+        raise ParameterError(
+            "check.batch_invariance: `lengths` are for plain tensors",
+            got="a batch of Tensors",
+            hint="rf.convert_to_tensor(x, dims=[batch_dim, time, …], lengths=[…]), whose lengths are those of its dims",
+        )
     with Unchanged() as before:
         for keep in keep_state.of(type(owner(fn))) if all_lengths is not None else ():
             keep(owner(fn), before)
@@ -318,9 +327,9 @@ class _Comparison:
         event, tolerance = self._together[position], self._tolerances[position]
         pairs = zip(event.outputs, alone.outputs, strict=False)
         if self._is_soft(event):
-            found = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
-            apart = (each for each in found if isinstance(each, Difference))
-            return sum(each is not None for each in found), next(apart, None)
+            verdicts = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
+            apart = (verdict for verdict in verdicts if isinstance(verdict, Difference))
+            return sum(verdict is not None for verdict in verdicts), next(apart, None)
         differences = [
             difference
             for a, b in pairs
@@ -340,18 +349,18 @@ RESULT = "result"
 
 
 def _leaves(batch: Any) -> list[Any]:
-    found = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
-    return [leaf for part in found for leaf in part]
+    parts = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
+    return [leaf for part in parts for leaf in part]
 
 
 def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
     """A copy of the structure `batch` with `tensors` in place of its own."""
-    rest = iter(tensors)
+    left = iter(tensors)
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, TensorDict):
-            return TensorDict({name: next(rest) for name in leaf.data})
-        return next(rest) if isinstance(leaf, Tensor) else leaf
+            return TensorDict({name: next(left) for name in leaf.data})
+        return next(left) if isinstance(leaf, Tensor) else leaf
 
     return map_leaves(copied, batch)
 

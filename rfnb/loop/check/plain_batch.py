@@ -18,7 +18,7 @@ from rfnb.core.graph.model_graph import argument_names, owner
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import map_leaves, named_leaves
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 
 # -- arguments
 
@@ -40,9 +40,9 @@ def with_dims(
 
     None if no lengths are known. Raises DimError if they do not fit.
     """
-    if lengths is not None and "lengths" in _parameters(fn):
-        raw = raw_registry.selected().from_numpy_raw(_numbers(lengths), None)
-        kwargs = kwargs | {"lengths": raw if isinstance(lengths, list | tuple) else lengths}
+    if lengths is not None and takes_lengths(fn):
+        raw = lengths if _is_raw(lengths) else raw_registry.selected().from_numpy_raw(_checked(lengths), None)
+        kwargs = kwargs | {"lengths": raw}
     names = [name for name, _ in argument_names(fn, tuple(args), {})]
     arguments = [*zip(names, args, strict=False), *kwargs.items()]
     named = [(name, leaf) for key, value in arguments for name, leaf in named_leaves(value, key) if _is_raw(leaf)]
@@ -51,24 +51,22 @@ def with_dims(
         return None
     count, batch = len(frames[0].lengths), Dim(None, name="batch", kind="batch")
     batch.bind(Size((), count))
-    for each in frames:
-        each.dim.bind(Size((batch,), each.lengths, capacity=each.size))
-    first = {getattr(module, "batch_first", True) for module in owner(fn).modules()} if owner(fn) is not None else set()
-    second = False in first
-    tensors = iter([_tensor(name, raw, batch, count, frames, second=second) for name, raw in named])
-    if not any(batch in tensor.dims for _, tensor in zip(named, tensors, strict=True)):
-        shapes = [f"{name} {_shape(raw)}" for name, raw in named]
+    for extent in frames:
+        extent.dim.bind(Size((batch,), extent.lengths, capacity=extent.size))
+    modules = [] if owner(fn) is None else owner(fn).modules()
+    second = any(getattr(module, "batch_first", True) is False for module in modules)
+    tensors = [_tensor(name, raw, batch, count, frames, second=second) for name, raw in named]
+    if not any(batch in tensor.dims for tensor in tensors):
         raise DimError(
             "check.batch_invariance: no axis counts the sequences",
-            got=", ".join(shapes),
+            got=", ".join(f"{name} {_shape(raw)}" for name, raw in named),
             expected=f"an axis of {count}, as there are {count} lengths",
         )
-    tensors = iter([_tensor(name, raw, batch, count, frames, second=second) for name, raw in named])
-    given = map_leaves(lambda leaf: next(tensors) if _is_raw(leaf) else leaf, [list(args), kwargs])
-    return given, frames[0].lengths
+    left = iter(tensors)
+    return map_leaves(lambda leaf: next(left) if _is_raw(leaf) else leaf, [list(args), kwargs]), frames[0].lengths
 
 
-def without_dims(given: Any, names: dict[int, str]) -> Any:
+def without_dims(arguments: Any, names: dict[int, str]) -> Any:
     """The arguments as plain tensors again: copies in one piece, which the function may change.
 
     names: where the names of the copies are put, by id.
@@ -81,7 +79,7 @@ def without_dims(given: Any, names: dict[int, str]) -> Any:
         names[id(raw)] = leaf.name
         return raw
 
-    return map_leaves(copied, given)
+    return map_leaves(copied, arguments)
 
 
 def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
@@ -99,11 +97,28 @@ def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
     return changed
 
 
-def _parameters(fn: Callable[..., Any]) -> set[str]:
+def takes_lengths(fn: Callable[..., Any]) -> bool:
+    """Whether a function or module has a parameter of the name `lengths`."""
     try:
-        return set(inspect.signature(getattr(fn, "forward", fn)).parameters)
+        return "lengths" in inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
-        return set()
+        return False
+
+
+def _checked(lengths: Any) -> np.ndarray:
+    """The lengths as integers. Raises DtypeError if they are not numbers of frames."""
+    raw = lengths.raw_tensor if isinstance(lengths, Tensor) else lengths
+    try:
+        numbers = _numbers(raw).reshape(-1)
+    except ValueError:  # lists of different lengths
+        numbers = np.zeros(0, object)
+    if numbers.dtype.kind not in "iuf" or (numbers < 0).any() or (numbers % 1 != 0).any():
+        raise DtypeError(
+            "check.batch_invariance: `lengths` are not numbers of frames",
+            got=repr(lengths)[:80],
+            expected="one for each sequence, such as lengths=[5, 3]",
+        )
+    return numbers.astype(np.int64)
 
 
 def _is_raw(leaf: Any) -> bool:
@@ -125,14 +140,13 @@ def _frames(named: Sequence[tuple[str, Any]], lengths: Any) -> list[_Frames]:
         lengths = next((raw for name, raw in named if "len" in name and len(_shape(raw)) == 1), None)
     if lengths is None:
         return [_Frames(Dim(None, name="time"), mask.shape[1], _lengths_of(name, mask), name) for name, mask in masks]
-    numbers = _numbers(lengths).astype(np.int64).reshape(-1)
+    numbers = _checked(lengths)
     count, longest = len(numbers), int(numbers.max(initial=0))
     main = next((_shape(raw) for name, raw in named if count in _shape(raw)[:2] and len(_shape(raw)) > 1), ())
-    rest = list(main)
-    if rest:
-        rest.remove(count)
-    sizes = [mask.shape[1] for _, mask in masks if len(mask) == count] + [n for n in rest if n == longest]
-    size = next(iter(sizes + [n for n in rest if n > longest]), None)
+    others = [n for axis, n in enumerate(main) if axis != main.index(count)]
+    sizes = [mask.shape[1] for _, mask in masks if len(mask) == count]
+    sizes += [n for n in others if n == longest] + [n for n in others if n > longest]
+    size = next(iter(sizes), None)
     if size is None:
         raise DimError(
             "check.batch_invariance: the lengths do not fit the batch",
@@ -155,10 +169,11 @@ def _lengths_of(name: str, mask: np.ndarray) -> np.ndarray:
     elif "pad" in name or ("attention_mask" not in name and not frames[:, :1].all()):
         frames = ~frames
     lengths: np.ndarray = frames.sum(1)
-    if (frames != (np.arange(mask.shape[1]) < lengths[:, None])).any():
+    wrong = (frames != (np.arange(mask.shape[1]) < lengths[:, None])).any(1)
+    if wrong.any():
         raise DimError(
             f"check.batch_invariance: the padding of {name} is not at the end",
-            got=f"row {int(np.argmax((frames != (np.arange(mask.shape[1]) < lengths[:, None])).any(1)))} of the mask",
+            got=f"row {int(np.argmax(wrong))} of the mask",
             expected="the frames of each sequence first, then its padding",
             hint="lengths=[…], or a batch that is padded at the end",
         )
@@ -175,10 +190,10 @@ def _tensor(name: str, raw: Any, batch: Dim, count: int, frames: list[_Frames], 
         dims[place] = batch
     several = any(word in name for word in ("mask", "bias"))
     for i, n in enumerate(shape):
-        own = [each for each in frames if each.size == n]
+        own = [extent for extent in frames if extent.size == n]
         if i == place or not own or (place is None and not several):
             continue
-        time = max(own, key=lambda each: each.name.partition("_")[0] == name.partition("_")[0])
+        time = max(own, key=lambda extent: extent.name.partition("_")[0] == name.partition("_")[0])
         if time.dim not in dims:
             dims[i] = time.dim
         elif several:
@@ -220,14 +235,14 @@ class Place:
     def _along(self, together: np.ndarray, axis: int, size: int, *, result: bool) -> Iterator[np.ndarray]:
         """What an axis holds of this sequence, if it counts sequences, alone or together with something else."""
         total, ends = together.shape[axis], list(accumulate(self.lengths.tolist()))
-        each = total // self.count
+        width = total // self.count
         order = np.argsort(-self.lengths, kind="stable").tolist()
-        if total % self.count == 0 and size <= each:
+        if total % self.count == 0 and size <= width:
             before, after = together.shape[:axis], together.shape[axis + 1 :]
             for index in dict.fromkeys([self.index] if result else [self.index, order.index(self.index)]):
-                yield together.reshape(*before, self.count, each, *after).take(index, axis)
-                if each > 1:
-                    yield together.reshape(*before, each, self.count, *after).take(index, axis + 1)
+                yield together.reshape(*before, self.count, width, *after).take(index, axis)
+                if width > 1:
+                    yield together.reshape(*before, width, self.count, *after).take(index, axis + 1)
         if total == ends[-1] and size == self.lengths[self.index]:
             yield together.take(range(ends[self.index] - size, ends[self.index]), axis)
             rows = [(step, index) for step in range(max(self.lengths)) for index in order if step < self.lengths[index]]

@@ -35,6 +35,7 @@ def call(x, mask=None, lengths=None): ...
         ((X,), {"mask": ~PADDING}, ["batch", "time", "axis2"]),
         ((X,), {"padding_mask": PADDING.float()}, ["batch", "time", "axis2"]),
         ((X,), {"attention_mask": (~PADDING).long()}, ["batch", "time", "axis2"]),
+        ((X,), {"lengths": np.array([5.0, 3.0])}, ["batch", "time", "axis2"]),
         ((X[:, :2],), {"lengths": [2, 1]}, ["batch", "time", "axis2"]),
     ],
 )
@@ -70,6 +71,16 @@ def test_what_is_wrong_is_said():
         check(nn.Linear(3, 4), X, lengths=[5, 3, 1])
     with pytest.raises(DimError, match="the lengths do not fit the batch"):
         check(nn.Linear(3, 4), X, lengths=[7, 3])
+    for lengths in ("ab", [None, 1], [5, -1], [2.5, 1], [[5], [3, 1]], ["5", "3"]):
+        with pytest.raises(DtypeError, match="`lengths` are not numbers of frames"):
+            check(nn.Linear(3, 4), X, lengths=lengths)
+        with pytest.raises(DtypeError, match="`lengths` are not numbers of frames"):
+            check(lambda x, lengths: x, X, lengths=lengths)
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(X, dims=[rf.batch_dim, time, rf.Dim(3, name="feat")], lengths=[5, 3])
+    with pytest.raises(rf.errors.ParameterError, match="`lengths` are for plain tensors"):
+        check(rf.relu, x, lengths=[5, 3])
+    assert check(lambda x, lengths: x * float(lengths), x, lengths=2)
     with pytest.raises(DimError, match="the padding of mask is not at the end"):
         check(lambda x, mask: x, X, mask=torch.tensor([[1, 0, 1, 1, 1], [1, 1, 1, 1, 1]]))
 
