@@ -56,12 +56,24 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
     def like(tree: Any, parts: list[Any]) -> Any:
         pairs = zip(names(tree), parts, strict=True)
         changed = [(name, part) for name, part in pairs if getattr(tree, name, None) is not part]
-        made = copy.copy(tree) if changed else tree
+        made = _copied(tree, names(tree)) if changed else tree
         for name, part in changed:
             object.__setattr__(made, name, part)  # also if it is frozen
         return made
 
     return Form(names, lambda tree: [getattr(tree, name, None) for name in names(tree)], like)
+
+
+def _copied(tree: Any, names: list[str]) -> Any:
+    """A shallow copy that runs no code of the class, as a `__getattr__` may count on attributes that are not set yet."""
+    try:
+        made = object.__new__(type(tree))
+    except TypeError:  # a class that is not written in Python
+        return copy.copy(tree)
+    slots = [name for name in names if name not in getattr(tree, "__dict__", {}) and hasattr(tree, name)]
+    for name, part in [*getattr(tree, "__dict__", {}).items(), *((name, getattr(tree, name)) for name in slots)]:
+        object.__setattr__(made, name, part)
+    return made
 
 
 def field_names(cls: type) -> list[str]:

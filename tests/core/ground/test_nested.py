@@ -124,3 +124,15 @@ def test_namespaces_and_dicts_are_arranged_by_name():
     assert list(arranged(Plain({"b": 2, "a": 1}, 3), Plain({"a": 0, "b": 0}, 0)).a) == ["a", "b"]
     with pytest.raises(DimError, match="structures differ"):
         map_pairs(lambda a, b: a, Plain(1, 2), Plain(1, [2, 3]))
+
+
+def test_a_dataclass_that_looks_up_unknown_attributes_in_a_field():
+    @dataclass
+    class Batch:
+        tensors: dict[str, int]
+
+        def __getattr__(self, name):
+            return self.tensors[name]
+
+    doubled = map_leaves(lambda n: 2 * n, Batch({"x": 1}))
+    assert type(doubled) is Batch and doubled.x == 2
