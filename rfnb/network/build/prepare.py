@@ -10,7 +10,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
-from rfnb.network.axes import Axes, broadcast, matching
+from rfnb.network.axes import Axes, broadcast
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.versions import holds
 
@@ -42,7 +42,7 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
-        found = matching(x, templates[0]) if pairs else ()
+        found = layer.matching(axes, x, templates[0]) if pairs else ()
         if layer.joins:
             found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(found)
