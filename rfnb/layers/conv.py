@@ -26,7 +26,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, split_dims, squeeze
+from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
@@ -39,7 +39,7 @@ class Spatial(Layer):
     def with_given_dims(self, y: Tensor) -> Tensor:
         """The result with `out_spatial_dims`, which have the lengths of those in whose place they are."""
         for made, given in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
-            y = replace_dim(y, in_dim=made, out_dim=self.pool.of(given))[0]
+            y = replace_dim_v2(y, in_dim=made, out_dim=self.pool.of(given), allow_expand=False)
         return y
 
     def names_of_dims(self) -> dict[Dim, str]:
