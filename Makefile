@@ -1,5 +1,7 @@
 # make lab    JupyterLab with the tour
+# make quick  style, types and the tests nearest to what you changed, in two minutes at most
 # make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
+# make test-all  the same with ten times the examples, the tests of devices, and the benchmarks, kept per commit
 # make pages  all notebooks with outputs, as static pages for any web server: dist/pages
 # make lint   make bench   make wheel   make clean
 # make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
@@ -9,7 +11,7 @@ SETUP = $(PYTHON) .ci/setup.py
 IN = . .cache/env &&
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test test-gpu lint bench wheel pages clean
+.PHONY: lab quick test test-all test-gpu lint bench wheel pages clean
 
 lab:
 	@$(SETUP) lab
@@ -18,6 +20,15 @@ lab:
 test:
 	@$(SETUP) test
 	@$(IN) python .ci/check.py $(ARGS)
+
+quick:
+	@$(SETUP) quick
+	@$(IN) python .ci/quick.py $(ARGS)
+
+test-all: test-gpu
+	@RFNB_PROFILE=nightly $(MAKE) test
+	@mkdir -p .cache/bench
+	@$(MAKE) bench | tee .cache/bench/$$(git rev-parse --short HEAD).txt
 
 test-gpu:
 	@$(SETUP) gpu

@@ -19,9 +19,10 @@ STYLE = {
     "ruff check": ("ruff", "check", "--output-format=concise", "."),
     "ruff format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
+    "ledger": (sys.executable, ".ci/ledger.py"),
     "jlpm lint": ("jlpm", "lint:check"),
 }
-"""Format, rules and types, in Python and TypeScript."""
+"""Format, rules and types, in Python and TypeScript, and the size of each room."""
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,7 @@
 """Sets up all that a target of the Makefile needs, and does again only what has changed.
 
-Usage: `python3 .ci/setup.py lab|test|gpu|lint|bench|wheel|pages`. Afterwards `. .cache/env` puts its programs on PATH.
+Usage: `python3 .ci/setup.py lab|quick|test|gpu|lint|bench|wheel|pages`. Afterwards `. .cache/env` puts its programs on
+PATH.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_
 
 ALL = "lab,test,dev"
 NOTEBOOKS = "lab,hdf"  # all that the notebooks need
-EXTRAS = {"lab": NOTEBOOKS, "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL, "pages": NOTEBOOKS}
+EXTRAS = {"lab": NOTEBOOKS, "pages": NOTEBOOKS} | dict.fromkeys("quick test gpu lint bench wheel".split(), ALL)
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
@@ -47,7 +48,7 @@ def main(goal: str) -> None:
     has_node = find_node(env)
     if has_node:
         install_node_packages()
-    if goal == "lint":
+    if goal in ("lint", "quick"):
         return
     if has_node:
         build_extension(force=goal == "wheel")

@@ -16,7 +16,7 @@ from rfnb.display.kit.view import View, describe
 from rfnb.display.markup.grid import Table
 from rfnb.errors import RfError
 from rfnb.network.network import Network
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.command == "show":
-            print(View(describe(_network(given.config, given.epoch))).save(given.output))
+            print(terminal_text(str(View(describe(_network(given.config, given.epoch))).save(given.output))))
             return 0
         return _report(given.configs, given.epoch, full=given.all)
     except RfError as error:
@@ -75,7 +75,7 @@ def _report(paths: Sequence[str], epoch: int | None, *, full: bool) -> int:
 def _line(error: RfError) -> str:
     """An error as one line."""
     what = error.what if error.got is None else f"{error.what}: {str(error.got).partition(chr(10))[0]:.100}"
-    return printable(" ".join(what.split()))
+    return terminal_text(" ".join(what.split()))
 
 
 if __name__ == "__main__":

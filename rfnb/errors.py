@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rfnb.printable import bounded, printable
+from rfnb.printable import bounded, encodable, terminal_text
 
 
 def __dir__() -> list[str]:
@@ -43,10 +43,10 @@ class RfError(Exception):
     def __str__(self) -> str:
         facts = {"got": self.got, "expected": self.expected, "made": self.made, "hint": self.hint}
         given = ((name, fact) for name, fact in facts.items() if fact is not None)
-        return printable("\n".join([self.what, *fact_lines(given)]))
+        return terminal_text("\n".join([self.what, *fact_lines(given)]))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({bounded(self.what)!r})"
+        return encodable(f"{type(self).__name__}({bounded(self.what)!r})")
 
     def __reduce__(self) -> Any:
         state = {**self.__dict__, "dims": (), "at": None}  # dims and places only mean something in this process

@@ -112,7 +112,8 @@ NAMES = {
         model_graph
         options
         pause_when pauses probe
-        recording runs
+        record_loops recording runs
+        steps
         walk_tensor_consumers when
     """,
     "loop": """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -14,17 +16,29 @@ import pytest
 import torch
 
 import rfnb as rf
+from tests.examples import examples
 
 SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work beside the tests
-hypothesis.settings.register_profile("rfnb", deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.register_profile("rfnb", examples(100), deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The one switch that writes golden files anew."""
+    """A switch that writes golden files anew, and a limit for `make quick`."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files, do not compare")
+    parser.addoption("--seconds", type=float, default=math.inf, help="no test begins later than this")
+
+
+STARTED = time.monotonic()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what is too late, before its fixtures are made."""
+    if time.monotonic() - STARTED > item.config.getoption("--seconds"):
+        pytest.skip("the time is over")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
 import pytest
 
 from rfnb.__main__ import main
@@ -48,6 +51,17 @@ def test_errors_are_one_line(configs, capsys, arguments):
     assert main(["show", *(str(configs / name) for name in arguments)]) == 1
     shown = capsys.readouterr()
     assert shown.out == "" and shown.err.startswith("python -m rfnb: ") and shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_that_is_not_utf8(configs, encoding):
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2))
+    (configs / "größe→.config").write_text((NET % "softmacks→").replace("output'", "größe→'"), encoding="utf-8")
+    with redirect_stdout(out), redirect_stderr(err):
+        assert main(["report", "--all", *map(str, configs.glob("*.config"))]) == 1
+        assert main(["show", str(configs / "größe→.config"), str(configs / "netz→.html")]) == 0
+        assert main(["show", str(configs / "kein→.config"), "x.html"]) == 1
+    assert "->.config" in out.buffer.getvalue().decode(encoding) and b"kein->" in err.buffer.getvalue()
 
 
 def test_wrong_usage(capsys):

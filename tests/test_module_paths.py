@@ -26,6 +26,7 @@ def test_no_file_has_the_name_of_such_a_module(path):
     assert path.partition(".")[0] not in files
 
 
+@pytest.mark.slow
 def test_imports_as_models_write_them():
     code = """
 from rfnb.encoder.base import ISeqDownsamplingEncoder

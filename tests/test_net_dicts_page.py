@@ -26,24 +26,28 @@ def names(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_the_examples_run(names):
     for block in (MASKED, DRAFT, TRAIN):
         exec(block, names)
     assert names["batches"]
 
 
+@pytest.mark.slow
 def test_recurrent_nets(names):
     for block in (RECURRENT, EXPLAINED, SEARCHED):
         exec(block, names)
     assert names["found"].nbest(1)
 
 
+@pytest.mark.slow
 def test_the_calls_of_the_tables_are_there(names):
     net = names["net"]
     assert [name for name in re.findall(r"\bnet\.(\w+)(?!\w*\")", PAGE) if not hasattr(net, name)] == ["html"]
     assert [name for name in re.findall(r"rf\.(\w+)", PAGE) if not hasattr(rf, name)] == []
 
 
+@pytest.mark.slow
 def test_a_trained_model(names, monkeypatch, tmp_path):
     names["torch"] = torch
     exec(TRAINED, names)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -15,8 +20,9 @@ from safetensors.torch import save_file
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.errors import CheckpointError, DimError, LoopWarning
-from rfnb.printable import LONGEST, WIDEST, printable
+from rfnb.printable import LONGEST, LOOKALIKES, WIDEST, encodable, printable
 from tests.display.hostile import (
+    MAKERS,
     PAYLOADS,
     attentions,
     batch,
@@ -179,3 +185,107 @@ def test_warnings(payload, capsys):
 def test_views_of_huge_names_stay_small(make, payload):
     for name, view in make(hostile(NAMES[payload])).items():
         assert len(view.html) < 2 * 10**6 and len(view.text) < 10**6, name
+
+
+ENCODINGS = ["ascii", "cp1252", "latin-1", "cp932"]
+ODD_NAME = "größe→時間…\u2581\U0001f600"
+
+
+def output(encoding):
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+
+
+@contextmanager
+def writing(encoding):
+    """The standard output, and that for errors, have an encoding that lacks most characters."""
+    out, err = output(encoding), output(encoding)
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+    out.flush(), err.flush()
+
+
+def test_similar_characters_stand_for_those_that_cannot_be_written(monkeypatch):
+    text = "a → b × c… é² ö \u2583 時 ␛ 2–5 ⟨3?⟩ ∞"
+    wanted = {
+        "utf-8": text,
+        "ascii": "a -> b x c... e2 o : ? ^[ 2-5 <3?> inf",
+        "cp1252": "a -> b × c… é² ö : ? ^[ 2–5 <3?> inf",
+        "latin-1": "a -> b × c... é² ö : ? ^[ 2-5 <3?> inf",
+    }
+    for encoding, expected in wanted.items():
+        monkeypatch.setattr(sys, "stdout", output(encoding))
+        assert encodable(text) == expected
+    for other in (None, io.StringIO(), output("utf-16")):
+        monkeypatch.setattr(sys, "stdout", other)
+        assert encodable(text) is text
+
+
+def test_characters_of_views_have_similar_ones():
+    files = [file.read_text(encoding="utf-8") for file in Path(rf.__file__).parent.rglob("*.py")]
+    ours = {sign for sign in "".join(files) if not sign.isascii() and not sign.isalpha()}
+    assert all(sign.isascii() for word in LOOKALIKES.values() for sign in word)
+    assert set("…→·×‖–−▁≠←▣✂█⋯⟨⟩≤∞≥↻≈‡▒✗") <= LOOKALIKES.keys() & ours
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_reprs_and_errors_can_be_written(encoding):
+    for make in REPRS.values():
+        with writing(encoding):
+            print(make(ODD_NAME))
+    for make in ERRORS.values():
+        error = make(ODD_NAME)
+        with writing(encoding):
+            print(error)
+            print(error, file=sys.stderr)
+            print([error] if isinstance(error, rf.errors.RfError) else "")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_views_can_be_written(make, encoding, tmp_path):
+    for view in make(hostile(ODD_NAME)).values():
+        with writing(encoding):
+            print(view, view.text)
+            if view.has("to_table"):
+                print(view.table())
+            view.save(tmp_path / "view.txt")
+        assert (tmp_path / "view.txt").read_text(encoding="utf-8") == view.text + "\n"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_progress_and_warnings_can_be_written(encoding):
+    x, time, letter = batch(hostile(ODD_NAME))
+    with writing(encoding), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in (progress := rf.progress([1, 2], name=ODD_NAME, plot=False)):
+            progress.report(**{ODD_NAME: 1.0})
+        print(progress)
+        written(UNUSED, hostile(ODD_NAME))["run_loop"](rf, x, time, ODD_NAME)
+        setattr(rf.ModuleList(), ODD_NAME, [rf.Linear(letter, letter)])
+        print(x.describe_dims(), loop_of(ODD_NAME).explain(), rf.runs)
+        for warning in caught:
+            print(warning.message, file=sys.stderr)
+    assert len(caught) >= 2
+
+
+SCRIPT = """
+import rfnb as rf
+x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, rf.Dim(None, name="größe→")])
+print(x, rf.show(x), x.describe_dims(), f"{rf.Vocab(['時'])}")
+print(rf.show(rf.Linear(rf.Dim(2, name="ä→"), rf.Dim(3, name="b"))))
+x + rf.ones([rf.Dim(3, name="größe→")])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "environment", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_a_script_whose_output_is_not_utf8(environment, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    names = ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL")
+    others = {name: value for name, value in os.environ.items() if name not in names}
+    others["PYTHONPATH"] = str(Path(rf.__file__).parents[1])
+    run = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, env={**others, **environment})
+    assert b"UnicodeEncodeError" not in run.stderr and b"DimError" in run.stderr, run.stderr.decode(errors="replace")
+    assert b"->" in run.stdout and b"->" in run.stderr

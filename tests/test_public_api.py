@@ -13,6 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import rfnb
 from rfnb.public_names import FOLDERS, NAMES
 
@@ -84,6 +86,7 @@ FRONT_ENDS = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz", "i
 SLOW = {"torch._dynamo", "sympy"}
 
 
+@pytest.mark.slow
 def test_import_brings_no_front_end_and_nothing_slow():
     code = f"import rfnb, sys; sys.exit(', '.join({FRONT_ENDS | SLOW} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False, capture_output=True)
@@ -96,6 +99,7 @@ def in_new_process(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_public_name_imports_its_own_folder_and_what_that_needs():
     code = """
 import sys
@@ -117,6 +121,7 @@ for name in "Run Linear show load".split():
     ]
 
 
+@pytest.mark.slow
 def test_completion_and_unknown_names_import_nothing():
     code = """
 import difflib, sys
@@ -133,6 +138,7 @@ print(set(sys.modules) - before)
     assert in_new_process(code) == "set()"
 
 
+@pytest.mark.slow
 def test_names_that_are_imported_later_are_names_like_others():
     code = """
 import gc, pickle
@@ -149,6 +155,7 @@ assert not hasattr(rf, "lienar") and not hasattr(rf, "_of_mine") and not hasattr
     in_new_process(code)
 
 
+@pytest.mark.slow
 def test_a_name_may_be_asked_for_first_in_many_threads():
     code = """
 import threading
@@ -169,6 +176,7 @@ assert not failed, failed
     in_new_process(code)
 
 
+@pytest.mark.slow
 def test_a_name_may_be_asked_for_first_in_the_body_of_a_loop():
     code = """
 import torch

@@ -1,30 +1,44 @@
-"""Imports point down. Nobody imports a layer above their own, not even inside a function, and no folder has a cycle."""
+"""Imports point down, folders have no cycles, rooms keep to their budget, tests stand where their subject stands."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import tomllib
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
+from tests.sources import (
+    FILES,
+    MODULES,
+    PACKAGES,
+    PROJECT,
+    ROOT,
+    TEST_FILES,
+    TESTS,
+    distances,
+    imports,
+    imports_at_the_top,
+    needs,
+    parse,
+    room_sizes,
+    subject,
+)
 from tests.walks import files_visited, recorded_loop
 
-ROOT = Path(__file__).parents[1] / "rfnb"
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
     "data": "layout dataset batching writing public",
-    "trace": "record run pause observe compare graph capture probe public",
+    "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program steps body replay check zero_steps settle run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
-    "variables save load foreign public",
+    "variables foreign save load import_weights public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
@@ -34,48 +48,21 @@ ROOMS = {
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
-FILES = sorted(ROOT.rglob("*.py"))
-MODULES = {file: ".".join(file.relative_to(ROOT.parent).with_suffix("").parts) for file in FILES}
-KNOWN = {name.removesuffix(".__init__") for name in MODULES.values()}
 TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge")
 ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
+LONGEST_FILE = 800
 
 
-def imported(tree: ast.AST, here: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of each import, relative ones resolved; `from rfnb.core.dims import dim` is
-    `rfnb.core.dims.dim`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = here.split(".")[: -node.level] if node.level else []
-            base = ".".join([*package, *filter(None, [node.module])])
-            for alias in node.names:
-                name = f"{base}.{alias.name}"
-                yield node.lineno, name if name in KNOWN else base
-
-
-def imported_at_the_top(tree: ast.Module, here: str) -> Iterator[tuple[int, str]]:
-    """Imports that run when the module is imported, without those for type checkers only."""
-    for statement in tree.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom | ast.Try):
-            yield from imported(statement, here)
-
-
-def layer_of(module: str) -> int:
+def rank_of(module: str) -> int:
     """The rank of a module's folder; `rfnb` itself is above all."""
     parts = module.split(".")
     return ORDER.index(parts[1]) if len(parts) > 1 and parts[1] != "__init__" else len(ORDER)
 
 
-def parse(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
-
-
-def reaches_up(tree: ast.AST, here: str) -> list[str]:
-    """The imports of a module that break the order."""
-    names = [(line, name) for line, name in imported(tree, here) if name.split(".")[0] == "rfnb"]
-    return [f"line {line}: {name}" for line, name in names if layer_of(name) > layer_of(here)]
+def reaches_up(tree: ast.AST, module: str) -> list[str]:
+    """The imports of a module that break the order of ranks."""
+    names = [(line, name) for line, name in imports(ast.walk(tree), module) if name.split(".")[0] == "rfnb"]
+    return [f"{module}, line {line}: {name}" for line, name in names if rank_of(name) > rank_of(module)]
 
 
 def test_every_folder_has_its_rank():
@@ -83,9 +70,8 @@ def test_every_folder_has_its_rank():
     assert folders - {"__init__", "__pycache__", "labextension"} <= set(ORDER)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
-def test_imports_point_down(file):
-    assert not reaches_up(parse(file), MODULES[file])
+def test_imports_point_down_to_a_lower_rank():
+    assert not [line for file, module in MODULES.items() for line in reaches_up(parse(file), module)]
 
 
 @pytest.mark.parametrize(
@@ -116,81 +102,84 @@ def room_of(module: str) -> tuple[int, str]:
     return places.index(room if room in places else "*"), room
 
 
-def points_left(name: str, here: str) -> bool:
-    """Whether `here` may import `name`, of the same rank: from its own room, or from one further left."""
-    (place, room), (own_place, own_room) = room_of(name), room_of(here)
+def points_left(name: str, module: str) -> bool:
+    """Whether `module` may import `name`, of the same rank: from its own room, or from one further left."""
+    (place, room), (own_place, own_room) = room_of(name), room_of(module)
     return place < own_place or room == own_room
 
 
 @pytest.mark.parametrize("rank", ROOMS)
 def test_every_room_has_its_place(rank):
-    rooms = {path.stem for path in (ROOT / rank).iterdir() if path.is_dir() or path.suffix == ".py"}
-    listed = set(ROOMS[rank].split())
-    found = rooms - {"__init__", "__pycache__", "static"}
-    assert found == listed or ("*" in listed and found > listed - {"*"})
+    paths = {path.stem for path in (ROOT / rank).iterdir() if path.is_dir() or path.suffix == ".py"}
+    rooms, listed = paths - {"__init__", "__pycache__", "static"}, set(ROOMS[rank].split())
+    assert rooms == listed or ("*" in listed and rooms > listed - {"*"})
 
 
-@pytest.mark.parametrize("rank", ROOMS)
-def test_imports_point_left_inside_a_rank(rank):
+def test_imports_point_left_inside_a_rank():
     wrong = []
-    for file, here in MODULES.items():
-        if here.startswith(f"rfnb.{rank}.") and not here.endswith(f"{rank}.__init__"):
-            for name in needs(file, here):
-                inside = name.startswith(f"rfnb.{rank}.") and not name.endswith(f"{rank}.__init__")
-                if inside and not points_left(name, here):
-                    wrong.append(f"{here} → {name}")
+    for file, module in MODULES.items():
+        rank = module.split(".")[1]
+        for name in needs(file) if rank in ROOMS and module != f"rfnb.{rank}.__init__" else ():
+            inside = name.startswith(f"rfnb.{rank}.") and name != f"rfnb.{rank}.__init__"
+            if inside and not points_left(name, module):
+                wrong.append(f"{module} → {name}")
     assert not wrong
 
 
+@pytest.mark.slow
 def test_no_cycle_between_modules():
     """Imports inside functions count too: they hide a cycle, they do not remove it."""
-    graph = {name: needs(file, name) for file, name in MODULES.items()}
     try:
-        TopologicalSorter(graph).prepare()
+        TopologicalSorter({module: needs(file) for file, module in MODULES.items()}).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(reversed(error.args[1])))
 
 
-def needs(file: Path, here: str) -> set[str]:
-    """The modules that a module imports; a package stands for its `__init__`."""
-    tree = without_type_checking(parse(file))
-    names = {name for _, name in imported(tree, here)} & KNOWN
-    packages = {name for name in MODULES.values() if name.endswith(".__init__")}
-    return {f"{name}.__init__" if f"{name}.__init__" in packages else name for name in names} - {here}
+def test_torch_and_front_ends_are_imported_where_they_belong():
+    wrong = []
+    for file, module in MODULES.items():
+        tops = {name.split(".")[0] for _, name in imports_at_the_top(file)}
+        anywhere = {name.split(".")[0] for _, name in imports(ast.walk(parse(file)), module)}
+        torch = "torch" in tops and not module.startswith(TORCH_AT_THE_TOP)
+        torch |= "torch" in anywhere and module.startswith("rfnb.core.")
+        front_ends = tops & ONLY_IN_DISPLAY or (anywhere & ONLY_IN_DISPLAY and not module.startswith("rfnb.display."))
+        wrong += [module] if torch or front_ends else []
+    assert not wrong
 
 
-def without_type_checking(tree: ast.Module) -> ast.Module:
-    """Without `if TYPE_CHECKING:` blocks, which are never run."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            node.body = [ast.Pass()]
-    return tree
+def test_no_file_is_too_long_and_a_folder_says_in_which_order_to_read_it():
+    wrong = []
+    for file, module in MODULES.items():
+        docstring = ast.get_docstring(parse(file)) or ""
+        is_folder = module in PACKAGES and file.parent != ROOT
+        if is_folder and not (len(docstring) > 30 and docstring.count("\n") < 10):
+            wrong.append(f"{module}: a docstring that says what the folder holds")
+        length = len(file.read_text(encoding="utf-8").splitlines())
+        if length > LONGEST_FILE:
+            wrong.append(f"{module}: {length} lines")
+    assert not wrong
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
-def test_torch_is_imported_where_it_belongs(file):
-    here = MODULES[file]
-    tops = {name.split(".")[0] for _, name in imported_at_the_top(parse(file), here)}
-    anywhere = {name.split(".")[0] for _, name in imported(parse(file), here)}
-    assert "torch" not in tops or here.startswith(TORCH_AT_THE_TOP)
-    assert "torch" not in anywhere or not here.startswith("rfnb.core.")
+def test_rooms_keep_to_their_budget():
+    """`.ci/budget.toml` says how to change it."""
+    budget = tomllib.loads((PROJECT / ".ci" / "budget.toml").read_text(encoding="utf-8"))
+    sizes = room_sizes()
+    assert sizes.keys() == budget.keys()
+    assert not {room: f"{size} > {budget[room]}" for room, size in sizes.items() if size > budget[room]}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
-def test_front_ends_are_imported_inside_functions_of_display(file):
-    here = MODULES[file]
-    tops = {name.split(".")[0] for _, name in imported_at_the_top(parse(file), here)}
-    anywhere = {name.split(".")[0] for _, name in imported(parse(file), here)}
-    assert not tops & ONLY_IN_DISPLAY
-    assert not anywhere & ONLY_IN_DISPLAY or here.startswith("rfnb.display.")
+def test_the_map_names_each_folder_once():
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    links = [link.rstrip("/") for link in re.findall(r"\]\(\.\./(rfnb/[^)]*)\)", text)]
+    folders = {str(file.parent.relative_to(PROJECT)) for file in FILES} - {"rfnb"}
+    assert sorted(link for link in links if not link.endswith(".py")) == sorted(folders)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
-def test_a_folder_says_in_which_order_to_read_it_and_a_file_stays_short(file):
-    text = file.read_text(encoding="utf-8")
-    docstring = ast.get_docstring(ast.parse(text)) or ""
-    assert len(text.splitlines()) <= 800
-    assert file.name != "__init__.py" or file.parent == ROOT or (len(docstring) > 30 and docstring.count("\n") < 10)
+def test_the_modules_that_a_change_reaches():
+    reached = distances(["rfnb.core.dims.dim"])
+    assert reached["rfnb.core.dims.dim"] == 0
+    assert reached["rfnb.core.tensor.tensor"] >= 1 and "rfnb.errors" not in reached
+    assert {module for module, steps in distances(["rfnb.ops.audio"]).items() if steps} >= {"rfnb.ops.public"}
 
 
 def test_a_recorded_loop_is_a_short_walk():
@@ -199,29 +188,12 @@ def test_a_recorded_loop_is_a_short_walk():
     assert len(files_visited(walk)) < 55
 
 
-TESTS = Path(__file__).parent
-RANK_TESTS = [file for file in sorted(TESTS.rglob("test_*.py")) if file.relative_to(TESTS).parts[0] in ORDER]
-WHOLE_RANK = {
-    "backend": {"contract", "backends_agree", "lookup"},
-    "ops": {"promises", "padding", "in_loop", "axes_in_loop"},
-    "nn": {"in_loop", "learning", "step_by_step", "training", "recipes"},
-    "network": {"goldens"},
-    "display": {"hostile", "tags", "walk"},
-}
-"""Tests of a promise that holds for all files of a rank."""
-
-
-@pytest.mark.parametrize("file", RANK_TESTS, ids=lambda file: str(file.relative_to(TESTS)))
-def test_a_test_stands_where_the_file_stands_that_it_tests(file):
+def test_a_test_stands_where_its_subject_stands():
     """In the same folder, with the name of a file or a folder there, and perhaps what of it is tested."""
-    inside = file.relative_to(TESTS).parent
-    topics = {path.stem for path in (ROOT / inside).iterdir()} | {inside.name} | WHOLE_RANK.get(str(inside), set())
-    name = file.stem.removeprefix("test_")
-    assert any(name == topic or name.startswith(f"{topic}_") for topic in topics)
+    of_ranks = [file for file in TEST_FILES if file.relative_to(TESTS).parts[0] in ORDER]
+    assert not [str(file) for file in of_ranks if subject(file) is None]
 
 
 def test_names_of_tests_are_promises_of_a_bearable_length():
-    names = [
-        name for file in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
-    ]
+    names = [name for file in TEST_FILES for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))]
     assert not [name for name in names if len(name) > 70]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from safetensors import safe_open
 from rfnb.checkpoint.bundle.paths import index_of
 from rfnb.checkpoint.folder import beside, checkpoint_in, shards
 from rfnb.checkpoint.formats import HDF_MAGIC, is_npz, of_hdf, of_npz, of_tensorflow
-from rfnb.checkpoint.stored import Checkpoint, StoredEntry
+from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
+from rfnb.nn.bridge.mirror import VERSION
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -32,14 +33,16 @@ def opened(source: Source, *, verify: bool = False) -> Iterator[Checkpoint]:
     verify: whether the checksums of values are compared, where there are any.
     """
     if isinstance(source, Mapping):
-        yield _of_tensors(dict(source), "the state dict")
+        yield _of_tensors(source if isinstance(source, dict) else dict(source), "the state dict")
         return
     if not isinstance(source, str | os.PathLike):
         raise CheckpointError(
             f"{public_function()}: the first argument must be the checkpoint",
             got=type(source).__name__,
             expected="a path, or tensors by name",
-            hint=f"rf.{public_function()}(path, module)",
+            hint="rf.import_weights(model, module)"
+            if isinstance(source, torch.nn.Module)
+            else f"rf.{public_function()}(path, module)",
         )
     try:
         path = checkpoint_in(Path(source))
@@ -82,7 +85,13 @@ def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack
         entries.update({name: shard.entries[name] for name in names})
         owners.update({shard.entries[name].key: shard for name in names})
     kind = next((owner.kind for owner in owners.values()), "safetensors")
-    return Checkpoint(str(path), entries, lambda key: owners[key].read(key), kind=kind)
+    return Checkpoint(
+        str(path),
+        entries,
+        lambda key: owners[key].read(key),
+        kind=kind,
+        layout=lambda entry: owners[entry.key].layout(entry),
+    )
 
 
 @contextmanager
@@ -114,7 +123,8 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
             tensor: torch.Tensor = file.get_tensor(key)
             return tensor
 
-    return Checkpoint(str(path), entries, read, metadata, "safetensors")
+    layout: Layout | None = "rfnb" if VERSION in metadata else "torch" if metadata.get("format", "pt") == "pt" else None
+    return Checkpoint(str(path), entries, read, metadata, "safetensors", layout=_layout_by_dims(lambda _: layout))
 
 
 def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -138,13 +148,13 @@ def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
 
 
 def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Checkpoint:
-    tensors = _flat(tensors, name)
-    raw = {key: _raw(value) for key, value in tensors.items()}
+    state = _flat(tensors, name)
+    raw = {key: _raw(value) for key, value in state.items()}
     for key, value in raw.items():
         if value.is_meta or value.layout is not torch.strided:
             got = "no values, on the meta device" if value.is_meta else value.layout
             raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=got)
-    dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
+    dims = {key: tuple(d.name for d in value.dims) for key, value in state.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
         key: StoredEntry(
@@ -155,7 +165,42 @@ def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Check
         )
         for key, value in raw.items()
     }
-    return Checkpoint(name, entries, raw.__getitem__, kind=kind)
+    layout = _layout_by_dims(_layout_by_module(state, tensors))
+    return Checkpoint(name, entries, raw.__getitem__, kind=kind, layout=layout)
+
+
+def _layout_by_dims(other: Callable[[str], Layout | None]) -> Callable[[StoredEntry], Layout | None]:
+    """The layout of an entry with dims, which tell parts of torch from others; by `other` from its key without dims."""
+
+    def layout(entry: StoredEntry) -> Layout | None:
+        if entry.dims is None:
+            return other(entry.key)
+        path = entry.dims[0].removesuffix(".0") if entry.dims else ""
+        inside_torch = entry.key.endswith(path) and entry.dims == tuple(f"{path}.{i}" for i in range(len(entry.dims)))
+        return "torch" if inside_torch else "rfnb"
+
+    return layout
+
+
+def _layout_by_module(state: Mapping[str, Any], file: Any) -> Callable[[str], Layout | None]:
+    """The layout of the module that an entry of a state dict belongs to, which torch keeps beside the tensors.
+
+    file: the dict around the state dict, if there is one.
+    """
+    modules = getattr(state, "_metadata", None)
+    if isinstance(file, dict) and "returnn_version" in file:
+        return lambda _: "as it is"
+    if not isinstance(modules, dict):
+        return lambda _: None
+
+    def layout(key: str) -> Layout:
+        path = key.rpartition(".")[0]
+        while path and path not in modules:
+            path = path.rpartition(".")[0]
+        facts = modules.get(path)
+        return "rfnb" if isinstance(facts, dict) and VERSION in facts else "torch"
+
+    return layout
 
 
 def _place(tensor: torch.Tensor) -> Any:

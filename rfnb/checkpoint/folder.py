@@ -57,7 +57,7 @@ def beside(path: Path) -> str | None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{public_function()}: {path} cannot be read", got=error) from error
     if not isinstance(found, dict):

@@ -35,7 +35,13 @@ def of_tensorflow(index: Path, *, verify: bool = False) -> Checkpoint:
         found[name] = StoredEntry(key, bundle.tensors[key].shape, str(dtype).removeprefix("torch."))
     path = str(index.with_suffix(""))
     return Checkpoint(
-        path, entries, lambda key: bundle.read(key, verify=verify), kind="TensorFlow", apart=apart, separator="/"
+        path,
+        entries,
+        lambda key: bundle.read(key, verify=verify),
+        kind="TensorFlow",
+        apart=apart,
+        separator="/",
+        layout=lambda _: "as it is",
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from rfnb.checkpoint import plain_values, training as training_state
 from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
 from rfnb.checkpoint.entries import Source, opened
+from rfnb.checkpoint.foreign.convert import Converted, converted
 from rfnb.checkpoint.mapping import Match, Sharing, Target, match, order, sharing_of, targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import TRAINING, Checkpoint, StoredEntry
@@ -37,6 +38,7 @@ def load(
     skip: Choice | None = None,
     training: Mapping[str, Any] | None = None,
     verify: bool = False,
+    layout: Literal["rfnb", "torch"] | None = None,
     **options: Any,
 ) -> LoadReport:
     """Sets the parameters of `module` to those in a file. Returns a report of what was loaded and what was not.
@@ -47,7 +49,8 @@ def load(
     ('weight', 'bias')
 
     Everything is compared first: if something does not fit, the module is left unchanged.
-    Values are cast to the dtype of the parameters and moved to their device.
+    Values are cast to the dtype of the parameters and moved to their device. Weights of torch are converted to the
+    names and layouts of rfnb, as by `rf.import_weights`; the report lists them.
 
     Args:
         source: a file written by `rf.save`, any safetensors file, a state dict written by `torch.save` (which is read
@@ -62,12 +65,17 @@ def load(
             random numbers is restored too. Plain values are in the report.
         verify: whether the checksums of values are compared, which files of TensorFlow have. Those of their index are
             always compared.
+        layout: how weights are stored, where their shapes do not say it: "rfnb", {in, out}, or "torch", {out, in}.
+            None: what the source says: state dicts of torch, and safetensors files that `rf.save` did not write, are of
+            torch. Of other sources, such as a dict of tensors, it must be known if all weights are square.
         options: of an `rf.Network`, for a checkpoint with the names of its variables: `params_prefix`, `ignore_params`,
             `var_name_mapping`, `forget_bias` and others (docs/checkpoints.md).
 
-    Raises CheckpointError if the file cannot be read or does not fit, if nothing in it fits, or if no name has one of
-    the prefixes in `rename`, `only` or `skip`.
+    Raises CheckpointError if the file cannot be read or does not fit, if nothing in it fits, if the layout of a weight
+    is not known, or if no name has one of the prefixes in `rename`, `only` or `skip`.
     """
+    if layout not in (None, "rfnb", "torch"):
+        raise CheckpointError(f"{public_function()}: unknown `layout`", got=repr(layout), expected='"rfnb" or "torch"')
     with opened(source, verify=verify) as checkpoint:
         entries = {name: e for name, e in checkpoint.entries.items() if not name.startswith(TRAINING)}
         entries = renamed(entries, rename)
@@ -82,10 +90,26 @@ def load(
             entries = {name.replace("/", "."): entry for name, entry in entries.items()}
         wanted = targets(module)
         names = [*(name for target in wanted for name in target.names), *entries]
-        matched = match(wanted, entries, chooser(only, skip, names))
-        _check(matched, entries, module, checkpoint, strict=strict)
-        values = [(target, _value(target, stored, checkpoint, module)) for target, stored in matched.fitting]
-        saved = training_state.saved_in(checkpoint)
+        chosen = chooser(only, skip, names)
+        found = converted(checkpoint, entries, wanted, chosen, layout=layout)
+        return assign(found, module, wanted, chosen, strict=strict, training=training)
+
+
+def assign(
+    found: Converted,
+    module: Module,
+    wanted: list[Target],
+    chosen: Callable[[str], bool],
+    *,
+    strict: bool,
+    training: Mapping[str, Any] | None = None,
+) -> LoadReport:
+    """Sets the parameters to the entries with their names, and reports. Raises CheckpointError if they do not fit."""
+    checkpoint, entries = found.checkpoint, found.entries
+    matched = match(wanted, entries, chosen)
+    _check(matched, entries, module, checkpoint, strict=strict)
+    values = [(target, _value(target, stored, checkpoint, module)) for target, stored in matched.fitting]
+    saved = training_state.saved_in(checkpoint)
     called = {entry.key: target.name for target, stored in matched.fitting for entry in stored}
     if training is not None:
         training_state.restore(saved, training, module, called)
@@ -93,15 +117,21 @@ def load(
         with torch.no_grad():
             target.parameter.raw_tensor.copy_(value)
     here = {name for target, _ in matched.fitting for name in target.names}
+    origins = found.origins
+    keys = {name: entry.key for name, entry in entries.items() if name in here and name not in origins}
     return LoadReport(
         checkpoint.name,
         loaded=tuple(target.name for target, _ in matched.fitting),
         missing=tuple(matched.missing),
         unexpected=tuple(matched.unexpected),
         skipped=tuple(matched.skipped),
-        renamed={name: e.key for name, e in entries.items() if name in here and e.key not in here},
+        renamed={
+            **{name: key for name, key in keys.items() if key not in here},
+            **{name: " + ".join(origin.sources) for name, origin in origins.items() if origin.sources != (name,)},
+        },
         apart=tuple(checkpoint.apart),
         training=training_state.values(saved),
+        origins=tuple(origin for origin in origins.values() if origin.conversion),
     )
 
 
@@ -187,7 +217,7 @@ def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint, mo
     if not all(_equal(values[0], other) for other in values[1:]):
         sharing = sharing_of(module, target.names)
         raise CheckpointError(
-            f"{public_function()}: {' and '.join(by_key)} are the same parameter in the module",
+            f"{public_function()}: {' and '.join(target.names)} are the same parameter in the module",
             got=f"different values in {checkpoint.name}",
             hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out"
             if sharing is None

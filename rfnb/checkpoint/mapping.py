@@ -16,11 +16,19 @@ from rfnb.nn.module.module import Module
 _SHOWN = 12  # maximum number of complaints in a message
 
 
+Owners = tuple[tuple[str, Module], ...]
+"""The modules around a parameter with the names that they have in the whole, outermost first."""
+
+
 class Target(NamedTuple):
-    """A parameter with all its names: the first is that of `named_parameters`, the others are of tied parameters."""
+    """A parameter with all its names: the first is that of `named_parameters`, the others are of tied parameters.
+
+    owners: by name.
+    """
 
     names: tuple[str, ...]
     parameter: Parameter
+    owners: Mapping[str, Owners]
 
     @property
     def name(self) -> str:
@@ -59,14 +67,13 @@ def targets(module: Module) -> list[Target]:
             got=f"{type(module).__module__}.{type(module).__qualname__}",
             hint=_instead(module, public_function()),
         )
-    found: dict[int, tuple[list[str], Parameter]] = {}
+    found: dict[int, tuple[dict[str, Owners], Parameter]] = {}
     for name, parameter in module.named_parameters():
-        found[id(parameter)] = [name], parameter
-    for name, parameter in _every_name(module, "", (id(module),)):
-        names, _ = found.get(id(parameter), ([name], parameter))
-        if name not in names:
-            names.append(name)
-    return [Target(tuple(names), parameter) for names, parameter in found.values()]
+        found[id(parameter)] = {name: (("", module),)}, parameter
+    for name, parameter, owners in _every_name((("", module),)):
+        if id(parameter) in found:
+            found[id(parameter)][0][name] = owners
+    return [Target(tuple(names), parameter, names) for names, parameter in found.values()]
 
 
 def _instead(given: object, called: str) -> str:
@@ -83,7 +90,7 @@ def match(targets: list[Target], entries: Mapping[str, StoredEntry], chosen: Cal
     taken = [target for target in targets if any(map(chosen, target.names))]
     found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
     named = [(name, target.parameter) for target in taken for name in target.names if name in entries]
-    wrong = {name: (parameter, entries[name]) for name, parameter in named if not _fits(parameter, entries[name])}
+    wrong = {name: (parameter, entries[name]) for name, parameter in named if not fits(parameter, entries[name])}
     used = {entry.key for _, stored in found for entry in stored}
     return Match(
         fitting=[(target, stored) for target, stored in found if stored and wrong.keys().isdisjoint(target.names)],
@@ -125,16 +132,18 @@ def order(parameter: Parameter, entry: StoredEntry) -> list[int] | None:
     return [entry.dims.index(name) for name in names]
 
 
-def _every_name(module: Module, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Parameter]]:
+def _every_name(owners: Owners) -> Iterator[tuple[str, Parameter, Owners]]:
+    path, module = owners[-1]
     for name, value in list(vars(module).items()):
         full_name = f"{path}.{name}" if path else name
         if isinstance(value, Parameter):
-            yield full_name, value
-        elif isinstance(value, Module) and id(value) not in above:
-            yield from _every_name(value, full_name, (*above, id(value)))
+            yield full_name, value, owners
+        elif isinstance(value, Module) and all(value is not owner for _, owner in owners):
+            yield from _every_name((*owners, (full_name, value)))
 
 
-def _fits(parameter: Parameter, entry: StoredEntry) -> bool:
+def fits(parameter: Parameter, entry: StoredEntry) -> bool:
+    """Whether the entry has the shape of the parameter and values of the same kind."""
     axes = order(parameter, entry) or range(len(entry.shape))
     shape = tuple(dim.dimension for dim in parameter.dims)
     return shape == tuple(entry.shape[axis] for axis in axes) and _kind(parameter.dtype) == _kind(entry.dtype)

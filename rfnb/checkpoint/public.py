@@ -1,7 +1,7 @@
 """The names of checkpoints in `rf`, imported when one of them is first used."""
 
 from rfnb.checkpoint.contents import open_checkpoint as open_checkpoint
-from rfnb.checkpoint.foreign.import_weights import import_weights as import_weights
+from rfnb.checkpoint.import_weights import import_weights as import_weights
 from rfnb.checkpoint.load import (
     load as load,
     load_checkpoint as load_checkpoint,

@@ -27,7 +27,8 @@ class LoadReport(Shown):
     settings: other values that were set, such as the eps of norms whose weights were imported.
     training: the plain values that were saved beside the parameters: `report.training["step"]`.
     apart: entries of optimizers, steps, and kinds of values that are not read.
-    origins: of each parameter of a network the entries it came from, the conversion, its norm before and after.
+    origins: of each parameter that was converted, and of all of a network, the entries it came from and the conversion;
+        for a network also its norm before and after.
     notes: what a conversion changes in results, and the option for it.
 
     >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
@@ -59,8 +60,9 @@ class LoadReport(Shown):
         yield "unexpected", list(self.unexpected)
         yield "skipped", list(self.skipped)
         yield "note", list(self.notes)
-        yield "converted", [f"{', '.join(o.sources)} → {o.name}: {o.conversion}" for o in self.origins if o.conversion]
-        yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items()]
+        converted = {origin.name: origin for origin in self.origins if origin.conversion}
+        yield "converted", [f"{', '.join(o.sources)} → {o.name}: {o.conversion}" for o in converted.values()]
+        yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items() if here not in converted]
         yield "set", list(self.settings)
         yield "training", list(self.training)
         yield "apart", list(self.apart)

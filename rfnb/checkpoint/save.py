@@ -19,6 +19,7 @@ from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import CheckpointError
+from rfnb.nn.bridge.mirror import VERSION
 from rfnb.nn.module.module import Module
 
 _RESERVED = (TRAINING, "__metadata__")
@@ -62,7 +63,7 @@ def save(
     raw = {target.name: target.parameter.raw_tensor for target in found}
     metadata = {
         "format": "pt",
-        "rfnb_version": sys.modules["rfnb"].__version__,
+        VERSION: sys.modules["rfnb"].__version__,
         "dims": json.dumps({target.name: [dim.name for dim in target.parameter.dims] for target in found}),
         "tied": json.dumps({name: target.name for target in found for name in target.names[1:]}),
     }

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
+
+Layout = Literal["rfnb", "torch", "as it is"]
+"""Which axis of a weight is which: {in, out} in rfnb, {out, in} in torch; or the same as in the module."""
 
 TRAINING = "training:"
 """Prefix of entries that belong to optimizers and the like. No parameter has it, since attributes have no colon."""
@@ -37,3 +41,4 @@ class Checkpoint:
     kind: str = "tensors by name"
     apart: Mapping[str, StoredEntry] = field(default_factory=dict)  # of optimizers, steps, and what is not read
     separator: str = "."  # between the parts of a name
+    layout: Callable[[StoredEntry], Layout | None] = lambda _: None  # None: not known

@@ -14,6 +14,7 @@ from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import did_you_mean, number_of
 from rfnb.data.layout import Layout, frames_of, layout_of, opened
 from rfnb.errors import DataError
+from rfnb.printable import terminal_text
 
 
 class HdfDataset:
@@ -104,7 +105,7 @@ class HdfDataset:
 
     def __repr__(self) -> str:
         streams = ", ".join(f"{name}: {'labels' if s.sparse else s.dtype} {s.dim}" for name, s in self.streams.items())
-        return f"<HdfDataset: {len(self):,} sequences, {streams}>"
+        return terminal_text(f"<HdfDataset: {len(self):,} sequences, {streams}>")
 
     def _file(self, number: int) -> Any:
         if number not in self._files:

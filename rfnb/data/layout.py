@@ -1,13 +1,13 @@
 """How an HDF file holds sequences: the frames of all of them one behind the other, their lengths, and their tags.
 
-`inputs` are the frames of the input, `targets/data/…` of other streams, `seqLengths` has a row for each sequence with
-the length of the input and of each other stream in the order of their names, `seqTags` the names of sequences. The
-attribute `inputPattSize`, and those of `targets/size`, say how many features or labels there are.
+`inputs` are the frames of the input, which may be missing, `targets/data/…` of other streams, `seqLengths` has a row
+for each sequence with the length of the input and of each other stream in the order of their names, `seqTags` the names
+of sequences. The attribute `inputPattSize`, and those of `targets/size`, say how many features or labels there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,19 +71,17 @@ def _reading(path: Path, read: Callable[[], Any]) -> Any:
         return read()
     except DataError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
         what = f"{public_function()}: {path} cannot be read"
         raise DataError(what, got=error, expected="a complete HDF file") from error
 
 
 def _layout(file: Any, path: Path) -> Layout:
-    for name in ("inputs", "seqLengths", "seqTags"):
-        if name not in file or not hasattr(file[name], "shape"):
-            expected = "inputs, seqLengths, seqTags, and other streams in targets/data"
-            got = ", ".join(list(file)[:8]) or "an empty file"
-            raise DataError(f"{public_function()}: {path} is an HDF file of another kind", got=got, expected=expected)
-    tags = [_text(tag) for tag in file["seqTags"][()]]
     streams = _streams(file)
+    if not streams or not all(hasattr(file.get(name), "shape") for name in ("seqLengths", "seqTags")):
+        expected = "seqLengths, seqTags, and inputs or streams in targets/data"
+        raise _of_another_kind(path, ", ".join(list(file)[:8]) or "an empty file", expected)
+    tags = [_text(tag) for tag in file["seqTags"][()]]
     lengths = np.asarray(file["seqLengths"][()])
     lengths = lengths[:, None] if lengths.ndim == 1 else lengths
     if lengths.ndim != 2 or lengths.shape[0] != len(tags) or lengths.dtype.kind not in "iu" or not lengths.shape[1]:
@@ -91,16 +89,35 @@ def _layout(file: Any, path: Path) -> Layout:
         raise DataError(
             f"{public_function()}: {path}: tags and lengths differ", got=got, expected="a length for each tag"
         )
-    starts = {}
-    for column, (name, stream) in enumerate(streams.items()):
-        column = column if column < lengths.shape[1] else min(1, lengths.shape[1] - 1)
-        starts[name] = _starts(path, name, stream, lengths[:, column], tags)
+    columns = _columns(file, path, streams, lengths.shape[1])
+    starts = {
+        name: _starts(path, name, stream, lengths[:, column], tags)
+        for (name, stream), column in zip(streams.items(), columns, strict=True)
+    }
     return Layout(streams, starts, tags)
+
+
+def _of_another_kind(path: Path, got: str, expected: str) -> DataError:
+    return DataError(f"{public_function()}: {path} is an HDF file of another kind", got=got, expected=expected)
+
+
+def _columns(file: Any, path: Path, streams: Mapping[str, Stream], count: int) -> list[int]:
+    """The column of lengths of each stream. Columns may also be those of streams that have a size, but no data."""
+    sizes = file["targets/size"].attrs if "targets/size" in file else {}
+    inputs = [INPUT] if "inputs" in file else []
+    for names in (list(streams), [*inputs, *sorted({*file.get("targets/data", {}), *sizes})]):
+        if len(names) == count:
+            return [names.index(name) for name in streams]
+    if not inputs:
+        raise _of_another_kind(path, f"{count} lengths of each sequence, without inputs", f"{len(streams)} lengths")
+    return [column if column < count else min(1, count - 1) for column in range(len(streams))]
 
 
 def _streams(file: Any) -> dict[str, Stream]:
     size = file.attrs.get("inputPattSize")
-    found = {INPUT: _stream(file, "inputs", None if size is None else int(size), None, "labels")}
+    found: dict[str, Stream] = {}
+    if "inputs" in file:
+        found[INPUT] = _stream(file, "inputs", None if size is None else int(size), None, "labels")
     targets = file.get("targets/data", {})
     sizes = file["targets/size"].attrs if "targets/size" in file else {}
     for name in sorted(targets):
@@ -142,4 +159,6 @@ def frames_of(file: Any, path: Path, stream: Stream, start: int, end: int) -> np
 
 
 def _text(given: Any) -> str:
-    return given.decode("utf-8", errors="replace") if isinstance(given, bytes) else str(given)
+    """The text of a name, which ends at the first NUL."""
+    text = given.decode("utf-8", errors="replace") if isinstance(given, bytes) else str(given)
+    return text.partition("\0")[0]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
+from rfnb.core.graph.model_graph import keywords_of, title
 from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
+from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
-from rfnb.display.kit.own_views import takes
-from rfnb.display.kit.view import View, describe
+from rfnb.display.kit.view import View, describe, module_of
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select
 from rfnb.errors import ViewError
@@ -45,20 +47,22 @@ def show(
 
     Args:
         inputs: of a model or function: what to call it with; the view is the graph of that call, as from
-            `rf.model_graph`. `depth`, `open` and `hide` choose what it shows, unless the model takes such an argument.
+            `rf.model_graph`. All keywords that the call knows go to it: `rf.show(model, input_ids=ids, lengths=n)`. The
+            others are options of the graph: `meta`, `show`, `calls`, `loss`, and what its view shows: `depth`, `open`,
+            `hide`. A model that takes an argument with the name of an option gets it.
         batch: one sequence of a tensor or run, by number or tag.
         dims: of a plain array: the names of its axes, or Dims.
         lengths: of a plain array: how long each sequence is, along the first axis that is neither batch nor
             features; or by name: `{"time": [5, 3]}`.
         positions: of a tensor: for a dim by name, which of its entries: a number, or a label of its vocab.
 
-    Raises ViewError if there is no such view, sequence, dim or position, or dims and lengths do not fit.
+    Raises ViewError if there is no such view, sequence, dim, position or keyword, or dims and lengths do not fit.
     """
     choice = positions if batch is None else {"batch": batch, **positions}
-    if inputs:
-        given = {"dims": dims, "lengths": lengths}
-        return _graph(shown, inputs, {**choice, **{name: value for name, value in given.items() if value is not None}})
+    named = {**choice, **{name: x for name, x in (("dims", dims), ("lengths", lengths)) if x is not None}}
     kind = kind_of(shown)
+    if inputs or _is_call(shown, kind, named):
+        return _graph(shown, inputs, named)
     if dims is not None or lengths is not None or (kind in (None, "tree") and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
     if kind is None:
@@ -67,8 +71,21 @@ def show(
     return View(describe(shown, **choice))
 
 
+CALL_OPTIONS = ("meta", "show", "calls", "loss")
+GRAPH_OPTIONS = (*CALL_OPTIONS, "depth", "open", "hide")
+"""Options of `rf.show` for the call of a model: those of `rf.model_graph`, and of the view of a graph."""
+
+
+def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
+    """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
+    if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
+        return False
+    own = () if kind is None else (*inspect.signature(module_of(kind).describe).parameters, *GRAPH_OPTIONS)
+    return any(name not in own or name in keywords_of(shown)[0] for name in named)
+
+
 def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
-    from rfnb.trace.graph.model_graph import model_graph
+    from rfnb.trace.graph.model_graph import graph_of_call
 
     if not callable(model):
         raise ViewError(
@@ -77,8 +94,17 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
             expected="a model or a function before its inputs",
             hint="rf.show([x, y]), or rf.show(x, batch=…)",
         )
-    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not takes(model, name)}
-    return View(describe(model_graph(model, *inputs, **named), **choice))
+    known, takes_any = keywords_of(model)
+    options = {name: named.pop(name) for name in GRAPH_OPTIONS if name in named and name not in known}
+    unknown = [name for name in named if name not in known and not takes_any]
+    if unknown:
+        raise ViewError(
+            f"show: the call of {title(model)} does not take {', '.join(map(repr, unknown))}",
+            expected=f"{', '.join(known) or 'no argument'}; for the graph: {', '.join(GRAPH_OPTIONS)}",
+            hint=did_you_mean(unknown[0], [*known, *GRAPH_OPTIONS]),
+        )
+    asked = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
+    return View(describe(graph_of_call(model, inputs, named, **asked), **options))
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:

@@ -17,6 +17,7 @@ from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layers, value
 from rfnb.ops.create import full
+from rfnb.printable import encodable
 
 
 class TrainFlag(Layer, layer_class="train_flag"):
@@ -40,7 +41,7 @@ class Print(Layer, layer_class="print"):
         if x.device != "meta":
             more = " ".join(str(each) for each in self.extra_print_args)
             numbers = np.array2string(x.raw_tensor.detach().cpu().numpy(), threshold=self.summarize or sys.maxsize)
-            sys.stdout.write(f"{self.name} {x.describe_dims()} {more}\n{numbers}\n")
+            sys.stdout.write(encodable(f"{self.name} {x.describe_dims()} {more}\n{numbers}\n"))
         return x
 
 

@@ -25,7 +25,7 @@ from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
 from rfnb.ops.shape import expand_dims
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
@@ -358,7 +358,7 @@ class Loop:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""
         axis = f"axis={printable_name(self.axis.name)}" if self.axis is not None else "no axis"
         state = ", ".join(map(printable_name, self.state)) or "none"
-        return f"Loop '{printable_name(self.name)}' ({axis}, state: {state}{steps})"
+        return encodable(f"Loop '{printable_name(self.name)}' ({axis}, state: {state}{steps})")
 
 
 def _of_each_sequence(body: Body, source: Tensor) -> Tensor:

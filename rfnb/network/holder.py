@@ -19,6 +19,7 @@ from rfnb.network.layer_call.penalties import darc1, spatial_smoothing
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.math import cast, square
 from rfnb.ops.reduce import reduce_mean, reduce_sum
+from rfnb.printable import encodable
 
 if TYPE_CHECKING:
     from rfnb.network.build.node import Node
@@ -157,7 +158,7 @@ class LossHolder:
         return value * self.get_norm_factor() if self.loss.opts["use_normalized_loss"] else value
 
     def __repr__(self) -> str:
-        return f"LossHolder({self.name!r}, {type(self.loss).__name__})"
+        return encodable(f"LossHolder({self.name!r}, {type(self.loss).__name__})")
 
 
 def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:

@@ -22,6 +22,7 @@ from rfnb.network.build.node import every_node
 from rfnb.network.extern_data import Data, ExternData
 from rfnb.network.layer import Layer
 from rfnb.nn.module.module import Module
+from rfnb.printable import encodable
 
 if TYPE_CHECKING:
     from rfnb.network.builder import Builder
@@ -138,9 +139,10 @@ class Interface(Module):
 
     def print_network_info(self, name: str = "Network") -> None:
         """Prints the layers with their classes and dims, and the number of parameters."""
-        print(f"{name}: {len(self.layers)} layers, {self.get_num_params()} parameters")
+        print(encodable(f"{name}: {len(self.layers)} layers, {self.get_num_params()} parameters"))
         for path, layer in self.layers.items():
-            print(f"  {path} ({layer.layer_class}) {self._builder.nodes[path].template.describe_dims()}")
+            dims = self._builder.nodes[path].template.describe_dims()
+            print(encodable(f"  {path} ({layer.layer_class}) {dims}"))
 
     # -- data
 

@@ -87,6 +87,7 @@ class Network(Interface):
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
         self.failures: dict[str, Exception] = {}
+        self.notes: dict[int, str] = {}  # by line of the config, what depends on its machine
         self._searches: dict[int | None, Network] = {}  # by beam size
 
     @classmethod
@@ -130,7 +131,9 @@ class Network(Interface):
             device=device,
             batch_independent=batch_independent,
         )
-        return net.construct_from_dict(with_own(config.network(epoch), own), strict=strict)
+        net_dict = config.network(epoch)
+        net.notes = config.notes
+        return net.construct_from_dict(with_own(net_dict, own), strict=strict)
 
     # -- construction
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.op import op
@@ -72,8 +74,12 @@ def gating(
     axis = axis or x.feature_dim
     if axis is None or axis.dimension is None or axis.dimension % 2:
         got = "no feature dim" if axis is None else align.show_dims([axis])
+        dim = likely_features(x) if axis is None else None
         raise DimError(
-            "gating: the features must split into two halves", got=got, expected="an even number of features"
+            "gating: the features must split into two halves",
+            got=got,
+            expected="an even number of features",
+            hint=dim and f"rf.gating({called(x)}, axis={dim})",
         )
     out_dim = out_dim or axis // 2
     values, gate = split(x, axis=axis, out_dims=[out_dim, out_dim])

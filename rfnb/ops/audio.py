@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
+from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import is_float_dtype
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
@@ -209,7 +210,10 @@ def specaugment(
     feature_dim = feature_dim or x.feature_dim
     if feature_dim is None:
         raise DimError(
-            "specaugment: it is not clear which dim holds the features", got=x.describe_dims(), expected="`feature_dim`"
+            "specaugment: it is not clear which dim holds the features",
+            got=x.describe_dims(),
+            expected="`feature_dim`",
+            hint=f"feature_dim={likely_features(x) or '…'}",
         )
     step = get_run_ctx_step() if global_train_step_dependent else steps[-1]
     stage = sum(step >= begin for begin in steps[:3]) - 1

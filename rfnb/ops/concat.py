@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rfnb.core.advice.features import features_hint
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
@@ -61,7 +62,7 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
             raise DimError(
                 f"concat_features: sources[{i}] has no feature dim",
                 got=source.describe_dims(),
-                hint="rf.concat((x, dim), …)",
+                hint=features_hint(source),
             )
         pairs.append((source, source.feature_dim))
     return concat(*pairs, allow_broadcast=allow_broadcast)[0]

@@ -25,7 +25,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -163,7 +163,7 @@ def _assert(condition: Tensor, message: str, stop: bool) -> None:
 def _complain(message: str, stop: bool) -> None:
     if stop:
         raise AssertionError(message)
-    warnings.warn(printable(message), stacklevel=4)
+    warnings.warn(terminal_text(message), stacklevel=4)
 
 
 _flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from rfnb.backend.base.loss import LOG_PROBS
+from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.argument_kinds import Choice
@@ -94,7 +95,7 @@ def label_smoothed_log_prob_gradient(
         raise DimError(
             "label_smoothed_log_prob_gradient: needs a fixed dim with at least two labels",
             got=log_prob.describe_dims() if axis is None else axis.describe(),
-            hint="label_smoothed_log_prob_gradient(…, axis=dim)",
+            hint=f"rf.label_smoothed_log_prob_gradient(…, axis={likely_features(log_prob) or 'dim'})",
         )
     others = mul(tensor(smoothing), 1.0 / (axis.dimension - len(excluded) - 1))
     scale, shift = sub(1.0, add(tensor(smoothing), others)), neg(others)

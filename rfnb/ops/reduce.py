@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from rfnb.backend.base.reduce import MODES
+from rfnb.core.advice.features import features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
@@ -118,6 +119,7 @@ def reduce_out(source: Tensor, *, mode: Mode, num_pieces: int, out_dim: Dim | No
             "reduce_out: the features do not split into equal pieces",
             got=got,
             expected=f"a multiple of {num_pieces} features",
+            hint=features_hint(source) if feature is None else None,
         )
     backend = backend_of_raw(source._raw)
     out_dim = feature // num_pieces if out_dim is None else out_dim

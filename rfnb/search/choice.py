@@ -28,7 +28,8 @@ from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.replayed.places import Places
-from rfnb.search.score.add_up import Final, add_finals, add_up, keep
+from rfnb.search.score.add_up import add_up, keep
+from rfnb.search.score.final import Final, add_finals, settle
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
@@ -149,7 +150,7 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
         scored.parts.clear()  # they do not add up
     keep(body, scored, chosen.labels, chosen.parents, before)
     if scored.finals:
-        hypotheses.at_ends = add_finals
+        hypotheses.at_ends, hypotheses.at_close = add_finals, partial(settle, body)
     return chosen
 
 
@@ -275,8 +276,9 @@ def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim
 class Carried:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. endings: when it stops. finals: what the end of a hypothesis
-    adds. labels: those of the newest hypotheses by each choice of the step; vocabs: their texts."""
+    scales: of the parts of scores, as they become known. endings: when it stops. blank, at_start: see `SearchPlan`.
+    finals: what scores the end of a hypothesis. labels: those of the newest hypotheses by each choice of the step;
+    vocabs: their texts."""
 
     scores_place: int
     ended: Traced
@@ -287,6 +289,8 @@ class Carried:
     scales: dict[str, float]
     blanks: Blanks | None
     endings: Endings
+    blank: int | None
+    at_start: dict[str, Any]
     finals: list[Final] = field(default_factory=list)
     labels: list[Tensor] = field(default_factory=list)
     vocabs: list[Vocab | None] = field(default_factory=list)
@@ -328,7 +332,18 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
     hypotheses.search = Carried(
-        place, past, counts, counts_place, exponent, offset, scales, blanks, ends, vocabs=plan.vocabs
+        place,
+        past,
+        counts,
+        counts_place,
+        exponent,
+        offset,
+        scales,
+        blanks,
+        ends,
+        options.blank,
+        plan.at_start,
+        vocabs=plan.vocabs,
     )
     return hypotheses
 

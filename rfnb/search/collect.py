@@ -20,7 +20,7 @@ from rfnb.search.checks.nan_scores import check_kept
 from rfnb.search.found import Found
 from rfnb.search.replayed.places import Places
 from rfnb.search.replayed.steps import Steps
-from rfnb.search.trace import NOT_RECORDED, Candidates, Trace, by_length
+from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.variants.several_labels import join_labels
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class SearchPlan:
     function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
     added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
     vocabs: the texts of the labels of each choice, if a step has several. places: which candidates they are for.
+    at_start: what the end adds to hypotheses without labels, by the names of parts, not scaled; known if a sequence may
+    have no steps. {…, beam}
     """
 
     backend: type[Backend]
@@ -58,6 +60,7 @@ class SearchPlan:
     stops: bool = False
     vocabs: list[Vocab | None] = field(default_factory=list)
     places: Places = field(default_factory=Places)
+    at_start: dict[str, np.ndarray] = field(default_factory=dict)
 
     def of_batch(self, lengths: Lengths, initial: Any) -> SearchPlan:
         """The plan of the same search of another batch."""
@@ -78,9 +81,6 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
     vocab = join_labels(kept, plan.vocabs) if len(plan.vocabs) > 1 and "labels" in kept else plan.vocab
     labels = kept.get("labels")
-    if "scores" in kept:
-        names = [dim.name for dim in plan.dims[:-1]]
-        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
     lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
@@ -88,19 +88,24 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
     steps = (~before).any(axis=2).sum(axis=0)
-    more = _at_the_limit(plan, kept, steps, ~ended.reshape(flat))
+    alive = kept["scores"][-1] if len(parents) else initial.reshape(flat)
+    more = _at_the_end(plan, kept, steps, ~ended.reshape(flat) & (alive > -np.inf))
+    if "scores" in kept:
+        names = [dim.name for dim in plan.dims[:-1]]
+        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
     if len(parents):
         steps = np.maximum(steps, _reordered(parents, kept["scores"]))
     scores = _final_scores(plan, searched, counts, more)
+    final_scores = numpy(plan.backend.alias_raw(scores._raw)).reshape(flat)
     had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
         labels=none if labels is None else labels,
         parents=parents,
         scores=kept.get("scores", none.astype(initial.dtype)),
         ended=had_ended,
-        final_scores=numpy(plan.backend.alias_raw(scores._raw)).reshape(flat),
-        lengths=lengths.reshape(flat),
-        complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
+        final_scores=final_scores,
+        lengths=np.where(np.isneginf(final_scores), 0, lengths.reshape(flat)),
+        complete=ended.reshape(flat) & np.isfinite(final_scores),
         include_eos=searched.include_eos,
         steps=steps,
         vocab=vocab,
@@ -133,30 +138,63 @@ def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return Steps(searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy, plan.offset, plan.places)
+    return Steps(
+        searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy, plan.offset, plan.places, plan.scales
+    )
 
 
-def _at_the_limit(
+def _at_the_end(
     plan: SearchPlan, kept: dict[str, np.ndarray], steps: np.ndarray, going: np.ndarray
 ) -> np.ndarray | None:
     """Adds, in the last step of each sequence, what the end of the search is worth to hypotheses that had not ended.
 
-    Returns what it adds to the scores, [batch, beam]; None without such scores.
+    Returns what it adds to the scores by final place, [batch, beam]; None without such scores. Where that is −∞, the
+    hypothesis is lost at the end, and keeps the score of its last step.
     """
-    finals = [name for name in plan.scales if f"final {name}" in kept]
-    if not finals or not len(kept["scores"]):
+    names = [name.removeprefix(FINAL) for name in kept if name.startswith(FINAL)] or [*plan.at_start]
+    if not names:
         return None
-    more, last, rows = np.zeros(going.shape), np.maximum(steps - 1, 0), np.arange(len(steps))
-    for name in finals:
-        added = np.where(going & (steps > 0)[:, None], kept[f"final {name}"][last, rows], 0.0)
-        more += plan.scales[name] * added
-        if f"part {name}" in kept:
-            kept[f"part {name}"] = kept[f"part {name}"].copy()
-            kept[f"part {name}"][last, rows] += added
-    kept["scores"] = kept["scores"].copy()
-    for step in range(len(kept["scores"])):
-        kept["scores"][step] += np.where((step >= last)[:, None], more, 0.0)
+    places, more = _places_at_the_end(kept, steps), np.zeros(going.shape)
+    worth = {name: _worth(plan, kept, name, steps, places) for name in names}
+    for name, added in worth.items():
+        more += by_scale(added, plan.scales.get(name, 1.0))
+    more = np.where(going, more, 0.0)
+    if not places:
+        return more
+    stays = going & ~np.isneginf(more) & (steps > 0)[:, None]
+    for name in ("scores", *(f"part {name}" for name in names if f"part {name}" in kept)):
+        kept[name] = kept[name].copy()
+        added = more if name == "scores" else worth[name.removeprefix("part ")]
+        for step, place in places.items():
+            here = np.equal(step, steps - 1) | np.greater(step, steps - 1) & (name == "scores")
+            at = np.nonzero(stays & here[:, None])
+            kept[name][step, at[0], place[at]] += added[at]
     return more
+
+
+def _places_at_the_end(kept: Mapping[str, np.ndarray], steps: np.ndarray) -> dict[int, np.ndarray]:
+    """The place of each final hypothesis at the last step of its sequence, and at those behind it. [batch, beam]"""
+    parents, found = kept.get("parents"), dict[int, np.ndarray]()
+    if parents is None or not len(parents):
+        return found
+    place = np.broadcast_to(np.arange(parents.shape[2]), parents.shape[1:])
+    for step in range(len(parents) - 1, max(int(steps.min()) - 2, -1), -1):
+        found[step] = place
+        before = np.take_along_axis(parents[step], place, axis=1)
+        place = np.where((step >= steps)[:, None], before, place)
+    return found
+
+
+def _worth(
+    plan: SearchPlan, kept: Mapping[str, np.ndarray], name: str, steps: np.ndarray, places: Mapping[int, np.ndarray]
+) -> np.ndarray:
+    """What a scorer gives to the end of each final hypothesis. [batch, beam]"""
+    shape = len(steps), plan.dims[-1].get_dim_value()
+    found = plan.at_start[name].reshape(shape) if name in plan.at_start else np.zeros(shape)
+    for step, place in places.items():
+        here = np.take_along_axis(kept[FINAL + name][step], place, axis=1)
+        found = np.where(np.equal(step, steps - 1)[:, None], here, found)
+    return found
 
 
 def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -72,11 +72,11 @@ def decode(
 
     Args:
         step: makes one step for all hypotheses. Use `torch.no_grad()` around the call.
-        state: tensors with the batch as first axis, or nested lists, tuples and dicts of them; they are repeated for
-            the beam, and follow their hypotheses. Or an object with `reorder_cache(index)`, as the caches of Hugging
-            Face have it, which is called for both. Leave out what is the same for all hypotheses of a sequence. If
-            there are Tensors {batch, …} in it, the step gets `prev` and those as Tensors {batch, beam, …}, and returns
-            such.
+        state: tensors with the batch as first axis, or nested lists, tuples, dicts and dataclasses of them; they
+            are repeated for the beam, and follow their hypotheses. Or an object with `reorder_cache(index)`, as the
+            caches of Hugging Face have it, which is called for both. Leave out what is the same for all hypotheses of a
+            sequence. If there are Tensors {batch, …} in it, the step gets `prev` and those as Tensors {batch, beam, …},
+            and returns such.
         beam: the number of hypotheses.
         start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.

@@ -88,13 +88,15 @@ class Found(InWords):
     def flags(self) -> list[str]:
         """Short descriptions of problems: "no hypothesis left at step 3: laugh", for all sequences of which it is true.
 
-        In that step, no label was allowed for any hypothesis: all scores were −inf.
+        In that step, no label was allowed for any hypothesis: all scores were −inf. "no hypothesis may end where the
+        search ended": those that were left there begin with allowed labels, but a scorer gives −inf to their end.
         """
-        died: dict[int, list[str]] = {}
-        for tree in self.tree:
-            if tree.died_at is not None:
-                died.setdefault(tree.died_at, []).append(tree.name)
-        return [f"no hypothesis left at step {step}: {_names(died[step])}" for step in sorted(died)]
+        died: dict[str, list[str]] = {}
+        for tree in sorted((tree for tree in self.tree if not tree.hypotheses), key=lambda tree: tree.died_at or 0):
+            words = "no hypothesis may end where the search ended"
+            words = words if tree.refused.any() else f"no hypothesis left at step {tree.died_at}"
+            died.setdefault(words, []).append(tree.name)
+        return [f"{words}: {_names(names)}" for words, names in died.items()]
 
     def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
         """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.

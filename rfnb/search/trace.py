@@ -25,6 +25,10 @@ NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change
 """Why those of `decode` cannot, so that no hypothesis can be kept, and no run forked."""
 
 
+FINAL = "final "
+"""Beginning of the names of what the end of a hypothesis is worth."""
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Candidates that were pruned, the best first; C of them in each step of each sequence.
@@ -166,6 +170,11 @@ def by_length(lengths: Any, exponent: float, offset: float) -> np.ndarray:
     """What the scores of hypotheses are divided by, ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016)."""
     found: np.ndarray = ((offset + np.maximum(lengths, 1)) / (offset + 1.0)) ** exponent
     return found
+
+
+def by_scale(scores: np.ndarray, scale: float) -> np.ndarray:
+    """Scores by their scale; −∞ stays, whatever the scale."""
+    return np.where(np.isneginf(scores), -np.inf, np.where(np.isneginf(scores), 0.0, scores) * scale)
 
 
 BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")

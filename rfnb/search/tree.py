@@ -139,7 +139,7 @@ class Tree(TreeArrays, InWords):
             labels=counted,
             text=self.text_of(counted),
             score=float(own.final_scores[0, place]),
-            sum=float(self.scores[-1, place]) if self.steps else 0.0,
+            sum=float(self.scores[-1, place]) if self.steps else float(own.final_scores[0, place]),
             parts=parts,
             complete=bool(own.complete[0, place]),
             places=tuple(at[1].tolist()),
@@ -316,7 +316,8 @@ COLUMNS = "step rank label text place parent joined score compared ended ends su
 def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
     """The best hypotheses of a tree, a line each."""
     if not tree.hypotheses:
-        return ["  no hypothesis is left" + ("" if tree.died_at is None else f" after step {tree.died_at}")]
+        after = "" if tree.died_at is None else f" after step {tree.died_at}"
+        return [f"  no hypothesis is left{after}" + (": none may end there" if tree.refused.any() else "")]
     shown = tree.hypotheses[:most]
     scores = [number(each.score) for each in shown]
     wide = max(map(len, scores))

@@ -81,8 +81,15 @@ class TreeArrays:
     @property
     def died_at(self) -> int | None:
         """The first step after which no hypothesis was left; None if some were left at the end."""
-        none = ~self.alive.any(axis=1)
+        none = np.asarray(~self.alive.any(axis=1))
+        none[-1:] |= np.isneginf(self.own.final_scores[0]).all()
         return int(none.argmax()) if none.any() else None
+
+    @property
+    def refused(self) -> np.ndarray:
+        """Whether the hypothesis at each place had one to the last step, but may not end there. [beam] bool"""
+        last = self.alive[-1] if self.steps else np.arange(self.beam) == 0
+        return last & np.isneginf(self.own.final_scores[0])
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core.ground.show import Shown, kind_of
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 
 class InWords(Shown):
@@ -17,7 +17,7 @@ class InWords(Shown):
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return printable(self.text) if kind_of(self) is None else super().__repr__()
+        return terminal_text(self.text) if kind_of(self) is None else super().__repr__()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if kind_of(self) is None:

@@ -1,8 +1,8 @@
 """Recordings: loop bodies while they are traced, runs of loops, graphs of models, attention. The order to read it in:
 
 record    The `Recorder` of a loop body: its ops become a graph with names and places, and a tape of raw calls.
-run       A `Run` and its steps, as notebooks use them: searching, forking, expressions; `rf.runs` and the options.
-run/file  `run.save` and `rf.load_run`: a run as one file.
+run       A `Run` and its steps, as notebooks use them; `rf.runs` and the options; run/file: `rf.load_run`.
+plain     `rf.steps` and `rf.record_loops`: loops of plain Python as runs.
 compare   `rf.compare`: matches the values of two runs, and finds the first difference.
 graph     `rf.model_graph`: the graph of one call of a model, including its loops.
 capture   `rf.capture`: finds attention while a model runs, also in the steps of loops.

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
@@ -13,6 +15,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_what_models_import_is_the_same_object():
     run(
         """
@@ -63,6 +66,7 @@ def test_what_models_import_is_the_same_object():
     )
 
 
+@pytest.mark.slow
 def test_a_config_is_read():
     run(
         """
@@ -75,6 +79,7 @@ def test_a_config_is_read():
     )
 
 
+@pytest.mark.slow
 def test_pickles_and_isinstance_work_in_both_directions():
     run(
         """
@@ -89,6 +94,7 @@ def test_pickles_and_isinstance_work_in_both_directions():
     )
 
 
+@pytest.mark.slow
 def test_all_names_come_with_a_star():
     run(
         """
@@ -100,6 +106,7 @@ def test_all_names_come_with_a_star():
     )
 
 
+@pytest.mark.slow
 def test_nothing_more_is_imported_than_by_rfnb():
     names = ("rfnb.nn.public", "rfnb.loop.loop")
     code = f"import sys, rfnb{{}}; print(len([name for name in sys.modules if name in {names}]))"
@@ -120,6 +127,7 @@ MISSING = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named():
     code = f"""
         import rfnb.as_returnn
@@ -133,6 +141,7 @@ def test_what_is_missing_is_named():
         assert found.startswith("ReturnnError") and said in found
 
 
+@pytest.mark.slow
 def test_an_unknown_attribute_is_an_attribute_error():
     code = """
         import rfnb.as_returnn, returnn.frontend as rf
@@ -145,6 +154,7 @@ def test_an_unknown_attribute_is_an_attribute_error():
     assert run(code) == "module 'returnn.frontend' has no name or module 'Lineer' in rfnb: did you mean 'Linear'?"
 
 
+@pytest.mark.slow
 def test_the_real_package_is_in_the_way():
     code = """
         import sys, types
@@ -158,6 +168,7 @@ def test_the_real_package_is_in_the_way():
     assert run(code).startswith("ReturnnError rfnb.as_returnn: the package `returnn` is already imported")
 
 
+@pytest.mark.slow
 def test_it_may_be_installed_twice():
     run(
         """

@@ -100,7 +100,7 @@ def test_a_config_of_something_else_changes_nothing(change, words, theirs, tmp_p
 
 
 def test_a_config_of_another_program_says_nothing(theirs, tmp_path):
-    (tmp_path / "config.json").write_text('{"rms_norm_eps": 1}')
+    (tmp_path / "config.json").write_text('\ufeff{"rms_norm_eps": 1}', encoding="utf-8")
     assert not rf.import_weights(whole(tmp_path, theirs.state_dict()), our_llama()).settings
 
 

@@ -119,6 +119,67 @@ def test_bad_files_name_file_sequence_and_what_was_expected(changes, message, tm
     assert "bad.hdf" in str(caught.value) and caught.value.expected
 
 
+def alignments(path, lengths, streams, sizes, **data):
+    """A file without an input."""
+    with h5py.File(path, "w") as file:
+        file["seqLengths"] = np.array(lengths, "int32")
+        file["seqTags"] = np.array([b"s0", b"s1"], dtype="S6")
+        for name, array in {**{f"targets/data/{name}": x for name, x in streams.items()}, **data}.items():
+            file[name] = array
+        file.require_group("targets/size").attrs.update({name: [size, 1] for name, size in sizes.items()})
+    return path
+
+
+A, C = np.arange(5, dtype="int32"), np.arange(7, dtype="int32")
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [[2], [3]]])
+def test_targets_only(lengths, tmp_path):
+    data = rf.hdf(alignments(tmp_path / "a.hdf", lengths, {"classes": A}, {"classes": 9}))
+    assert [sequence["classes"].tolist() for sequence in data] == [[0, 1], [2, 3, 4]]
+    assert data.lengths().tolist() == [2, 3] and set(data["s1"]) == {"seq_tag", "classes"}
+    assert data.extern_data() == {"classes": {"dim": 9, "sparse": True}}
+    assert list(rf.FrameBatches(data.lengths(), max_frames=9, shuffle=False)) == [[0, 1]]
+    extern = rf.ExternData(data.extern_data())
+    assert extern.tensors({"classes": (A[None, :3], [3])})["classes"].sparse_dim.dimension == 9
+
+
+def test_two_targets_have_a_length_each(tmp_path):
+    sizes = {"align": 9, "classes": 9}
+    data = rf.hdf(alignments(tmp_path / "a.hdf", [[2, 3], [3, 4]], {"align": A, "classes": C}, sizes))
+    assert data[1]["align"].tolist() == [2, 3, 4] and data[1]["classes"].tolist() == [3, 4, 5, 6]
+    for lengths in ([[0, 2, 3], [0, 3, 4]], [[2], [3]], [2, 3]):
+        with pytest.raises(DataError, match="of another kind"):
+            rf.hdf(alignments(tmp_path / "b.hdf", lengths, {"align": A, "classes": C}, sizes))
+
+
+def test_a_name_with_a_size_and_without_data(tmp_path):
+    frames = np.zeros((5, 3), "float32")
+    for name, lengths in {"no lengths": [[2, 2], [3, 3]], "lengths": [[2, 3, 2], [3, 2, 3]]}.items():
+        sizes = {"align": 4, "classes": 9}
+        data = rf.hdf(alignments(tmp_path / name, lengths, {"classes": A}, sizes, inputs=frames))
+        assert set(data.streams) == {"data", "classes"}
+        assert [sequence["classes"].tolist() for sequence in data] == [[0, 1], [2, 3, 4]]
+    data = rf.hdf(alignments(tmp_path / "targets", [[3, 2], [2, 3]], {"classes": A}, {"align": 4, "classes": 9}))
+    assert data[0]["classes"].tolist() == [0, 1]
+
+
+def test_names_end_at_nul(tmp_path):
+    path = changed(tmp_path / "nul.hdf", seqTags=np.array([f"seq{i}\0\0rest".encode() for i in range(5)], dtype="S16"))
+    assert rf.hdf(path).tags == [f"seq{i}" for i in range(5)]
+    assert rf.hdf(path)["seq3"]["classes"].tolist() == rf.hdf(path)[3]["classes"].tolist()
+
+
+def test_a_target_that_is_no_array(tmp_path):
+    path = alignments(tmp_path / "a.hdf", [2, 3], {}, {})
+    with pytest.raises(DataError, match="of another kind"):
+        rf.hdf(path)
+    with h5py.File(path, "a") as file:
+        file.create_group("targets/data/classes")
+    with pytest.raises(DataError, match="cannot be read"):
+        rf.hdf(path)
+
+
 def test_files_that_are_cut_short_or_of_another_kind(tmp_path):
     whole = (GOLDEN / "simple.hdf").read_bytes()
     for size in (0, 7, 100, 5000, len(whole) // 2, len(whole) - 1):

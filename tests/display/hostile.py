@@ -279,7 +279,7 @@ def trainings(word: Word) -> dict[str, View]:
     progress = rf.progress([1, 2], name=word("run"), plot=False)
     for _ in progress:
         progress.report(**{word("loss"): 1.0})
-    stored = {f"{word('up')}.{part.name.rpartition('.')[2]}": part.raw_tensor for part in model[0].parameters()}
+    stored = {f"{word('up')}.{part.name.rpartition('.')[2]}": part for part in model[0].parameters()}
     report = rf.load({**stored, word("else"): torch.zeros(2)}, model, strict=False)
     return {
         "progress": rf.show(progress),

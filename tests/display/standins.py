@@ -75,6 +75,9 @@ class StepOf:
     made: list[Any]
     check: str = "replay agrees"
 
+    def texts(self):
+        return []
+
     def values(self) -> list[Any]:
         """Those of the step."""
         return self.made

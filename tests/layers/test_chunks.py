@@ -1,6 +1,7 @@
 """Chunks of sequences, against loops over each sequence."""
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from tests.layers.ragged import FEW, LENGTHS, drawn, outputs
@@ -16,6 +17,7 @@ def chunks_of(seq, size, step):
         start += step
 
 
+@pytest.mark.slow
 @FEW
 @given(lengths=LENGTHS, size=st.integers(1, 9), step=st.integers(1, 5))
 def test_chunks_are_sequences_and_become_the_sequences_again(lengths, size, step):

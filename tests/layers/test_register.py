@@ -4,6 +4,8 @@ import importlib
 import subprocess
 import sys
 
+import pytest
+
 from rfnb.layers.register import CLASSES
 from rfnb.network.layer import LAYERS
 
@@ -15,6 +17,7 @@ def test_each_class_is_in_the_file_that_the_table_says():
         assert own == set(names.split()), file
 
 
+@pytest.mark.slow
 def test_a_net_imports_what_it_needs():
     code = """
 import sys, rfnb as rf

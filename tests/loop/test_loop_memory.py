@@ -85,6 +85,7 @@ def no_gc() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [False, True])
 def test_without_gradients_it_grows_with_outputs_and_states_only(inputs, recorded, no_gc):
     time, x, expand = inputs
@@ -94,6 +95,7 @@ def test_without_gradients_it_grows_with_outputs_and_states_only(inputs, recorde
     assert probe.per_step <= (2 if recorded else 1) * STATE + 32
 
 
+@pytest.mark.slow
 def test_with_gradients_it_grows_with_what_they_need(inputs, no_gc):
     """This test can see what it looks for."""
     time, x, expand = inputs
@@ -102,6 +104,7 @@ def test_with_gradients_it_grows_with_what_they_need(inputs, no_gc):
     assert probe.per_step >= WIDE
 
 
+@pytest.mark.slow
 def test_a_loop_with_an_end_keeps_no_more(inputs, no_gc):
     _, _, expand = inputs
     probe = Probe()
@@ -118,6 +121,7 @@ def test_a_loop_with_an_end_keeps_no_more(inputs, no_gc):
     assert probe.per_step <= 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [0, hoist.BUDGET], ids=["none", "all"])
 def test_hoisting_keeps_within_its_budget(inputs, budget, no_gc, monkeypatch):
     monkeypatch.setattr(hoist, "BUDGET", budget)
@@ -136,6 +140,7 @@ def test_hoisting_keeps_within_its_budget(inputs, budget, no_gc, monkeypatch):
     assert probe.per_step <= STATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [hoist.LARGE, 0])
 def test_what_is_made_on_the_way_before_the_steps_is_let_go(inputs, large, no_gc, monkeypatch):
     monkeypatch.setattr(hoist, "LARGE", large)
@@ -154,6 +159,7 @@ def test_what_is_made_on_the_way_before_the_steps_is_let_go(inputs, large, no_gc
     assert (max(probe.bytes) - before >= STEPS * WIDE) == (large > 0)
 
 
+@pytest.mark.slow
 def test_after_a_loop_only_its_results_are_left(inputs, no_gc):
     time, x, expand = inputs
     before = live_bytes()
@@ -262,6 +268,7 @@ KINDS = [plain, recorded, nested, ending, growing, counting, failing]
 LOOPS = 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_loops_leave_no_cycles(kind, inputs, no_gc):
     """They die when the last who knows them does; there is nothing for the collector."""
@@ -289,6 +296,7 @@ def grows(run: Callable[[], Any], times: int) -> int:
     return len(gc.get_objects()) - before
 
 
+@pytest.mark.slow
 def test_two_hundred_loops_leave_nothing(inputs):
     time, x, _ = inputs
     assert grows(lambda: [kind(time, x) for kind in (plain, recorded)], 100) <= 100

@@ -460,6 +460,7 @@ def test_an_optimizer_step_between_two_runs():
     assert [run[1].s.raw_tensor.item() for run in runs] == [6.0, 9.0]
 
 
+@pytest.mark.slow
 def test_runs_that_are_gone_keep_no_parameters():
     x, time = batch([[1.0, 2.0]])
 

@@ -200,6 +200,7 @@ FRAMEWISE = {
 LIMITS = ("max_len_from('base:keys')", "int(min(max_len_from('base:keys') * 1.5, 6))", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [*LIMITS, None])
 @FEWER
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.sampled_from([1.0, 0.5, 0.0, None]), st.integers(0, 99))

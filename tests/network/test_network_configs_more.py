@@ -303,6 +303,7 @@ def example(net):
     return batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, indirect=True)
 def test_it_is_read_reported_drawn_and_trained(path):
     net = rf.Network.from_config(path)
@@ -356,6 +357,7 @@ def damaged(net_dict, draw):
     return changed, f"{name}.{option}: {layer.get(option, 'gone')!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, indirect=True)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())

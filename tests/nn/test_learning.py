@@ -121,6 +121,7 @@ def edits(a, b):
     return row[-1]
 
 
+@pytest.mark.slow
 def test_a_conformer_learns_tones_by_ctc():
     rf.set_random_seed(3)
     rng = np.random.default_rng(3)
@@ -220,6 +221,7 @@ def words_of(rng, count, letters):
     return [rng.integers(1, letters, rng.integers(1, 7)) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_a_transformer_learns_to_reverse_and_decodes_step_by_step():
     rf.set_random_seed(5)
     rng = np.random.default_rng(5)

@@ -55,6 +55,7 @@ def test_it_is_committed_without_outputs():
     assert len({cell["id"] for cell in CELLS}) == len(CELLS)
 
 
+@pytest.mark.slow
 def test_pauses_are_skipped_with_a_warning_each(found):
     skipped = [words for words in found["told"] if "was not paused" in words]
     assert len(skipped) == 2 and "prev repeats" in skipped[0] and "loss is not finite" in skipped[1]

@@ -101,6 +101,7 @@ def same(a, b):
 # -- training
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(data):
     model = seeded(dropout=0.0)
     before = model(batch_of(data["train"])).raw_tensor.item()
@@ -119,6 +120,7 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(data):
     assert not all(torch.equal(runs[0][name], runs[2][name]) for name in runs[0])
 
 
+@pytest.mark.slow
 def test_training_ends_when_the_cpu_time_is_over(data):
     checks = g2p.train(seeded(), data, minutes=1 / 60, checks=2, batch=8)
     assert 0.5 / 60 <= checks[0].minutes <= checks[-1].minutes
@@ -198,6 +200,7 @@ def test_two_processes_of_torchrun_end_with_the_same_weights(tmp_path):
 # -- files
 
 
+@pytest.mark.slow
 def test_the_checkpoint_is_small_and_right_on_held_out_words(trained):
     assert CHECKPOINT.stat().st_size <= 3_000_000
     references = g2p_data.load()["dev"]

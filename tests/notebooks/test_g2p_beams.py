@@ -34,6 +34,7 @@ def test_the_score_of_an_output_is_that_of_the_search(model):
         assert scores == pytest.approx([each.score for each in tree.hypotheses if each.complete], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_each_pronunciation_has_its_score(model, references):
     scores = g2p_beams.reference_scores(model, references)
     assert [len(scores[word]) for word in WORDS] == [len(references[word]) for word in WORDS]

@@ -15,6 +15,7 @@ def data() -> g2p_data.Split:
     return g2p_data.load()
 
 
+@pytest.mark.slow
 def test_the_split_has_the_sizes_in_the_readme(data):
     assert len(data["train"]) == 117_589
     assert len({word for word, _ in data["train"]}) == 109_917

@@ -76,6 +76,7 @@ def test_the_table_of_contents_lists_the_parts_with_minutes():
     assert all(anchor == title.replace(" ", "-") for title, anchor, _ in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", parts())
 def test_a_part_runs_alone(title, tmp_path, monkeypatch, capsys):
     (tmp_path / "data").symlink_to(tour_cells.HERE / "data")
@@ -97,6 +98,7 @@ def test_a_part_keeps_what_was_changed_above_it(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_code_of_cells_that_were_run_for_a_part_is_shown(tour):
     with rf.recording("last"):
         tour["pronounce"](tour["model"], ["laugh"])

@@ -180,8 +180,7 @@ def gradients(
 
 
 @works_in_loops
-@pytest.mark.parametrize("lengths", [[4, 2, 1], [0, 3]], ids=str)
-@pytest.mark.parametrize("number", [-77.0, float("nan")])
+@pytest.mark.parametrize(("lengths", "number"), [([4, 2, 1], -77.0), ([0, 3], math.nan)], ids=str)
 def test_each_step_is_what_the_op_gives_alone(name, lengths, number):
     """Also where padding is large or NaN in the loop, in values and gradients."""
     if 0 in lengths and name in NEEDS_FRAMES:
@@ -511,6 +510,7 @@ def test_a_raw_call_gives_one_shape():
 # -- memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["add", "softmax time", "linear", "gather", "concat time", "conv same", "sort", "lstm", "pad_packed", "dropout"],

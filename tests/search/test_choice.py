@@ -105,6 +105,7 @@ def check(net, batch, beam_size, limit, *, end=1, include_eos=False, exponent=1.
             assert score == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     labels=st.integers(2, 6), batch=st.integers(1, 4), beam=st.integers(1, 7), limit=st.integers(0, 6),

@@ -57,6 +57,7 @@ def test_a_step_of_a_search_makes_few_calls():
     assert calls_per_step() - calls_per_step(choice=False) <= 50
 
 
+@pytest.mark.slow
 def test_no_scores_of_all_labels_are_kept():
     probe = Probe()
     search(24, labels=LABELS, look=probe)

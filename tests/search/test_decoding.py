@@ -1,5 +1,8 @@
 """`rf.search.decode`: a beam search with a step of plain torch."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -174,3 +177,55 @@ def test_the_score_of_a_reference_is_that_of_a_search_for_it_alone():
         assert "rf.search.forced" in str(where)
     blamed = narrow.where(lost.labels, forced=lost.score).verdict
     assert blamed in {"over the limit", "search error" if lost.score > narrow.best.score else "model error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    h: Any
+
+
+@dataclass
+class DecoderState:
+    hidden: Hidden
+    x: list
+    calls: int = 0
+    name: str = "decoder"
+
+
+@pytest.mark.parametrize("with_tensors", [False, True])
+def test_dataclasses_are_states_of_which_all_parts_follow(with_tensors):
+    net = Net(5, 3, 4)
+    plain, state = step_of(net)
+    expected = rf.search.decode(plain, state, beam=4, start=0, end=1, limit=6)
+    feat, vocab = rf.Dim(len(net.a), name="feat"), rf.Dim(len(net.e), name="vocab")
+    if with_tensors:
+        state = {
+            "h": rf.convert_to_tensor(state["h"], dims=[rf.batch_dim, feat]),
+            "x": rf.convert_to_tensor(state["x"], dims=[rf.batch_dim, feat]),
+        }
+    seen = []
+
+    def step(prev, state):
+        seen.append((type(state.hidden), type(state.x), state.calls, state.name))
+        raws = {"h": state.hidden.h, "x": state.x[0]}
+        if not with_tensors:
+            scores, new = plain(prev, raws)
+            return scores, DecoderState(Hidden(new["h"]), [new["x"]], state.calls + 1)
+        order = [dim for dim in raws["h"].dims if dim != feat]
+        flat = {name: raw.copy_transpose([*order, feat]).raw_tensor.flatten(0, 1) for name, raw in raws.items()}
+        scores, new = plain(prev.copy_transpose(order).raw_tensor.flatten(), flat)
+        sizes = prev.copy_transpose(order).raw_tensor.shape
+
+        def back(raw, dim):
+            return rf.convert_to_tensor(raw.reshape(*sizes, -1), dims=[*order, dim])
+
+        return back(scores, vocab), DecoderState(Hidden(back(new["h"], feat)), [state.x[0]], state.calls + 1)
+
+    options = {"labels": vocab} if with_tensors else {}
+    initial = DecoderState(Hidden(state["h"]), [state["x"]])
+    found = rf.search.decode(step, initial, beam=4, start=0, end=1, limit=6, **options)
+    for tree, other in zip(found.tree, expected.tree, strict=True):
+        scores = [one.score for one in other.hypotheses]
+        assert [one.labels for one in tree.hypotheses] == [one.labels for one in other.hypotheses]
+        assert [one.score for one in tree.hypotheses] == pytest.approx(scores, abs=1e-4)
+    assert seen == [(Hidden, list, n, "decoder") for n in range(len(seen))]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
+from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
@@ -126,10 +128,11 @@ def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, bla
     fixed = [dim for dim in logits.dims if dim.dimension is not None and dim is not spatial_dim]
     classes = given[0] if given else fixed[-1] if len(fixed) == 1 else None
     if classes is None:
+        dim = likely_features(logits) or "…"
         raise DimError(
             f"{op}: it is not clear which dim of `logits` holds the classes",
             got=logits.describe_dims(),
-            hint="labels that are sparse in it, or logits with it as their feature dim",
+            hint=f"rf.set_feature_dim({called(logits)}, {dim}); or labels that are sparse in it",
         )
     if not 0 <= blank < classes.size.max:
         raise DimError(f"{op}: the blank label is not a class", got=blank, expected=f"an entry of {classes.describe()}")

@@ -94,6 +94,7 @@ class TapeOps:
     all_true_raw: Callable[[Any], bool]
     snapshot_raw: Callable[[Any], Any]
     version_raw: Callable[[Any], int]
+    counts_changes_raw: Callable[[Any], bool]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
     storage_raw: Callable[[Any], tuple[Any, int]]
@@ -120,6 +121,7 @@ class Tape:
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
         self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
         self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
+        self.gradients = True  # whether those of the steps are recorded, unlike those of the trial
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run

@@ -208,3 +208,10 @@ class TorchData:
             raw.data = raw.data.to(device=placed(device), dtype=None if dtype is None else dtype_of(dtype))
             if raw.grad is not None:
                 raw.grad.data = raw.grad.data.to(device=placed(device), dtype=raw.dtype)
+
+
+def unwrapped(raw: torch.Tensor) -> torch.Tensor:
+    """The tensor that holds the numbers of one inside `torch.vmap` or `torch.func.grad`."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(raw):
+        raw = torch._C._functorch.get_unwrapped(raw)
+    return raw

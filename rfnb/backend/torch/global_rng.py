@@ -45,6 +45,11 @@ class Seeded:
             own.set_state(state)
 
 
+def global_generators() -> list[torch.Generator]:
+    """The global generators: that of the CPU, and those of the GPUs once one is in use."""
+    return [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ())]
+
+
 def _global(device: torch.device) -> torch.Generator:
     if device.type == "cpu":
         return torch.default_generator

@@ -149,8 +149,12 @@ class TorchGrad:
 
     @staticmethod
     def follow_gradients_raw(ys: Sequence[torch.Tensor], xs: Sequence[torch.Tensor]) -> None:
-        """Runs the backward pass from the sum of `ys` to `xs` for its hooks; gradients are not accumulated."""
-        torch.autograd.grad([y.sum() for y in ys], list(xs), allow_unused=True, retain_graph=True)
+        """Runs the backward pass from the sum of `ys` to `xs` for its hooks; gradients are not accumulated.
+
+        The real and the imaginary parts of complex numbers are added up.
+        """
+        sums = [(torch.view_as_real(y) if y.is_complex() else y).sum() for y in ys]
+        torch.autograd.grad(sums, list(xs), allow_unused=True, retain_graph=True)
 
     @staticmethod
     def gradient_leaves_raw(ys: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from rfnb.backend.base.measure import Magnitude
+from rfnb.backend.torch.data import unwrapped
 
 
 class TorchMeasure:
@@ -17,7 +18,13 @@ class TorchMeasure:
     @staticmethod
     def magnitude_raw(raw: torch.Tensor, mask: np.ndarray | None) -> Magnitude | None:
         """How large the entries are that `mask` selects; it is broadcast. None if they are not floats."""
-        if raw.is_sparse or raw.is_nested or not (raw.is_floating_point() or raw.is_complex()):
+        raw = unwrapped(raw)
+        if (
+            raw.layout is not torch.strided
+            or raw.is_nested
+            or raw.is_meta
+            or not (raw.is_floating_point() or raw.is_complex())
+        ):
             return None
         with torch.no_grad():
             x = raw.detach().abs() if raw.is_complex() else raw.detach()
@@ -37,7 +44,7 @@ class TorchMeasure:
     @staticmethod
     def watch_gradient_raw(raw: torch.Tensor, see: Callable[[Any], None]) -> None:
         """Calls `see` with the gradient of the tensor in the backward pass."""
-        if raw.requires_grad:
+        if raw.requires_grad and unwrapped(raw) is raw:
             raw.register_hook(lambda gradient: see(gradient.detach()))
 
     @staticmethod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
+from rfnb.backend.torch.data import DTYPE_NAMES, unwrapped
+from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta, uncompiled
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import name_graph
@@ -26,38 +27,49 @@ from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, own
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import PACKAGE, Source
+from rfnb.core.tensor.tensor_dict import as_dicts
 
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 
 def module_graph(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
-    modules, its = ModuleTable(_own, _counted), owner(model)
-    graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
+    graph, asked, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
-        models = [each for each in (its, *leaves([args, kwargs])) if isinstance(each, torch.nn.Module)]
+        models = [each for each in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(each, torch.nn.Module)]
+        lazy = False
         for each in models:
-            keep_state(each, stack)
+            lazy |= keep_state(each, stack)
         if meta:
             args, kwargs = on_meta(models, (args, kwargs), stack)
-        graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
-        if its is not None:
-            modules.add(its)
-        seen = _ModelRecorder(its, modules, stack, meter)
-        try:
-            graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.hooks(), _FunctionMode(seen):
-                result = seen.meter.whole(lambda: model(*args, **kwargs))
-            named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
-            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
-        except Exception as error:
-            failed = error, seen.fail(error, None)
-        else:
+        given = leaves(as_dicts([args, kwargs]))
+        graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
+        for is_last in (False, True):
+            seen = _ModelRecorder(its, (stack, kept or stack), meter, meta=meta)
+            try:
+                graph.inputs = seen.given(argument_names(model, args, kwargs))
+                with seen.observing():
+                    result = seen.meter.whole(lambda: model(*args, **kwargs))
+            except Exception as error:
+                failed = error, seen.fail(error, None)
+            if is_last or failed is not None or not (lazy or seen.lazy):
+                break
+            seen.meter.forget()  # the first call of a lazy module only gives it its parameters
+        if failed is None:
+            named = named_leaves(as_dicts(result))
+            tensors = [(name or "output", leaf) for name, leaf in named if isinstance(leaf, torch.Tensor)]
+            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
             seen.meter.done(result)
-    graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
+    graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
     name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
@@ -65,13 +77,23 @@ def module_graph(
 
 
 class _ModelRecorder(CallRecorder):
-    """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
+    """Collects what hooks and the mode report.
+
+    model: the module that is called; None for a function. kept: restore what the call changes, after it, and after all
+    calls. lazy: whether a module that the function called had no parameters yet.
+    """
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack, meter: Meter | None):
-        super().__init__(model, modules, meter)
-        self._kept = kept
+    def __init__(
+        self, model: torch.nn.Module | None, kept: tuple[ExitStack, ExitStack], meter: Meter | None, *, meta: bool
+    ):
+        whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
+        super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
+        if model is not None:
+            self.modules.add(model)
+        self._kept, self._meta, self.lazy = kept[0], meta, False
+        self._kept_longer = kept[1]
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -87,18 +109,58 @@ class _ModelRecorder(CallRecorder):
         """The innermost line outside rfnb and torch."""
         return _here()
 
-    def hooks(self) -> ExitStack:
-        """Observes calls of modules inside. The modules' own hooks run before these."""
+    def observing(self) -> ExitStack:
+        """Observes calls inside. The modules' own hooks run before those of the recorder."""
         stack = ExitStack()
+        stack.enter_context(uncompiled())
         stack.callback(register_module_forward_pre_hook(self._before).remove)
         after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
         stack.callback(after.remove)
         stack.callback(vars(modules).get("_global_forward_hooks_with_kwargs", {}).pop, after.id, None)  # torch keeps it
+        for cls, name in _CALLS:
+            _replace(cls, name, self._opaque(vars(cls)[name]), stack)
+        stack.enter_context(_FunctionMode(self))
         return stack
+
+    def _opaque(self, method: Any) -> Any:
+        """A method like this one, whose calls are recorded: functions of TorchScript and of autograd."""
+        call = method.__func__ if isinstance(method, classmethod) else method
+
+        @wraps(call)
+        def recorded(fn: Any, *args: Any, **kwargs: Any) -> Any:
+            if get_ident() != self._thread or self.quiet:
+                return call(fn, *args, **kwargs)
+            self.meter.pause()
+            try:
+                name = fn.__name__ if isinstance(fn, type) else fn.name
+                return self.record(partial(call, fn), name, args, kwargs)
+            finally:
+                self.meter.resume()
+
+        return classmethod(recorded) if isinstance(method, classmethod) else recorded
+
+    def record(self, fn: Any, name: str, args: Any, kwargs: Any, *, writes: bool = False) -> Any:
+        """Calls a function and adds a node for it. writes: whether it changes its first argument in place."""
+        body, self.quiet = self.inside[-1][1], True
+        node = self.begin(name, self.numbers(args, kwargs))
+        changed = kwargs.get("out", args[0] if writes and args else None)
+        if changed is not None:
+            self.changes(changed)
+        self.quiet = False
+        with self.open(node):
+            result = fn(*args, **kwargs)
+        self.quiet = True
+        if changed is not None:
+            self.forget(changed)
+        self.made(node, result if changed is None else changed, (args, kwargs))
+        if not node.outputs:
+            body.pop()  # it read a size or a number
+        self.quiet = False
+        return result
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
-        if isinstance(raw, torch.Tensor) and self.graph.values[self.number_of(raw)].kind:
+        if isinstance(raw, torch.Tensor) and unwrapped(raw) is raw and self.graph.values[self.number_of(raw)].kind:
             keep_numbers(raw, self._kept)
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
@@ -106,8 +168,11 @@ class _ModelRecorder(CallRecorder):
             return
         self.meter.pause()
         self.quiet = True
-        if not self.modules.knows(module):
-            keep_state(module, self._kept)
+        if not self.modules.knows(module):  # a function calls it
+            self.lazy |= keep_state(module, self._kept_longer, inside=True)
+            keep_state(module, self._kept, inside=True)
+            if self._meta:
+                on_meta([module], (), self._kept)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
         self._open.append((module, node, depth))
@@ -130,7 +195,7 @@ class _ModelRecorder(CallRecorder):
         del self.inside[depth:]
         if len(rest) == 2 and node is not None:
             node.inputs += self.numbers(rest[0])
-            self.made(node, leaves(rest[1]), (args, rest[0]))
+            self.made(node, rest[1], (args, rest[0]))
         elif len(rest) == 1 and (error := sys.exc_info()[1]) is not None:
             self.fail(error, node)
         self.quiet = False
@@ -157,27 +222,19 @@ class _FunctionMode(TorchFunctionMode):
             return func(*args, **kwargs)
         seen.meter.pause()
         try:
-            return self._recorded(func, name, args, kwargs, writes=writes)
+            return seen.record(func, name, args, kwargs, writes=writes)
         finally:
             seen.meter.resume()
 
-    def _recorded(self, func: Any, name: str, args: Any, kwargs: Any, *, writes: bool) -> Any:
-        seen = self._seen
-        body = seen.inside[-1][1]
-        node = seen.begin(name, seen.numbers(args, kwargs))
-        changed = kwargs.get("out", args[0] if writes and args else None)
-        if changed is not None:
-            seen.changes(changed)
-        with seen.open(node):
-            result = func(*args, **kwargs)
-        if changed is not None:
-            seen.forget(changed)
-            seen.made(node, leaves(changed), (args, kwargs))
-        else:
-            seen.made(node, leaves(result), (args, kwargs))
-        if not node.outputs:
-            body.pop()  # it read a size or a number
-        return result
+
+def _replace(cls: type, name: str, method: Any, stack: ExitStack) -> None:
+    """Sets a method of a class until the stack ends."""
+    stack.callback(setattr, cls, name, vars(cls)[name])
+    setattr(cls, name, method)
+
+
+_CALLS = ((torch.autograd.Function, "apply"), (torch.jit.ScriptFunction, "__call__"))
+"""Calls that the mode for torch functions does not see."""
 
 
 @lru_cache(4096)
@@ -198,10 +255,23 @@ def _here() -> Source | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
-def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _own(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     """The parameters and buffers of a module."""
+    if isinstance(module, torch.jit.ScriptModule):  # with those of the modules in it
+        return (*module.named_parameters(), *module.named_buffers())
     return ((n, raw) for n, raw in (*module._parameters.items(), *module._buffers.items()) if raw is not None)
 
 
 def _counted(raw: torch.Tensor) -> tuple[int, bool]:
-    return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) else (0, False)
+    return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) and not is_lazy(raw) else (0, False)
+
+
+def _named_modules(root: torch.nn.Module, prefix: str) -> list[tuple[str, torch.nn.Module]]:
+    """All modules with their paths, without those that only TorchScript calls."""
+    named = list(root.named_modules(prefix=prefix))
+    inside = {id(part) for _, module in named if isinstance(module, torch.jit.ScriptModule) for part in _below(module)}
+    return [(path, module) for path, module in named if id(module) not in inside]
+
+
+def _below(module: torch.nn.Module) -> list[torch.nn.Module]:
+    return [part for part in module.modules() if part is not module]

@@ -10,18 +10,15 @@ import torch
 from rfnb.core.ground.tracers import keep_state, trace_call
 
 if TYPE_CHECKING:
-    from rfnb.core.graph.meter import Meter
     from rfnb.core.graph.model_graph import ModelGraph
 
 
 @trace_call.register(torch.nn.Module, torch.Tensor)
-def trace(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
-) -> ModelGraph:
+def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> ModelGraph:
     """The graph of a torch module, or of a function of torch tensors."""
     from rfnb.backend.torch.module_graph import module_graph
 
-    return module_graph(model, args, kwargs, meta=meta, meter=meter)
+    return module_graph(model, args, kwargs, **options)
 
 
 @keep_state.register(torch.nn.Module)

@@ -20,6 +20,7 @@ from torch.nn.modules import module as modules
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.torch.module_state import uncompiled
 from rfnb.errors import ViewError
 
 See = Callable[[RawAttention], None]
@@ -81,7 +82,7 @@ class AttentionMode(TorchDispatchMode):
             modules.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         try:
-            with self:
+            with uncompiled(), self:
                 yield
         finally:
             for handle in handles:

@@ -6,15 +6,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rfnb.backend.base.tape import Stream, Tape, Var, taking
+from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
+from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
-from rfnb.core.ground.source import user_source
-from rfnb.errors import TraceError
+from rfnb.core.ground.source import Source
+from rfnb.core.ground.traceback import is_users
+from rfnb.errors import LoopError, TraceError
 
 _READERS = {
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__", "__iter__",
@@ -64,13 +67,15 @@ class _TapeMode(TorchFunctionMode):
         if kind.reads and args and isinstance(tape.find(args[0]), Var):
             raise _read(name, tape)
         if not tape.ops and (name == "_set_grad_enabled" or torch.is_inference_mode_enabled() is not self.inference):
-            raise TraceError(
+            raise _of_module() or TraceError(
                 "switching gradients on or off in the body of a loop has no effect on its steps",
                 hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
             )
         writes = kind.writes or "out" in kwargs or bool(kwargs.get("inplace"))
         if writes:
             target = kwargs.get("out", args[0] if args else None)
+            if isinstance(target, torch.Tensor) and target.requires_grad and target.is_leaf and tape.gradients:
+                raise _written()
             if isinstance(target, torch.Tensor) and (tape.trial or not isinstance(tape.find(target), Var)):
                 tape.keep(target, target.detach().clone())
         if kind.random and not isinstance(tape.find(kwargs.get("generator")), Stream):
@@ -88,10 +93,35 @@ class _TapeMode(TorchFunctionMode):
         return result
 
 
-def _drawn(name: str) -> TraceError:
-    return TraceError(
+def _written() -> LoopError:
+    return _of_module() or TraceError(
+        f"a trainable tensor is changed in the body of a loop{_place()}", hint="change it before the loop, or after it"
+    )
+
+
+def _of_module() -> LoopError | None:
+    """The error for a module of torch that is being made; None if torch is not setting the values of one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != "torch.nn.init":
+        frame = frame.f_back
+    return frame and LoopError(
+        f"a module of torch is made in the body of a loop{_place()}", hint="make it before the loop"
+    )
+
+
+def _place() -> str:
+    """The line of the user's code that runs now, also of a module of torch that it makes."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    return "" if frame is None else f" ({Source(frame.f_code, frame.f_lasti).place()})"
+
+
+def _drawn(name: str) -> LoopError:
+    return _of_module() or TraceError(
         f"torch.{name} in the body of a loop would draw the same numbers at every step",
-        hint="rf.random_uniform, rf.random_normal, rf.random draw new numbers at every step and can be replayed",
+        hint="rf.random_uniform, rf.random_normal, rf.random draw new numbers at every step and can be replayed; "
+        "parameters are made before the loop",
     )
 
 
@@ -101,10 +131,8 @@ def _read(name: str, tape: Tape) -> TraceError:
             f"`{name}` reads a value in the body of a loop, where it is different at every step",
             hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
         )
-    where = user_source()
-    place = f" ({where.place()})" if where else ""
     return TraceError(
-        f"{tape.ops[0]}: the size of the result depends on values, which differ at every step of the body{place}",
+        f"{tape.ops[0]}: the size of the result depends on values, which differ at every step of the body{_place()}",
         hint="do this before the loop, or after it with the result of loop.stack; rf.where keeps the size",
     )
 
@@ -118,7 +146,7 @@ class _Kind:
         self.describes = is_property or name in _DESCRIBING
         self.reads, self.random, self.drops = name in _READERS, name in DRAWS, name in DROPS
         self.gradient = func in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
-        in_place = name.endswith("_") and not name.endswith("__")
+        in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
         self.writes = in_place or name == "__setitem__" or (name.startswith("__i") and name != "__invert__")
         self.plain = not (self.reads or self.random or self.drops or self.gradient or self.writes)  # without arguments
 
@@ -176,7 +204,8 @@ class TorchTape:
     @contextmanager
     def take(tape: Tape) -> Iterator[None]:
         """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
-        entry = _autocast()
+        entry, outer = _autocast(), current_tape()
+        tape.gradients = torch.is_grad_enabled() if outer is None else outer.gradients
         tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
         with taking(tape), torch.no_grad(), _TapeMode(tape):
             yield
@@ -243,6 +272,11 @@ class TorchTape:
         return 0 if raw.is_inference() else raw._version
 
     @staticmethod
+    def counts_changes_raw(raw: torch.Tensor) -> bool:
+        """Whether `version_raw` counts changes in place: not for tensors of inference mode."""
+        return not raw.is_inference()
+
+    @staticmethod
     def is_leaf_raw(raw: torch.Tensor) -> bool:
         """Whether it is a parameter rather than the result of something."""
         return raw.is_leaf and (raw.requires_grad or isinstance(raw, torch.nn.Parameter))
@@ -272,8 +306,14 @@ class TorchTape:
     @staticmethod
     def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
         """The storage that the tensor keeps alive, of which it may use a part: its key, and its bytes."""
-        storage = raw.untyped_storage()
-        return (storage.data_ptr(), raw.device.index), storage.nbytes()
+        raw = unwrapped(raw)
+        if raw.layout is torch.sparse_coo:
+            return id(raw), raw._indices().nbytes + raw._values().nbytes
+        try:
+            storage = raw.untyped_storage()
+            return (storage.data_ptr(), raw.device.index), storage.nbytes()
+        except (NotImplementedError, RuntimeError):  # other layouts have none
+            return id(raw), raw.numel() * raw.element_size()
 
     @staticmethod
     def get_modes() -> dict[str, Any]:

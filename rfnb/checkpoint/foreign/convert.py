@@ -3,58 +3,136 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 
+from rfnb.checkpoint.foreign.reading import Reading, converted_names
 from rfnb.checkpoint.foreign.tables.by_class import rows_for
 from rfnb.checkpoint.foreign.tables.row import Row
-from rfnb.checkpoint.foreign.transforms import TRANSFORMS
-from rfnb.checkpoint.mapping import Target
+from rfnb.checkpoint.foreign.transforms import IN_ONE, TRANSFORMS
+from rfnb.checkpoint.mapping import Owners, Target, fits
+from rfnb.checkpoint.report import Origin
+from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
+from rfnb.core.ground.source import public_function
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
+from rfnb.nn.bridge.from_torch import TorchPart
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.module.module import Module
 
-State = Mapping[str, torch.Tensor]
 T = TypeVar("T")
+Entries = Mapping[str, StoredEntry]
+_NO_WEIGHTS = ("num_batches_tracked", "inv_freq")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Converted:
-    """The new values of parameters by name, the sources of each, and the weights that were not used."""
+    """The entries of a checkpoint as the parameters need them, and the origins of those that were converted, by name.
 
-    values: dict[str, torch.Tensor] = field(default_factory=dict)
-    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    rest: dict[str, torch.Tensor] = field(default_factory=dict)
-
-
-def converted(module: Module, targets: Sequence[Target], state: State, table: Sequence[Row]) -> Converted:
-    """Looks up each parameter in `table`, then in the tables of the modules that contain it, outermost first.
-
-    In a module without a table, a parameter is made of the weight with the same name.
+    checkpoint: reads converted entries too. pairs: from the names of parameters to the (first) weight of each.
     """
-    found = Converted()
-    for name in (name for target in targets for name in target.names):
-        row = next((row for row in _rows(module, name, table) if all(source in state for source in row.sources)), None)
-        if row is not None:
-            found.values[name] = _transformed(row, module, state)
-            found.sources[name] = row.sources
-    used = {source for sources in found.sources.values() for source in sources}
-    taken = [state[name] for name in used]
-    found.rest = {name: x for name, x in state.items() if name not in used and not any(_same(x, y) for y in taken)}
-    return found
+
+    checkpoint: Checkpoint
+    entries: Mapping[str, StoredEntry]
+    origins: Mapping[str, Origin]
+    pairs: Mapping[str, str]
 
 
-def _rows(module: Module, name: str, table: Sequence[Row]) -> Iterator[Row]:
-    """The rows for a parameter, with full names."""
-    yield from _matching(table, "", name)
-    parts = name.split(".")
+def converted(
+    checkpoint: Checkpoint,
+    entries: Entries,
+    wanted: Sequence[Target],
+    chosen: Callable[[str], bool],
+    *,
+    layout: Layout | None = None,
+    importing: bool = False,
+    table: Sequence[Row] = (),
+) -> Converted:
+    """Converts the entries that are weights of torch.
+
+    Each parameter is looked up in `table`, then in the tables of the modules that contain it, outermost first. Raises
+    CheckpointError if a chosen parameter fits its entry both as it is and turned, and the layout is not known.
+
+    layout: of all entries; None: what the checkpoint says. importing: whether other entries are weights of torch.
+    """
+    names = {name: target for target in wanted for name in target.names}
+    entries = unfold_lstms(entries, keep=names)
+
+    def layout_of(entry: StoredEntry) -> Layout | None:
+        return layout or checkpoint.layout(entry) or ("torch" if importing else None)
+
+    readings = [_reading(name, target, entries, table, layout_of) for name, target in names.items()]
+    turned = converted_names(readings, chosen, importing=importing, certain=layout == "torch")
+    rows = {reading: reading.row for reading in readings if reading.name in turned and reading.row is not None}
+    made = {
+        reading.name: _made(row, names[reading.name].owners[reading.name], reading.sources, checkpoint)
+        for reading, row in rows.items()
+        if chosen(reading.name)
+    }
+    own = {r.name: r.own for r in readings if r.own is not None and r not in rows}
+    used = {entry.key for reading in rows for entry in reading.sources}
+    idle = _NO_WEIGHTS if used or importing else ()
+    rest = {name: e for name, e in entries.items() if e.key not in used and not name.endswith(idle)}
+    values = {entry.key: value for entry, value in made.values()}
+
+    def read(key: str) -> torch.Tensor:
+        return values[key]() if key in values else checkpoint.read(key)
+
+    return Converted(
+        replace(checkpoint, read=read),
+        {**rest, **own, **{name: entry for name, (entry, _) in made.items()}},
+        {r.name: _origin(r, row) for r, row in rows.items() if r.name in made},
+        {**{name: name for name in own}, **{r.name: row.sources[0] for r, row in rows.items()}},
+    )
+
+
+def _origin(reading: Reading, row: Row) -> Origin:
+    """Where a converted parameter comes from; the name in the file if it is renamed to that of the parameter."""
+    names = row.sources if row.sources != (reading.name,) else (reading.sources[0].key,)
+    return Origin(reading.name, names, "" if row.transform == "same" else row.transform)
+
+
+def _reading(
+    name: str,
+    target: Target,
+    entries: Entries,
+    table: Sequence[Row],
+    layout_of: Callable[[StoredEntry], Layout | None],
+) -> Reading:
+    own, owners = entries.get(name), target.owners[name]
+    rows = list(_rows(owners, name))
+    by_user = _first(_matching(table, "", name), entries)
+    row, required = by_user or _first(rows, entries), by_user is not None
+    if by_user is None and own is not None and _is_linear_of_torch(owners, name) and layout_of(own) == "rfnb":
+        row, required = Row(name, (name,), "transposed"), True
+    if row is not None and row.transform == "transposed" and _is_of_embedding(owners):
+        row = row._replace(transform="same")
+    sources = () if row is None else tuple(entries[source] for source in row.sources)
+    return Reading(
+        name,
+        own,
+        row,
+        sources,
+        layout=next((known for known in map(layout_of, sources) if known is not None), None),
+        required=required,
+        own_fits=own is not None and fits(target.parameter, own),
+        row_fits=row is not None and _fits(row, owners, target.parameter, sources),
+        only_here=own is not None and not any(name in row.sources for row in rows),
+    )
+
+
+def _first(rows: Iterable[Row], entries: Entries) -> Row | None:
+    """The first row whose sources all exist."""
+    return next((row for row in rows if all(source in entries for source in row.sources)), None)
+
+
+def _rows(owners: Owners, name: str) -> Iterator[Row]:
+    """The rows of the tables for a parameter, with full names."""
     rows: tuple[Row, ...] = ()
-    for depth in range(len(parts)):
-        path = ".".join(parts[:depth])
-        rows = rows_for(module.get_deep(path))
+    for path, module in owners:
+        rows = rows_for(module)
         yield from _matching(rows, f"{path}." if path else "", name)
     if not rows:
         yield Row(name, (name,))
@@ -68,43 +146,86 @@ def _matching(rows: Sequence[Row], prefix: str, name: str) -> Iterator[Row]:
             yield Row(name, sources, row.transform)
 
 
-def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
+def _made(
+    row: Row, owners: Owners, sources: Sequence[StoredEntry], checkpoint: Checkpoint
+) -> tuple[StoredEntry, Callable[[], torch.Tensor]]:
+    """The entry of a parameter that a row makes, and a function that computes its value."""
+    if row.transform == "same":
+        return sources[0], lambda: checkpoint.read(sources[0].key)
+    _check_order(row, owners)
+    result = _transformed(row, owners, sources, _without_values)
+    key = f"{' + '.join(entry.key for entry in sources)} as {row.target}"
+    entry = StoredEntry(key, tuple(result.shape), str(result.dtype).removeprefix("torch."))
+    return entry, lambda: _transformed(row, owners, sources, lambda entry: checkpoint.read(entry.key))
+
+
+def _fits(row: Row, owners: Owners, parameter: Parameter, sources: Sequence[StoredEntry]) -> bool:
+    """Whether the result of a row has the shape and the kind of values of the parameter."""
+    try:
+        result = _transformed(row, owners, sources, _without_values)
+    except CheckpointError:
+        return False
+    return fits(parameter, StoredEntry("", tuple(result.shape), str(result.dtype).removeprefix("torch.")))
+
+
+def _without_values(entry: StoredEntry) -> torch.Tensor:
+    dtype = getattr(torch, entry.dtype, None)
+    return torch.empty(entry.shape, dtype=dtype if isinstance(dtype, torch.dtype) else None, device="meta")
+
+
+def _transformed(
+    row: Row, owners: Owners, sources: Sequence[StoredEntry], value: Callable[[StoredEntry], torch.Tensor]
+) -> torch.Tensor:
     if row.transform not in TRANSFORMS:
         names = ", ".join(map(repr, TRANSFORMS))
-        raise CheckpointError(f"import_weights: there is no transform {row.transform!r}", expected=names)
-    parts = [state[source] for source in row.sources]
-    owner = module.get_deep(".".join(row.target.split(".")[:-2]))
-    transform = "same" if row.transform == "transposed" and _is_of_embedding(module, row.target) else row.transform
+        raise CheckpointError(f"{public_function()}: there is no transform {row.transform!r}", expected=names)
     try:
-        return TRANSFORMS[transform](parts, owner)
-    except (RuntimeError, ValueError) as error:
+        return TRANSFORMS[row.transform](list(map(value, sources)), _outer(owners))
+    except (RuntimeError, ValueError, AttributeError) as error:
         raise CheckpointError(
-            f"import_weights: the weights for {row.target} do not fit",
-            got=", ".join(f"{source} {tuple(part.shape)}" for source, part in zip(row.sources, parts, strict=True)),
-            expected=owner,
+            f"{public_function()}: the weights for {row.target} do not fit",
+            got=", ".join(f"{name} {entry.shape}" for name, entry in zip(row.sources, sources, strict=True)),
+            expected=_outer(owners),
         ) from error
 
 
-def _is_of_embedding(module: Module, name: str) -> bool:
+def _outer(owners: Owners) -> Any:
+    """The module around the one that a parameter belongs to."""
+    return owners[max(len(owners) - 2, 0)][1]
+
+
+def _check_order(row: Row, owners: Owners) -> None:
+    """Raises CheckpointError if queries, keys and values of several heads are one weight, in an order not known."""
+    if row.transform == IN_ONE and _outer(owners).num_heads.dimension > 1:
+        raise CheckpointError(
+            f"{public_function()}: the order of the features of {row.sources[0]} is not known",
+            got=f"one weight for queries, keys and values of {_outer(owners).num_heads.dimension} heads",
+            hint=f'rf.import_weights(…, table=[("{row.target}", ("{row.sources[0]}",), "heads")]) if all queries come '
+            'first, "transposed" if all of the first head come first',
+        )
+
+
+def _is_of_embedding(owners: Owners) -> bool:
     """Whether a Linear shares the weight of an embedding: {out_dim, in_dim}, the order of torch."""
-    linear = module.get_deep(name.rpartition(".")[0])
+    linear = owners[-1][1]
     return isinstance(linear, Linear) and linear.weight.dims == (linear.out_dim, linear.in_dim)
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both are the same weight, stored under two names."""
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.numel() > 0
+def _is_linear_of_torch(owners: Owners, name: str) -> bool:
+    """Whether a parameter is the weight of a Linear of torch in the module: {out, in}."""
+    part = owners[-1][1]
+    return isinstance(part, TorchPart) and part.kind == "Linear" and name.endswith("weight")
 
 
 _NAME = re.compile(r"(.*?)((?:weight|bias)_(?:ih|hh))_l(\d+)(_reverse)?")
 
 
-def unfold_lstms(state: Mapping[str, T]) -> dict[str, T]:
+def unfold_lstms(state: Mapping[str, T], keep: Collection[str] = ()) -> dict[str, T]:
     """Names the layers and directions of torch's LSTMs: "weight_ih_l1_reverse" → "1.backward.weight_ih".
 
-    A single layer gets no number, and a single direction no name.
+    A single layer gets no number, and a single direction no name. keep: names that stay.
     """
-    parts = {name: found for name in state if (found := _NAME.fullmatch(name))}
+    parts = {name: found for name in state if name not in keep and (found := _NAME.fullmatch(name))}
     several = {found[1] for found in parts.values() if found[3] != "0"}
     both = {found[1] for found in parts.values() if found[4]}
 

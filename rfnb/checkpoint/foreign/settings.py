@@ -9,6 +9,7 @@ import torch
 
 from rfnb.errors import CheckpointError
 from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.bridge.mirror import Mirror
 from rfnb.nn.cells.simple import GRU
 from rfnb.nn.module.module import Module
 
@@ -22,7 +23,7 @@ def adopted(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -
     found = {}
     bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
     for name, weight in pairs.items():
-        path, theirs = name.rpartition(".")[0], source.get_submodule(weight.rpartition(".")[0])
+        path, theirs = name.rpartition(".")[0], _part(source, weight.rpartition(".")[0])
         here = getattr(module.get_deep(path), "eps", None)
         there = getattr(theirs, "eps", getattr(theirs, "variance_epsilon", None))
         if here is not None and there is not None and here != there:
@@ -91,23 +92,30 @@ def _norm_first(module: Module, name: str) -> bool | None:
     return None
 
 
-def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, torch.nn.Module]]:
+def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, Any]]:
     """The modules around a weight with their names, innermost first."""
     path = weight
     while path:
         path = path.rpartition(".")[0]
-        yield path, source.get_submodule(path)
+        yield path, _part(source, path)
+
+
+def _part(source: torch.nn.Module, path: str) -> Any:
+    """The part of a torch module with that name; if it mirrors an rfnb module, that one."""
+    part = source.get_submodule(path)
+    return part.rf_module if isinstance(part, Mirror) else part
 
 
 def _compared(
-    module: Module, name: str, theirs: Sequence[torch.nn.Module]
+    module: Module, name: str, theirs: Sequence[Any]
 ) -> Iterator[tuple[str, int | str | None, int | str | None]]:
     """Settings of the module around a weight: title, value here, value there; None where the value is unknown."""
     ours = module.get_deep(".".join(name.split(".")[:-2]))
     heads = getattr(ours, "num_heads", None)
     if heads is not None:
         configs = [getattr(owner, "config", None) for owner in theirs]
-        found = _first(theirs, "num_heads"), _first(configs, "num_attention_heads")
+        numbers = _first(theirs, "num_heads"), _first(configs, "num_attention_heads")
+        found = (getattr(number, "dimension", number) for number in numbers)
         yield "number of heads", heads.dimension, next((n for n in found if isinstance(n, int)), None)
     if hasattr(ours, "activation"):
         function = _first(theirs, "activation") or _first(theirs, "act_fn")

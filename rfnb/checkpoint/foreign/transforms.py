@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+IN_ONE = "in one"
+"""Queries, keys and values in one weight, head by head as in rfnb, or, which is not known, in three blocks."""
 Transform = Callable[[Sequence[torch.Tensor], Any], torch.Tensor]
 
 
@@ -62,6 +64,7 @@ TRANSFORMS: dict[str, Transform] = {
     "transposed": lambda parts, _: _turned(parts[0]),
     "sum": lambda parts, _: torch.stack(list(parts)).sum(0),
     "joined": lambda parts, _: _turned(torch.cat(list(parts))),
+    IN_ONE: lambda parts, _: _turned(parts[0]),
     "heads": lambda parts, attention: _heads(_blocks(parts, attention), attention),
     "heads, halves": lambda parts, attention: _heads(_blocks(parts, attention), attention, halves=True),
     "gates": lambda parts, _: _turned(_gates(parts)),

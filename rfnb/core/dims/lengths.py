@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Source, user_source
 from rfnb.errors import DimError, DimRebound
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -217,9 +217,7 @@ class Lengths:
     def describe(self, dim: Dim) -> str:
         """Name and size of a dim in one word: "time:5", "time:2–5", "feat:4", "time:?"."""
         size = self.size(dim)
-        if size is None:
-            return f"{printable_name(dim.name)}:?"
-        return f"{printable_name(dim.name)}:{size.span()}"
+        return encodable(f"{printable_name(dim.name)}:{'?' if size is None else size.span()}")
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
         """The lengths for entry `index` of `owner` alone."""

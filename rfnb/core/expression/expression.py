@@ -14,7 +14,7 @@ from typing import Any
 from rfnb.core.expression.reader import READ, WORDS, Names, Reader
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 LONGEST = 2000
 """Longest expression, in characters."""
@@ -72,7 +72,7 @@ class Expression:
             self._check(child, depth + 1)
 
     def __repr__(self) -> str:
-        return printable(self.text)
+        return terminal_text(self.text)
 
 
 def _parsed(text: str) -> ast.expr:

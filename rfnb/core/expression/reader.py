@@ -13,6 +13,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionError, ExpressionNameError, RfError
+from rfnb.printable import error_message
 
 BITS = 1024
 """Largest result of an integer power, in bits."""
@@ -203,7 +204,7 @@ class Reader:
         except RfError:
             raise
         except Exception as error:
-            words = (str(error).splitlines() or [type(error).__name__])[0]
+            words = (error_message(error).splitlines() or [type(error).__name__])[0]
             raise self.error(node, f"it cannot be computed: {words}") from error
 
     def _unknown(self, node: ast.AST, name: str, known: Iterable[str], of: str = "") -> ExpressionError:

@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.graph.facts import Facts
 from rfnb.core.graph.graph import CallGraph, Node, NodeKind, Value, ValueKind
 from rfnb.core.graph.meter import NO_METER, Meter
-from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.graph.module_table import ModuleTable, is_module
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor_dict import as_dicts
@@ -64,7 +64,7 @@ class CallRecorder:
             for name, leaf in named_leaves(as_dicts(given), argument):
                 if isinstance(leaf, self.tensor_type):
                     names.setdefault(self.number_of(leaf, "input"), []).append(name)
-                elif hasattr(leaf, "named_modules"):
+                elif is_module(leaf):
                     self.modules.add(leaf, name)
         for number, its_names in names.items():
             self.graph.values[number].name = ", ".join(its_names)
@@ -77,14 +77,14 @@ class CallRecorder:
     def numbers(self, *structures: Any) -> tuple[int, ...]:
         """The numbers of the values in nested structures."""
         kind = self.tensor_type
-        return tuple([self.number_of(leaf) for leaf in leaves(list(structures)) if isinstance(leaf, kind)])
+        return tuple([self.number_of(leaf) for leaf in leaves(as_dicts(structures)) if isinstance(leaf, kind)])
 
-    def made(self, node: Node, results: Iterable[Any], given: Any = ()) -> None:
-        """Sets the outputs of a node. Values that did not exist before are marked as made by it.
+    def made(self, node: Node, result: Any, given: Any = ()) -> None:
+        """Sets the outputs of a node to the tensors of a result. Those that are new are marked as made by the node.
 
         given: the arguments of the call.
         """
-        results = list(results)
+        results = leaves(as_dicts(result))
         self.meter.made(node, given, results)
         first, outputs = len(self.graph.values), list[int]()
         for leaf in results:

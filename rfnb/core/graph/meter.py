@@ -74,6 +74,12 @@ class Meter:
         self.nodes[id(node)] = node
         return self.samples.setdefault(id(node), Sample())
 
+    def forget(self) -> None:
+        """Drops what was measured so far."""
+        self.samples.clear()
+        self.nodes.clear()
+        self.first_bad = None
+
     def pause(self) -> None:
         """The work of the recorder begins."""
 

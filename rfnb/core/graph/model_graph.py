@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import CallGraph, Node, Value
 from rfnb.core.graph.measured import Measured
+from rfnb.core.graph.module_table import is_module
 from rfnb.core.ground.show import Shown, make_dot
 
 
@@ -97,18 +99,35 @@ def title(model: Any) -> str:
 
 def owner(model: Any) -> Any:
     """The module that is called, or whose method is called; None for a function."""
-    found = model if hasattr(model, "named_modules") else getattr(model, "__self__", None)
-    return found if hasattr(found, "named_modules") else None
+    found = model if is_module(model) else getattr(model, "__self__", None)
+    return found if is_module(found) else None
 
 
 def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
     """The arguments of a call, each with the name of the model's parameter."""
-    call = model if inspect.isroutine(model) else getattr(model, "forward", None) or type(model).__call__.__get__(model)
+    call = _function_of(model)
     try:
         bound = inspect.signature(call).bind_partial(*args, **kwargs)
     except (TypeError, ValueError):
         return [*((f"arg{i}", arg) for i, arg in enumerate(args)), *kwargs.items()]
     return [part for name, value in bound.arguments.items() for part in _spread(call, name, value)]
+
+
+def _function_of(model: Any) -> Any:
+    """The function with the signature of a model: that of torch takes any arguments, and calls `forward`."""
+    if inspect.isroutine(model) or isinstance(model, partial):
+        return model
+    return getattr(model, "forward", None) or type(model).__call__.__get__(model)
+
+
+def keywords_of(model: Any) -> tuple[list[str], bool]:
+    """The keywords that the call of a model names, and whether it takes any others as well."""
+    try:
+        parameters = inspect.signature(_function_of(model)).parameters.values()
+    except (TypeError, ValueError):  # a function of C, or of TorchScript
+        return [], True
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    return names, any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def _spread(call: Any, name: str, value: Any) -> list[tuple[str, Any]]:

@@ -13,13 +13,16 @@ Own = Callable[[Any], Iterable[tuple[str, Any]]]
 """A function that returns a module's own parameters with their names."""
 Counted = Callable[[Any], tuple[int, bool]]
 """A function that returns the number of values in a parameter, and whether it is trained."""
+NamedModules = Callable[[Any, str], Iterable[tuple[str, Any]]]
+"""A function that returns a module and those in it with their paths, below a prefix."""
 
 
 class ModuleTable:
     """The path and facts of each module, and which modules were called."""
 
-    def __init__(self, own: Own, counted: Counted):
+    def __init__(self, own: Own, counted: Counted, named_modules: NamedModules | None = None):
         self._own, self._counted = own, counted
+        self._named_modules = named_modules or (lambda root, prefix: root.named_modules(prefix=prefix))
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
         self._alive: list[Any] = []  # so that no id is reused
@@ -29,7 +32,8 @@ class ModuleTable:
 
     def add(self, root: Any, prefix: str = "") -> None:
         """Adds a module and all modules inside it."""
-        found = [(path, module) for path, module in root.named_modules(prefix=prefix) if id(module) not in self._facts]
+        named = self._named_modules(root, prefix)
+        found = [(path, module) for path, module in named if id(module) not in self._facts]
         counts: dict[str, list[int]] = {path: [0, 0] for path, _ in found}
         counted: set[tuple[str, int]] = set()
         for path, module in found:
@@ -73,6 +77,11 @@ class ModuleTable:
             alive.update(_with_parents(self.parameters[number].rpartition(".")[0]))
         idle = {facts.path: facts for facts in self._facts.values() if facts.path not in alive}
         return tuple(f for path, f in idle.items() if path and not any(up in idle for up in _parents(path)))
+
+
+def is_module(thing: Any) -> bool:
+    """Whether an object is a module of rfnb or torch, not a class of modules."""
+    return hasattr(thing, "named_modules") and not isinstance(thing, type)
 
 
 def default_name(module: Any) -> str:

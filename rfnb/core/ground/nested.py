@@ -1,40 +1,111 @@
-"""Nested structures of tensors: dicts, lists, tuples, named tuples and States, always walked in the same order."""
+"""Nested structures of tensors, always walked in the same order.
+
+Containers are dicts, lists, tuples and named tuples, `rf.State`, dataclasses, classes of attrs and `SimpleNamespace`,
+with all their subclasses. Everything else is a leaf.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from rfnb.errors import DimError
 
-_CONTAINERS = (dict, list, tuple)
+
+class Form(NamedTuple):
+    """The way to take containers of a class apart, and to put them together.
+
+    Args:
+        names: the keys of a container, the names of its fields, or the numbers of its parts.
+        parts: the parts, in the same order.
+        like: a container of the same class with other parts.
+    """
+
+    names: Callable[[Any], Iterable[Any]]
+    parts: Callable[[Any], Iterable[Any]]
+    like: Callable[[Any, list[Any]], Any]
+
+
+def _form(cls: type) -> Form | None:
+    if issubclass(cls, dict):
+        return Form(cls.keys, cls.values, _dict_like)
+    if issubclass(cls, tuple) and hasattr(cls, "_make"):
+        return Form(lambda tree: tree._fields, iter, lambda tree, parts: tree._make(parts))
+    if issubclass(cls, list | tuple):
+        return Form(lambda tree: range(len(tree)), iter, lambda tree, parts: cls(parts))
+    if hasattr(cls, "named_modules") or hasattr(cls, "reorder_cache") or cls.__module__.startswith("rfnb."):
+        return None
+    if issubclass(cls, SimpleNamespace):
+        return _object_form(lambda tree: sorted(vars(tree)))  # by name, in whatever order they were set
+    names = field_names(cls)
+    return _object_form(lambda tree: names) if names else None
+
+
+form_of: Callable[[type], Form | None] = lru_cache(1024)(_form)
+"""The form of a class of containers; None for leaves: modules, caches that reorder themselves, rfnb's own records."""
+
+
+def _object_form(names: Callable[[Any], list[str]]) -> Form:
+    """The form of objects whose parts are attributes."""
+
+    def like(tree: Any, parts: list[Any]) -> Any:
+        pairs = zip(names(tree), parts, strict=True)
+        changed = [(name, part) for name, part in pairs if getattr(tree, name, None) is not part]
+        made = copy.copy(tree) if changed else tree
+        for name, part in changed:
+            object.__setattr__(made, name, part)  # also if it is frozen
+        return made
+
+    return Form(names, lambda tree: [getattr(tree, name, None) for name in names(tree)], like)
+
+
+def field_names(cls: type) -> list[str]:
+    """The names of the fields of a dataclass, or a class of attrs; nothing for other classes."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else getattr(cls, "__attrs_attrs__", ())
+    return [field.name for field in fields]
+
+
+def _dict_like(tree: Any, parts: list[Any]) -> Any:
+    """A dict of the same class and with the same keys. A class with a constructor of its own is copied."""
+    cls = type(tree)
+    if _is_made_of_pairs(cls):
+        return cls(zip(tree, parts, strict=True))
+    made, fields = copy.copy(tree), field_names(cls)
+    for key, part in zip(list(tree), parts, strict=True):
+        made[key] = part
+        if key in fields:  # the outputs of Hugging Face are dicts and dataclasses
+            object.__setattr__(made, key, part)
+    return made
+
+
+def _is_made_of_pairs(cls: type) -> bool:
+    own: Any = cls
+    return own.__init__ in (dict.__init__, OrderedDict.__init__)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """Applies `fn` to each leaf, which is anything but a container, and returns the results in the same structure."""
-    if not isinstance(tree, _CONTAINERS):
+    form = form_of(type(tree))
+    if form is None:
         return fn(tree)
-    if isinstance(tree, dict):
-        return type(tree)([(key, map_leaves(fn, value)) for key, value in tree.items()])
-    parts = [map_leaves(fn, part) if isinstance(part, _CONTAINERS) else fn(part) for part in tree]
-    return tuple(parts) if type(tree) is tuple else _like(tree, parts)
-
-
-def _like(tree: Any, parts: list[Any]) -> Any:
-    """A list or tuple of the same type as `tree`, with other parts."""
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*parts)
-    return type(tree)(parts)
+    parts = [fn(part) if form_of(type(part)) is None else map_leaves(fn, part) for part in form.parts(tree)]
+    return form.like(tree, parts)
 
 
 def arranged(tree: Any, like: Any) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
-    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
-        return type(tree)([(key, arranged(tree[key], value)) for key, value in like.items()])
-    if isinstance(tree, list | tuple) and isinstance(like, list | tuple) and len(tree) == len(like):
-        others = iter(like)
-        return _like(tree, [arranged(part, next(others)) for part in tree])
-    return tree
+    cls = type(tree)
+    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys() and _is_made_of_pairs(cls):
+        return cls([(key, arranged(tree[key], value)) for key, value in like.items()])
+    form, other = form_of(cls), form_of(type(like))
+    if form is None or other is None or [*form.names(tree)] != [*other.names(like)]:
+        return tree
+    return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), other.parts(like), strict=True)])
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -52,32 +123,35 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 def leaves(tree: Any) -> list[Any]:
     """All leaves, in the order in which `map_leaves` visits them."""
-    if not isinstance(tree, _CONTAINERS):
+    form = form_of(type(tree))
+    if form is None:
         return [tree]
     found: list[Any] = []
-    _collect(tree, found)
+    _collect(tree, form, found)
     return found
 
 
-def _collect(tree: Any, found: list[Any]) -> None:
-    for part in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(part, _CONTAINERS):
-            _collect(part, found)
-        else:
+def _collect(tree: Any, form: Form, found: list[Any]) -> None:
+    for part in form.parts(tree):
+        inner = form_of(type(part))
+        if inner is None:
             found.append(part)
+        else:
+            _collect(part, inner, found)
 
 
 def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
     """All leaves with their paths: "lstm.h", "layers.0"."""
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        items = list(zip(tree._fields, tree, strict=True))
-    elif isinstance(tree, dict):
-        items = list(tree.items())
-    elif isinstance(tree, list | tuple):
-        items = list(enumerate(tree))
-    else:
+    parts = named_parts(tree)
+    if parts is None:
         return [(prefix, tree)]
-    return [leaf for key, value in items for leaf in named_leaves(value, f"{prefix}.{key}" if prefix else str(key))]
+    return [leaf for key, part in parts for leaf in named_leaves(part, f"{prefix}.{key}" if prefix else str(key))]
+
+
+def named_parts(tree: Any) -> list[tuple[Any, Any]] | None:
+    """The parts of a container with their names; None for a leaf."""
+    form = form_of(type(tree))
+    return None if form is None else list(zip(form.names(tree), form.parts(tree), strict=True))
 
 
 def same_structure(a: Any, b: Any) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.nested import form_of
 
 KINDS: dict[str, str] = {}
 """The kind of view of a class, by its full name, so that the class need not be imported."""
@@ -32,8 +33,9 @@ def class_name(shown: type) -> str:
 
 
 def kind_of(shown: Any) -> str | None:
-    """The kind of view of an object; None if no view is registered for it."""
-    return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), None)
+    """The kind of view of an object; "tree" for other containers, such as dataclasses; None if there is no view."""
+    other = None if form_of(type(shown)) is None else "tree"
+    return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), other)
 
 
 def view_of(shown: Any) -> Any | None:

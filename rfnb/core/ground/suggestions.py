@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rfnb.errors import DimError, RfError
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 
 def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -64,7 +64,7 @@ class Missing(AttributeError):
     def __str__(self) -> str:
         known = [name for name in dir(self.owner) if not name.startswith("_")]
         hint = did_you_mean(self.name, known, most=2, cutoff=0.7)
-        return printable(f"{self.args[0]}: {hint}" if hint else self.args[0])
+        return terminal_text(f"{self.args[0]}: {hint}" if hint else self.args[0])
 
     def __reduce__(self) -> Any:
         return AttributeError, (str(self),)

@@ -17,10 +17,21 @@ class TraceCall(Protocol):
     """A function that traces a call of a model."""
 
     def __call__(
-        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
+        self,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        meta: bool,
+        meter: Meter | None = None,
+        kept: ExitStack | None = None,
     ) -> ModelGraph:
-        """Calls the model once and returns the graph of the call. meta: on the meta device, without numbers. meter:
-        measures the nodes.
+        """Calls the model once and returns the graph of the call.
+
+        Args:
+            meta: on the meta device, without numbers.
+            meter: measures the nodes.
+            kept: restores, when it closes, the modules that the call finds, for calls that are not traced.
         """
 
 

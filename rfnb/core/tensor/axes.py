@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.advice.features import features_hint
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, as_dims
@@ -69,6 +70,8 @@ class Axes:
 
     def _suggestion(self, axis: Any) -> str | None:
         """The hint of an error about an axis that does not exist, or is given as a position."""
+        if isinstance(axis, str) and axis.lower() in ("f", "feature"):
+            return features_hint(self)
         if isinstance(axis, int):
             there = -len(self.dims) <= axis < len(self.dims)
             return f"{self.dims[axis].name}, instead of its position" if there else None

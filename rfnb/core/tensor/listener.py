@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,11 @@ class Listener:
         if self.outer is not None:
             return self.outer.cond(pred, true_fn, false_fn)
         return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+
+    def new_parameter(self, dims: Sequence[Dim]) -> None:
+        """Called when a trainable parameter is made."""
+        if self.outer is not None:
+            self.outer.new_parameter(dims)
 
     def attention(
         self,

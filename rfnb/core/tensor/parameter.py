@@ -17,6 +17,7 @@ from rfnb.core.dims.size_limits import too_large
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.template import NoData
 from rfnb.core.tensor.tensor import Tensor
@@ -94,6 +95,9 @@ class Parameter(Tensor):
                 raise too_large("Parameter", dims, [dim.dimension or 0 for dim in dims], error) from None
         self._initial: Any = None
         self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
+        listener = active_listener()
+        if raw_tensor is None and listener is not None and self.trainable:
+            listener.new_parameter(dims)
         if raw_tensor is None:
             self.initial = source if source is not None else 0.0 if initial is None else initial
 

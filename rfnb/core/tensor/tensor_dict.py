@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
+from functools import lru_cache
+from numbers import Number
+from types import ModuleType
 from typing import Any
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.nested import form_of, leaves, named_parts
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -171,6 +177,58 @@ class TensorDict(Shown):
         dim.bind(Size(owners, values))
 
 
-def as_dicts(tree: Any) -> Any:
-    """Replaces each TensorDict of a structure by its dict, without binding dims."""
-    return map_leaves(lambda leaf: leaf.data if isinstance(leaf, TensorDict) else leaf, tree)
+def as_dicts(tree: Any, *, seen: dict[int, Any] | None = None, depth: int = 0) -> Any:
+    """All that a structure holds, as plain dicts and lists, without binding dims: also what is in TensorDicts, other
+    mappings, sets and queues, and in the attributes of objects, each of which counts once.
+    """
+    seen = {} if seen is None else seen
+    parts = _named_parts(tree) if depth < 50 else None
+    if parts is None:
+        return tree
+    if id(tree) in seen:
+        return None
+    seen[id(tree)] = tree
+    named = [(name, as_dicts(part, seen=seen, depth=depth + 1)) for name, part in parts]
+    if form_of(type(tree)) is not None:  # the same list may be in two places, but not in itself
+        del seen[id(tree)]
+    if isinstance(tree, list | tuple):
+        values = [part for _, part in named]
+        return tree._make(values) if hasattr(tree, "_make") else tuple(values) if isinstance(tree, tuple) else values
+    return dict(named)
+
+
+def copied_with(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """A copy of a structure, and of all objects in it, with the results of `fn` for its leaves."""
+    return copy.deepcopy(tree, {id(leaf): fn(leaf) for leaf in leaves(as_dicts(tree))})
+
+
+def _named_parts(tree: Any) -> Iterable[tuple[Any, Any]] | None:
+    """The parts of an object with their names; None for a leaf."""
+    if isinstance(tree, TensorDict):
+        return tree.data.items()
+    parts = named_parts(tree)
+    if parts is not None or not _has_parts(type(tree)):
+        return parts
+    if isinstance(tree, Mapping):
+        return tree.items()
+    if isinstance(tree, Set | deque):
+        return enumerate(tree)
+    slots = [(name, getattr(tree, name)) for name in _slots(type(tree)) if hasattr(tree, name)]
+    return [*getattr(tree, "__dict__", {}).items(), *slots] or None
+
+
+def _is_taken_apart(cls: type) -> bool:
+    without = (Tensor, Dim, str, bytes, bytearray, Number, Enum, type, ModuleType, *raw_registry.BACKENDS)
+    if issubclass(cls, without) or hasattr(cls, "named_modules") or cls.__module__.startswith("rfnb."):
+        return False
+    return not any("__call__" in vars(base) for base in cls.__mro__)
+
+
+_has_parts: Callable[[type], bool] = lru_cache(1024)(_is_taken_apart)
+"""Whether objects of a class are taken apart: not numbers, texts, tensors, modules, functions or rfnb's own."""
+
+
+def _slots(cls: type) -> list[str]:
+    slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+    names = [name for found in slots for name in ([found] if isinstance(found, str) else found)]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.vocab.tokenizer import Tokenizer, is_tokenizer
 from rfnb.core.vocab.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 SPECIAL = {
     "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "<sos/eos>", "<s/>", "<|startoftext|>", "[CLS]"),
@@ -41,8 +42,12 @@ class Vocab:
     Args:
         source: labels in order; a dict from label to number or from number to label; a file with one label per line
             (also those of ESPnet, Kaldi, fairseq and sentencepiece, where a number, count or score follows), or with a
-            dict or list; a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`; or any
-            object with `labels`, of which `bos_label_id`, `eos_label_id` and the like are read too.
+            dict or list, possibly compressed by gzip; a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or
+            anything with `decode`; or any object with `labels`, of which `bos_label_id`, `eos_label_id` and the like
+            are read too.
+
+    Attributes:
+        aliases: further names of labels, as in `{"<s>": 0, "</s>": 0, …}`, with their numbers.
 
     Raises DimError if a label occurs twice, or a number has no label.
     """
@@ -51,16 +56,17 @@ class Vocab:
         self._tokenizer: Tokenizer | None = None
         self._roles: dict[str, int | None] = {}  # those that were given; others are found by the usual names
         self.user_defined_symbol_ids: dict[str, int] = {}
+        self.aliases: dict[str, int] = {}
         if isinstance(source, Vocab):
-            self._tokenizer, self._roles = source._tokenizer, source._roles
+            self._tokenizer, self._roles, self.aliases = source._tokenizer, source._roles, source.aliases
             self.user_defined_symbol_ids = source.user_defined_symbol_ids
             source = () if source._tokenizer else source.labels
         elif isinstance(source, str | Path):
-            source = read_labels(source)
+            source, self.aliases = read_labels(source)
         elif is_tokenizer(source):
             self._tokenizer, source = Tokenizer(source), ()
         elif isinstance(source, Mapping):
-            source = in_order(source)
+            source, self.aliases = in_order(source)
         elif getattr(source, "labels", None) is not None:
             self._take(source)
             return
@@ -70,7 +76,7 @@ class Vocab:
             )
         if self._tokenizer is None:
             self.labels = tuple(str(label) for label in source)
-            self._numbers = _numbered(self.labels)
+            self._numbers = {**self.aliases, **_numbered(self.labels)}
 
     def _take(self, source: Any) -> None:
         """Takes the labels of an object, which may repeat, and their roles."""
@@ -124,8 +130,10 @@ class Vocab:
         return number
 
     @classmethod
-    def of_labels(cls, labels: Sequence[str]) -> Vocab:
+    def of_labels(cls, labels: Sequence[str], aliases: Mapping[str, int] = {}) -> Vocab:
         """A vocabulary of labels in order, which may repeat, as some tokenizers do; then `encode` gives the first.
+
+        aliases: further names of labels, with their numbers.
 
         >>> vocab = rf.Vocab.of_labels(["a", "b", "a"])
         >>> vocab.decode([0, 1, 2]), vocab.encode(["a", "b"])
@@ -133,7 +141,8 @@ class Vocab:
         """
         vocab = cls(())
         vocab.labels = tuple(str(label) for label in labels)
-        vocab._numbers = _first_numbers(vocab.labels)
+        vocab.aliases = dict(aliases)
+        vocab._numbers = {**vocab.aliases, **_first_numbers(vocab.labels)}
         return vocab
 
     @cached_property
@@ -147,7 +156,7 @@ class Vocab:
 
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
-        return printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})")
+        return encodable(printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"))
 
     @property
     def num_labels(self) -> int:
@@ -323,8 +332,14 @@ class Vocab:
     def _space(self) -> str | None:
         return next((space for space in (" ", *SPACES) if space in self._numbers), None)
 
+    @cached_property
+    def _spaces(self) -> re.Pattern[str]:
+        """What separates labels in a text: all spaces but those in labels, such as U+00A0."""
+        inside = {letter for label in self.labels for letter in label if letter.isspace()} - {" "}
+        return re.compile(rf"[^\S{''.join(inside)}]+")
+
     def _cut(self, text: str) -> list[str]:
-        words = text.split()
+        words = [word for word in self._spaces.split(text) if word]
         if not self._by_letter or (self._space is None and len(words) > 1):
             return words
         return [self._space if letter == " " and self._space else letter for letter in text]

@@ -38,7 +38,7 @@ def describe(seen: Captured | Seen, **choice: Any) -> AttentionListView | Attent
 def to_text(view: AttentionListView) -> str:
     """A line for each attention: its name, dims and place."""
     lines = [f"attention: {len(view['rows'])} seen"]
-    lines += [f"  {line}" for line in repr(to_table(view)).splitlines()[1:]] if view["rows"] else []
+    lines += [f"  {line}" for line in to_table(view).lines()[1:]] if view["rows"] else []
     return "\n".join(lines + note_text(view["note"]))
 
 

@@ -129,7 +129,7 @@ def to_text(view: AttentionView) -> str:
     if len(best) > options.ATTENTION_LINES:
         lines.append(f"  … {len(best) - options.ATTENTION_LINES} more rows")
     if len(view["heads"]) > 1:
-        lines += ["", *repr(to_table(view, most=options.ATTENTION_LINES)).splitlines()]
+        lines += ["", *to_table(view, most=options.ATTENTION_LINES).lines()]
     if len(view["heads"]) > options.ATTENTION_LINES:
         lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more {_several(view)}")
     return "\n".join(lines + note_text(view["note"]))

@@ -59,7 +59,7 @@ def to_text(view: CheckView) -> str:
     if view["dims"]:
         lines += fact_lines([("dims", dims_text(view["dims"]))])
     if len(view["findings"]) > 1:
-        lines += ["", *(f"  {line}" for line in repr(_short_table(view)).splitlines())]
+        lines += ["", *(f"  {line}" for line in _short_table(view).lines())]
     return "\n".join(lines + note_text(view["note"]))
 
 

@@ -10,6 +10,7 @@ from rfnb.display.error.schema import CauseView, FrameView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import quiet
+from rfnb.printable import error_text
 
 FRAMES = 40
 CAUSES = 4
@@ -52,9 +53,8 @@ def describe_causes(error: BaseException) -> Iterator[CauseView]:
         if before is None:
             return
         error = before
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
         yield {
-            "error": said[:2000],
+            "error": error_text(error)[:2000],
             "relation": "caused by" if cause is not None else "while handling",
             "frames": describe_frames(error),
         }

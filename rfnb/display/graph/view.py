@@ -120,7 +120,7 @@ def _note(graph: ModelGraph) -> str | None:
 def to_text(view: GraphView) -> str:
     """A line of facts, then a row for each visible box."""
     lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in measures.legend_text(view))]
-    lines += [f"  {line}" for line in repr(boxes(view)).splitlines()]
+    lines += [f"  {line}" for line in boxes(view).lines()]
     return "\n".join([*lines, *_notes(view)])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from rfnb.core.advice.torch_equivalents import variable_of
 from rfnb.errors import ViewError
+from rfnb.printable import error_message
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -222,4 +223,4 @@ def _picked(axis: Axis, picked: Dim, index: int) -> Axis:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (error_message(error).splitlines() or [type(error).__name__])[0]

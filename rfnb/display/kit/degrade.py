@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rfnb.errors import RfError
+from rfnb.printable import error_message
 
 T = TypeVar("T")
 
@@ -44,5 +45,5 @@ def reason(error: BaseException) -> str:
     """An error in one line: message and hint of an rfnb error, class and first line of any other."""
     if isinstance(error, RfError):
         return f"{error.what}; {error.hint}" if error.hint else error.what
-    said = str(error).splitlines()
+    said = error_message(error).splitlines()
     return f"{type(error).__name__}: {said[0][:200]}" if said else type(error).__name__

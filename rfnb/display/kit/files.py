@@ -55,7 +55,7 @@ def _json(view: View) -> str:
 
 
 def _txt(view: View) -> str:
-    return view.text + "\n"
+    return view.full_text + "\n"
 
 
 def _csv(view: View) -> str:

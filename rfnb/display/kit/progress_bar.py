@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.printable import visible
+from rfnb.printable import encodable, visible
 
 PATIENCE = 2.0
 """Seconds that a loop runs before its bar appears."""
@@ -39,7 +39,7 @@ def new_bar(name: str, *, disable: bool = False, **options: Any) -> Any:
     """A tqdm bar. In a notebook it is replaced at the end by text or nothing, as saved notebooks have no widgets."""
     from tqdm.auto import tqdm
 
-    options["desc"] = " ".join(visible(name).split())
+    options["desc"] = encodable(" ".join(visible(name).split()))
     if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
         return tqdm(disable=disable, **options)
     from IPython.display import display

@@ -18,7 +18,7 @@ from rfnb.display.kit.own_views import check_choice
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
-from rfnb.printable import visible
+from rfnb.printable import encodable, visible
 
 FORMER_KINDS = {
     "history": "run",
@@ -55,7 +55,12 @@ class View:
 
     @property
     def text(self) -> str:
-        """The view as a terminal shows it."""
+        """The view as a terminal shows it, in the characters that it has."""
+        return encodable(self.full_text)
+
+    @property
+    def full_text(self) -> str:
+        """The view as text in all characters, as `save` writes it."""
         return visible(self._made("to_text", str))
 
     @property
@@ -164,7 +169,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        return self.text if self._optional("to_repr") is None else visible(self._made("to_repr", str))
+        return self.text if self._optional("to_repr") is None else encodable(visible(self._made("to_repr", str)))
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:

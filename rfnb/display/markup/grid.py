@@ -11,7 +11,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import row
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,12 @@ class Table:
         """Each row as a dict."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
+    def lines(self) -> list[str]:
+        """The columns and rows as text, aligned."""
+        return aligned([[printable_name(_word(cell)) for cell in row] for row in (self.columns, *self.rows)])
+
     def __repr__(self) -> str:
-        grid = [[printable_name(_word(cell)) for cell in row] for row in (self.columns, *self.rows)]
-        return "\n".join(aligned(grid))
+        return encodable("\n".join(self.lines()))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(table_html(self))}

@@ -61,7 +61,7 @@ def to_text(view: NetworkReportView) -> str:
     """The verdict, then a row for each finding."""
     lines = [f"{view['name']}: {_verdict(view)} ({_facts(view)})"]
     if view["findings"]:
-        lines += [f"  {line}" for line in repr(to_table(view)).splitlines()]
+        lines += [f"  {line}" for line in to_table(view).lines()]
     return "\n".join(lines + note_text(view["note"]))
 
 

@@ -139,7 +139,7 @@ def to_text(view: NetworkView) -> str:
     if view["chosen"] is not None:
         lines += [f"  {line}" for line in _card_lines(view["cards"][0])]
     else:
-        lines += [f"  {line}" for line in repr(graph_table(view["graph"])).splitlines()]
+        lines += [f"  {line}" for line in graph_table(view["graph"]).lines()]
     return "\n".join(lines + note_text(view["note"]))
 
 

@@ -41,7 +41,10 @@ def edited(state: Tensor | int, text: str, at: Mapping[Dim, int]) -> Any:
     new = np.asarray([np.nan if entry is None else entry for entry in entries])
     keep = np.asarray([entry is None for entry in entries])
     shape = part.shape if len(entries) == part.size else ()
-    part[...] = np.where(keep.reshape(shape), part, new.reshape(shape))
+    with np.errstate(invalid="ignore"):
+        part[...] = np.where(keep.reshape(shape), part, new.reshape(shape))
+    if values.dtype.kind in "biu" and not (keep.reshape(shape) | (part == new.reshape(shape))).all():
+        raise ViewError(f"{state.name} cannot hold {text[:40]!r}", expected=state.dtype)
     raw = state.raw_tensor
     return state.like(backend_of_raw(raw).convert_raw(values, state.dtype, state.device))
 

@@ -59,6 +59,11 @@ def describe_step(
         {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor)}
         for each in at.values()
     ]
+    texts: list[LineValue] = [
+        {"line": each.line, "op": each.kind, "is_loop": False, "value": in_words(each.name, each.text)}
+        for each in at.texts()
+    ]
+    values = sorted([*values, *texts], key=lambda row: row["line"]) if texts else values
     tree = None if seen is None else tree_of(run, sequence)
     return {
         "kind": "step",

@@ -31,7 +31,7 @@ def describe(at: RunStep, batch: int | str | None = None) -> RunStepView:
 
 def to_text(view: RunStepView) -> str:
     """A line of facts, the states, and the body with the values of this step."""
-    states = repr(to_table(view)).splitlines() if view["step"]["states"] else []
+    states = to_table(view).lines() if view["step"]["states"] else []
     body = body_text(view["run"], view["step"])
     return "\n".join([" · ".join(_facts(view)), *(f"  {line}" for line in states), "", *body])
 

@@ -18,10 +18,18 @@ class GradientNorms(Shown):
         model: whose they are.
         parameters: by path, of what is trained; None where there is no gradient.
         weights: by path, the norms of the values.
+        empty: by path, why a parameter has no values: "no shape yet" or "on meta".
     """
 
-    def __init__(self, model: Any, parameters: Mapping[str, float | None], weights: Mapping[str, float]):
+    def __init__(
+        self,
+        model: Any,
+        parameters: Mapping[str, float | None],
+        weights: Mapping[str, float],
+        empty: Mapping[str, str] | None = None,
+    ):
         self.model, self.parameters, self.weights = model, dict(parameters), dict(weights)
+        self.empty = dict(empty or {})
 
     @property
     def total(self) -> float:
@@ -35,8 +43,8 @@ class GradientNorms(Shown):
 
     @property
     def bad(self) -> dict[str, str]:
-        """Anomalies by path: "NaN", "Inf", "no gradient", "zero"."""
-        words = {path: verdict(norm) for path, norm in self.parameters.items()}
+        """Anomalies by path: "NaN", "Inf", "no gradient", "zero", "no shape yet", "on meta"."""
+        words = {path: self.empty.get(path) or verdict(norm) for path, norm in self.parameters.items()}
         return {path: word for path, word in words.items() if word}
 
     def below(self, module: str, norms: Mapping[str, float | None]) -> float:
@@ -66,12 +74,16 @@ def gradient_norms(model: Any) -> GradientNorms:
         raise ParameterError(
             "gradient_norms: `model` is not a module", got=type(model).__name__, expected="a module of rfnb or torch"
         )
-    raws = {path: raw for path, raw in _raws(model) if raw.requires_grad}
+    from torch.nn.parameter import is_lazy
+
+    trained = {path: raw for path, raw in _raws(model) if raw.requires_grad}
+    empty = {p: "no shape yet" if is_lazy(x) else "on meta" for p, x in trained.items() if is_lazy(x) or x.is_meta}
+    raws = {path: raw for path, raw in trained.items() if path not in empty}
     grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
     found = _norms([*grads.values(), *raws.values()])
     norms = dict(zip(grads, found, strict=False))
     weights = dict(zip(raws, found[len(grads) :], strict=True))
-    return GradientNorms(model, {path: norms.get(path) for path in raws}, weights)
+    return GradientNorms(model, {path: norms.get(path) for path in trained}, weights, empty)
 
 
 def _raws(model: Any) -> Any:

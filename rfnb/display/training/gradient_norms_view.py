@@ -44,9 +44,8 @@ def describe(norms: GradientNorms) -> GradientNormsView:
 
 
 def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
-    from rfnb.display.training.gradient_norms import verdict
-
     own: dict[str, list[str]] = {}
+    bad = norms.bad
     for path in norms.parameters:
         own.setdefault(path.rpartition(".")[0], []).append(path)
     for path, module in norms.model.named_modules():
@@ -56,7 +55,7 @@ def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
             yield _row(path, depth, type(module).__name__, whole, weight, "")
         for name in own.get(path, ()):
             norm = norms.parameters[name]
-            yield _row(name, depth + 1, "", norm, norms.weights[name], verdict(norm))
+            yield _row(name, depth + 1, "", norm, norms.weights.get(name, 0.0), bad.get(name, ""))
 
 
 def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, flag: str) -> GradientNorm:

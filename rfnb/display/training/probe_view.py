@@ -15,12 +15,14 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
 from rfnb.display.kit.degrade import Notes
-from rfnb.display.kit.view import view_of
+from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.display.tensor.arrays import data_of, is_array
+from rfnb.display.tensor.view import describe_data
 from rfnb.display.training.curve import Curve
 from rfnb.display.training.probe_slides import slides, states_of, to_scripts as to_scripts
 from rfnb.display.training.progress_view import describe_curve, picture
@@ -165,7 +167,8 @@ def _words(result: Any, between: str = "\n") -> str:
         return (between if labels else "\n").join(_words(part, " ") for part in result)
     if isinstance(result, dict):
         return "\n".join(f"{name}: {_words(part, ' ')}" for name, part in result.items())
-    return "\n".join(view_of(result).text.splitlines()[:3])
+    view = View(describe_data(data_of(result))) if is_array(result) else view_of(result)
+    return "\n".join(view.text.splitlines()[:3])
 
 
 def _curves(shots: list[Shot]) -> list[LossCurve]:

@@ -17,7 +17,7 @@ from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
-from rfnb.printable import visible
+from rfnb.printable import encodable, visible
 from rfnb.trace.pause.scope import ScopePauses
 from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.run.options import in_notebook
@@ -168,7 +168,7 @@ class Progress(Shown, Generic[B]):
         began = time.thread_time()
         try:
             if bar is not None:
-                bar.set_postfix_str(visible(self._last()), refresh=False)
+                bar.set_postfix_str(encodable(visible(self._last())), refresh=False)
             if self.plot and _is_first() and in_notebook() and self.curves:
                 self._draw_plot()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Nested structures as trees: dicts, lists, tuples, States and TensorDicts, with equal parts grouped."""
+"""Nested structures as trees: dicts, lists, tuples, dataclasses and TensorDicts, with equal parts grouped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.nested import named_parts
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
@@ -75,11 +76,8 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
     if isinstance(value, Mapping):
         named = {str(key): part for key, part in value.items()}
         return list((unfolded(named) or named).items())
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return list(zip(value._fields, value, strict=False))
-    if isinstance(value, list | tuple):
-        return [(str(i), part) for i, part in enumerate(value)]
-    return None
+    parts = named_parts(value)
+    return None if parts is None else [(str(name), part) for name, part in parts]
 
 
 def unfolded(named: Mapping[str, Any]) -> Folder | None:

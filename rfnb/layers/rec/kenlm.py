@@ -47,7 +47,7 @@ class KenLm(Layer, layer_class="kenlm"):
         """Reads the files."""
         if self.loop is None:
             raise NetworkError("kenlm is a layer of a loop", expected='in the "unit" of a rec layer')
-        self.words = read_labels(self.vocab_file)
+        self.words = read_labels(self.vocab_file).labels
         if x.sparse_dim is None or x.sparse_dim.get_dim_value() > len(self.words):
             got = f"{x.describe_dims()}, {len(self.words)} labels in the file"
             raise NetworkError("kenlm: the source has other labels than the file", got=got)
@@ -95,7 +95,8 @@ class KenLm(Layer, layer_class="kenlm"):
     def _text(self, labels: list[str]) -> tuple[str, ...]:
         """The words that some labels stand for."""
         text = "".join(f"{label} " for label in labels)
-        return tuple((text.replace(f"{self.bpe_merge_symbol} ", "") if self.bpe_merge_symbol else text).split())
+        text = text.replace(f"{self.bpe_merge_symbol} ", "") if self.bpe_merge_symbol else text
+        return tuple(filter(None, text.split(" ")))
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The labels."""

@@ -198,6 +198,8 @@ def _close_step(body: Body, limit: Size) -> _Ends:
         _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
+    if body.hypotheses is not None and body.hypotheses.at_close is not None:
+        body.hypotheses.at_close(body.hypotheses, body.condition is not None, limit.min == 0)
     loop_own = dict(lasts)  # values that the loop itself carries, by position
     hypotheses, going = body.hypotheses, active  # going: at the start of the step
     if body.condition is not None:

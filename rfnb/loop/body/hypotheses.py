@@ -70,6 +70,7 @@ class Hypotheses:
         self.scores: Traced  # of the newest hypotheses
         self.search: Any = None  # what the search knows of its steps
         self.at_ends: Callable[[Hypotheses, Traced], None] | None = None  # what the search adds where hypotheses end
+        self.at_close: Callable[[Hypotheses, bool, bool], None] | None = None  # the same where the whole search ends
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
         self.asked: dict[str, Traced] = {}  # those that replays compute of a step
@@ -189,7 +190,7 @@ class Hypotheses:
     def without_values(self) -> Hypotheses:
         """The same without tensors; `for_batch` makes those of a batch of it."""
         other, make, plan = copy(self), self.found, self.plan
-        if not isinstance(make, partial) or plan is None:
+        if not isinstance(make, partial) or plan is None or self.at_close is not None:
             raise ValueError("the result is made of more than a plan")
         none: Any = None
         other.choices = [Choice(each.before, each.after, none, none) for each in self.choices]

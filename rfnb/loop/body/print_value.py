@@ -18,9 +18,10 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.open_bodies import entered
-from rfnb.printable import printable, printable_name
+from rfnb.printable import terminal_text
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
+from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.tape import Tape, Var
@@ -126,7 +127,8 @@ class Watcher:
     """Prints a value of a loop at some steps, and keeps the last value that was not printed."""
 
     def __init__(self, name: str, loops: Sequence[str], steps: Steps, *, resolve: bool):
-        self.name, self.loops, self.steps, self.resolve = name, loops, steps, resolve
+        self.name, self.loops, self.resolve = name, loops, resolve
+        self.steps = with_own_numbers(steps) if callable(steps) else steps
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
         self.dims: Sequence[Dim] = ()  # of the value
@@ -192,14 +194,14 @@ class Watcher:
         if self.lines > LINES + 1:
             return
         if self.lines > LINES:
-            print(f"watch of {printable_name(self.name)}: {LINES} lines were shown; the rest of this run is left out")
+            print(terminal_text(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out"))
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
         live = self._live(x, masks)
         if resolve and self.hypotheses is not None:
             x, live = self.hypotheses.of_final(x, live, steps[-1])
         line = make_line(self.name, x, live)
-        print(printable(f"{place}: {line}" if place else line))
+        print(terminal_text(f"{place}: {line}" if place else line))
 
 
 Seen = tuple[Tensor, list[int], Sequence[Any]]

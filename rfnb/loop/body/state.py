@@ -9,12 +9,13 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, LoopNameError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 
 class StateHolder:
     """Named values, possibly nested: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
 
+    Lists, tuples, dicts, dataclasses and namespaces may be nested in any way.
     Before the loop, these are the initial values; in the body, the values of the previous step until they are set;
     after the loop, the final values. A state that is None stays None.
     """
@@ -99,7 +100,7 @@ class StateHolder:
 
     def __repr__(self) -> str:
         names = ", ".join(map(printable_name, self._values))
-        return f"state of {printable_name(self._loop_name)}: {names or 'empty'}"
+        return encodable(f"state of {printable_name(self._loop_name)}: {names or 'empty'}")
 
     # -- for the loop
 

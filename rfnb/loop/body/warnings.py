@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body.traced_step import TracedStep, place_of
 from rfnb.loop.steps.frames import has_steps
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -120,7 +120,7 @@ def warn(step: TracedStep, notice: Notice) -> None:
     _warned[source].add(notice.about)
     frame = frame_of(source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
-    text = printable(f"{step.name} ({source.place()}): {notice.text}")
+    text = terminal_text(f"{step.name} ({source.place()}): {notice.text}")
     warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
 
 

@@ -22,7 +22,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, fact_lines
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 from rfnb.trace.observe import Event, observing
 
 KEPT = 4
@@ -93,7 +93,7 @@ class FiniteReport(Shown):
             return f"finite: no NaN and no infinity in {self.results} results"
         made = count_of(len(self.made), "op")
         head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
-        return printable("\n".join([head, *fact_lines(self.facts())]))
+        return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the tensors from outside and the first finding, each with a label."""

@@ -31,7 +31,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 from rfnb.trace.observe import Event, observing
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
@@ -85,7 +85,7 @@ class BatchReport(Shown):
             left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
             return f"batch invariance: {count_of(self.results, 'result')} agree with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
-        return printable("\n".join([head, *fact_lines(self.facts())]))
+        return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the first difference, each with a label."""

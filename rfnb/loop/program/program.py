@@ -107,6 +107,11 @@ class Program:
         made = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
         return [number for numbers in made for number in numbers]
 
+    @property
+    def may_do_anything(self) -> bool:
+        """Whether a step calls functions of the user, as in `rf.raw_call`."""
+        return any(call.effect and call.made for call in self.calls)
+
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
         given = {var.number for var in self.inputs}.union(self.constants)

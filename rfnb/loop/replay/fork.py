@@ -22,8 +22,10 @@ from rfnb.loop.steps.execute import Given, execute, replaying
 from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast, where
 from rfnb.trace.run import session
+from rfnb.trace.run.entries import same
 from rfnb.trace.run.failure import failure
 from rfnb.trace.run.find import sequence_number
+from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.step import Only
 
 if TYPE_CHECKING:
@@ -34,19 +36,45 @@ if TYPE_CHECKING:
 
 def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
-    step = _checked(replay, run, step)
-    before = list(replay.states_before(step))
-    for place, raw in edited_states(replay, run, step, only, states).items():
-        before[place] = raw
-    return _continued(replay, run, step, replay.seed if seed is None else seed, before, {})
+    step, seed = _checked(replay, run, step), replay.seed if seed is None else operator.index(seed)
+    edits = edits_of(replay, run, step, only, states)
+    before = apply_edits(replay, step, replay.states_before(step), edits)
+    return _continued(replay, run, step, seed, before, {}, edits)
 
 
-def edited_states(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, Any]) -> dict[int, Any]:
-    """The edited states before `step` as raw tensors, by their places among all that a step passes to the next."""
-    where, found = Where.of(replay, run, *only), {}
-    for name, value in _named(replay, states):
-        found[replay.places[name]] = where.edited(replay, name, step, _edited(replay, run, step, name, value))
-    return found
+@dataclass(frozen=True)
+class Edit:
+    """New entries of one state.
+
+    Args:
+        name: of the state.
+        raw: its value, of which the entries in `mask` count.
+        mask: which entries are new, as a numpy array in the shape of the state.
+    """
+
+    name: str
+    raw: Any
+    mask: np.ndarray
+
+
+def edits_of(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, Any]) -> list[Edit]:
+    """The edits of the states before `step`. A tensor with all dims of a state changes the entries that differ."""
+    where = Where.of(replay, run, *only)
+    return [where.edit(replay, run, name, step, value) for name, value in _named(replay, states)]
+
+
+def apply_edits(replay: Replay, step: int, before: Sequence[Any], edits: Sequence[Edit]) -> list[Any]:
+    """All that is passed to `step`, with its edits, which are constants; gradients of all other entries go on."""
+    after = list(before)
+    for edit in edits:
+        place, state = replay.places[edit.name], replay.state(edit.name, step)
+        if edit.mask.all():
+            after[place] = edit.raw
+        elif edit.mask.any():
+            chosen = state.like(replay.backend.from_numpy_raw(edit.mask, state.device))
+            new = where(chosen, state.like(edit.raw), state.like(after[place]))
+            after[place] = new.copy_transpose(state.dims)._raw
+    return after
 
 
 def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> Run:
@@ -55,12 +83,14 @@ def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> 
     return _continued(replay, run, step, replay.seed, list(replay.states_before(step)), {step: given})
 
 
-def _continued(replay: Replay, run: Run, step: int, seed: int, before: Sequence[Any], given: Given) -> Run:
+def _continued(
+    replay: Replay, run: Run, step: int, seed: int, before: Sequence[Any], given: Given, edits: Sequence[Edit] = ()
+) -> Run:
     """The Run of the steps from `step` on, from the states `before`."""
     if replay.plan.changes is not None:
         raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
     schedule = replace(replay.schedule, outputs=())
-    with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying():
+    with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying(), OwnNumbers():
         outcome = execute(
             replay.program, schedule, replay.backend, before, replay.frames, seed,
             record=True, externals=replay.externals, start=step, given=given,
@@ -69,7 +99,7 @@ def _continued(replay: Replay, run: Run, step: int, seed: int, before: Sequence[
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
-    forked = session.store(replay.continued(step, outcome, seed, given).run(parent=run, forked_at=step))
+    forked = session.store(replay.continued(step, outcome, seed, given, edits).run(parent=run, forked_at=step))
     if outcome.error is not None:
         raise outcome.error
     return forked
@@ -99,11 +129,9 @@ class Where:
             along.append((beam, operator.index(hypothesis)))
         return cls(tuple(along))
 
-    def edited(self, replay: Replay, name: str, step: int, new: Any) -> Any:
-        """The new value of a state where it is to be edited, and the old one elsewhere."""
-        if not self.along:
-            return new
-        backend, state = replay.backend, replay.state(name, step)
+    def edit(self, replay: Replay, run: Run, name: str, step: int, value: Any) -> Edit:
+        """The edit of a state before `step`."""
+        new, state = _edited(replay, run, step, name, value), replay.state(name, step)
         mask = np.ones([1] * len(state.dims), bool)
         for dim, number in self.along:
             if dim not in state.dims:
@@ -113,9 +141,9 @@ class Where:
                 )  # fmt: skip
             shape = [-1 if each is dim else 1 for each in state.dims]
             mask = mask & (np.arange(state.size_of(dim).max) == number).reshape(shape)
-        whole = np.broadcast_to(mask, backend.get_shape_tuple_raw(new)).copy()
-        chosen = state.like(backend.from_numpy_raw(whole, state.device))
-        return backend.snapshot_raw(where(chosen, state.like(new), state).copy_transpose(state.dims)._raw)
+        if isinstance(value, Tensor) and value.dims_set == state.dims_set:
+            mask = mask & ~same(state, state.like(new))
+        return Edit(name, new, np.broadcast_to(mask, replay.backend.get_shape_tuple_raw(new)).copy())
 
 
 def _checked(replay: Replay, run: Run, step: int) -> int:
@@ -135,6 +163,8 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
         nested = any(other.startswith(f"{name}.") for other in known)
         for path, leaf in named_leaves(value, name) if nested else [(name, value)]:
             if path not in known:
+                if leaf is None:  # a part of the structure that stays None in all steps
+                    continue
                 raise LoopError(
                     f"fork: there is no state {path!r}",
                     expected=", ".join(known),
@@ -144,35 +174,55 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
-    """`value` as the raw tensor of a state, checked and cast to its dtype."""
+    """A copy of `value` as the raw tensor of a state, checked and cast to its dtype."""
     state = replay.state(name, step)
     if isinstance(state, int):
         raise LoopError(f"fork: {name!r} is the size of an axis that grows, which cannot be edited", got=value)
-    new = value if isinstance(value, Tensor) else _from_python(replay, run, state, value)
+    return replay.backend.snapshot_raw(_raw_of(replay, run, state, value))
+
+
+def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
+    """`value`, which may lack dims of the state, as a raw tensor like that of the state."""
+    if isinstance(value, list | tuple):
+        return _raw_of_list(replay, run, state, value)
+    backend, new = replay.backend, value
+    if not isinstance(value, Tensor):
+        number = np.asarray(_number(state, value))
+        if number.dtype == object:
+            raise _too_large(state, value)
+        new = tensor_of(backend.from_numpy_raw(number, state.device), align.sig([]), state.lengths)
     _check(state, new)
     if new.dtype != state.dtype:
-        new = cast(new, state.dtype)
-    raw, shape = new.copy_compatible_to_dims_raw(state.dims), replay.backend.get_shape_tuple_raw(state._raw)
-    return replay.backend.snapshot_raw(replay.backend.broadcast_raw(raw, shape))
+        new, given = cast(new, state.dtype), new
+        if _kind(given.dtype) == "int" and not same(given, new).all() and _kind(state.dtype) == "int":
+            raise _too_large(state, value)
+    raw, shape = new.copy_compatible_to_dims_raw(state.dims), backend.get_shape_tuple_raw(state._raw)
+    return backend.broadcast_raw(raw, shape)
 
 
-def _from_python(replay: Replay, run: Run, state: Tensor, value: Any) -> Tensor:
-    """A Tensor from a number or a label, or from a list with one of these per sequence."""
-    if not isinstance(value, list | tuple):
-        return _tensor(replay, state, [], _number(state, value))
-    along = run.sequence_dim if run.sequence_dim in state.dims else state.dims[0] if len(state.dims) == 1 else None
-    if along is None or len(value) != state.size_of(along).max:
+def _too_large(state: Tensor, value: Any) -> DtypeError:
+    return DtypeError(
+        f"fork: a number is too large for the state {state.name!r}", got=f"{value!r:.40}", expected=state.dtype
+    )
+
+
+def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[Any]) -> Any:
+    """A list with one value per sequence as a raw tensor like that of the state."""
+    backend, dims = replay.backend, state.dims
+    along = run.sequence_dim if run.sequence_dim in dims else dims[0] if len(dims) == 1 else None
+    if along is None or len(values) != state.size_of(along).max:
         raise DimError(
             f"fork: a list for the state {state.name!r} needs one entry per sequence",
-            got=f"{len(value)} for {state.describe_dims()}",
+            got=f"{len(values)} for {state.describe_dims()}",
             hint="rf.convert_to_tensor(values, dims=[…]) for other dims",
         )
-    return _tensor(replay, state, [along], [_number(state, entry) for entry in value])
-
-
-def _tensor(replay: Replay, state: Tensor, dims: Sequence[Dim], numbers: Any) -> Tensor:
-    raw = replay.backend.from_numpy_raw(np.asarray(numbers), state.device)
-    return tensor_of(raw, align.sig(dims), state.lengths)
+    if not values:
+        return state._raw
+    axis = dims.index(along)
+    signature = align.sig([dim for dim in dims if dim is not along], state.sparse_dim)
+    one = tensor_of(backend.select_raw(state._raw, axis, 0), signature, state.lengths)
+    one.name = state.name
+    return backend.stack_raw([_raw_of(replay, run, one, value) for value in values], axis)
 
 
 def _number(state: Tensor, value: Any) -> bool | int | float:

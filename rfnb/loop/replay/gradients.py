@@ -131,6 +131,7 @@ class _BackwardPass:
     def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
         """The gradients by the values that `step` assigns to the states `names`."""
         replay = self.replay
+        self._cut_edits(step + 1)
         before = [self._leaf(raw) for raw in replay.states_before(step)]
         after, terms = replay.after(step), self.loss_terms(step)
         assigned = [replay.plan.assigned[name][0] for name in names]
@@ -144,6 +145,15 @@ class _BackwardPass:
         by_new = zip(names, pulled[len(before) :], new, strict=True)
         return {name: gradient if self._follows(raw) else after_it[name] for name, gradient, raw in by_new}
 
+    def _cut_edits(self, step: int) -> None:
+        """No gradient goes back through entries that were edited before `step`."""
+        for edit in self.replay.edits_before(step):
+            place = self.replay.places[edit.name]
+            raw = self.carried[place]
+            if raw is not None:
+                mask = self.backend.from_numpy_raw(edit.mask, self.backend.get_device_raw(raw))
+                self.carried[place] = self.backend.masked_fill_raw(raw, mask, 0)
+
     def _follows(self, raw: Any) -> bool:
         return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
 
@@ -156,6 +166,7 @@ class _BackwardPass:
 
     def at_start(self, name: str) -> float:
         """The norm for the initial value of a state. Call it after all steps."""
+        self._cut_edits(0)
         raw = self.carried[self.replay.places[name]]
         return 0.0 if raw is None else float(np.sqrt(_squares(self.backend, raw).sum()))
 

@@ -7,18 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.listener import listening
-from rfnb.loop.replay.fork import edited_states
+from rfnb.loop.replay.fork import apply_edits, edits_of
 from rfnb.loop.replay.replay import Replay, completed
 from rfnb.loop.steps.execute import Outcome, StateHistory
-from rfnb.trace.pause.hold import Paused, Resume, hold, undisturbed
+from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
 
 if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
     from rfnb.loop.replay.recorded import RecordedPlan
     from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import Only, RunStep
+    from rfnb.trace.run.step import Only
 
 
 class LoopPauses:
@@ -54,7 +53,7 @@ class LoopPauses:
         run, step = self._until_now(outcome), outcome.steps - 1
         line = self.lines[0].line if self.lines else None
         paused = Paused(run, step, why, partial(self._edit, outcome), line)
-        with listening(None), undisturbed(self._replay.backend):
+        with listening(None):
             resume = hold(paused)
         self.has_paused = self.has_paused or resume is not None
         self._resume, self._off = resume or Resume(), resume is None
@@ -76,7 +75,7 @@ class LoopPauses:
             for pause in waiting:
                 if pause.holds(at):
                     return pause.words
-            if any(_holds(test, at) for test in self._resume.tests):
+            if any(condition.holds(at) for condition in self._resume.conditions):
                 return self._resume.why
         return None
 
@@ -93,14 +92,13 @@ class LoopPauses:
         return self.run
 
     def _edit(self, outcome: Outcome, states: Mapping[str, Any], only: Only) -> None:
-        """Replaces states for the next step. The new values are constants to gradients."""
+        """Replaces entries of states for the next step. The new ones are constants to gradients."""
         run, step = self._until_now(outcome), outcome.steps
-        new = list(outcome.states)
-        for place, raw in edited_states(self._replay, run, step, only, states).items():
-            new[place] = raw
+        edits = edits_of(self._replay, run, step, only, states)
+        new = apply_edits(self._replay, step, outcome.states, edits)
         outcome.states = tuple(new)
         outcome.kept = StateHistory(self._replay.backend, new)
-        self._replay = self._replay.continued(step, outcome, self._seed, {})
+        self._replay = self._replay.continued(step, outcome, self._seed, {}, edits)
         run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
         run._take(self._replay, step, self._replay.size)
 
@@ -114,7 +112,3 @@ class LoopPauses:
         self._replay.advance(outcome)
         self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
         return self.run
-
-
-def _holds(test: Callable[[RunStep], Any], at: RunStep) -> bool:
-    return truth(test(at), test, at.step, "pause")

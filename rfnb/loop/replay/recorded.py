@@ -31,6 +31,7 @@ from rfnb.trace.record.traced import Traced
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.traced_step import TracedStep
+    from rfnb.loop.replay.fork import Edit
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ class RecordedSteps:
         self.origin: Self | None = None
         self.goes_on = False  # while the loop is paused
         self.given: dict[int, Mapping[Var, Any]] = {}
+        self.edits: Sequence[Edit] = ()  # of the states at its start
         self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
@@ -193,10 +195,9 @@ class RecordedSteps:
     @property
     def is_isolated(self) -> bool:
         """Whether steps are computed by ops of rfnb from values that training does not change, so that another thread
-        may compute them while the program runs. Functions of the user, as in `rf.raw_call`, may do anything.
+        may compute them while the program runs.
         """
-        may_do_anything = any(call.effect and call.made for call in self.program.calls)
-        return not self.not_copied and self.plan.changes is None and not may_do_anything
+        return not self.not_copied and self.plan.changes is None and not self.program.may_do_anything
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
@@ -274,12 +275,19 @@ class RecordedSteps:
             return self.origin.keeps(step)
         return (step - self.start) % self.every == 0 or step == self.steps
 
-    def continued(self, start: int, outcome: Outcome, seed: int, given: Given) -> Self:
+    def continued(self, start: int, outcome: Outcome, seed: int, given: Given, edits: Sequence[Edit] = ()) -> Self:
         """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
         other = copy(self)
         other.origin, other.seed, other.probe, other.given = self, seed, None, dict(given)
+        other.edits = [*self.edits_before(start), *edits]
         other._begin(start, outcome)
         return other
+
+    def edits_before(self, step: int) -> Sequence[Edit]:
+        """The edits of the states that `step` began with."""
+        if self.origin is not None and step < self.start:
+            return self.origin.edits_before(step)
+        return self.edits if step == self.start else ()
 
     def _axis_size(self, known: Size | None) -> Size:
         """How many steps each sequence took."""

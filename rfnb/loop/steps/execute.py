@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +19,7 @@ from rfnb.loop.program.step_code import Compiled
 from rfnb.loop.steps.step_meter import metered
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -195,10 +196,11 @@ def compile_step(
 ) -> Compiled:
     """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
     program = program.with_given(given) if given else program
+    numbers = OwnNumbers() if program.may_do_anything else nullcontext()
     compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
 
     def without_effects(*given: Any) -> tuple[Any, ...]:
-        with replaying():
+        with replaying(), numbers:
             return compiled.run(*given)
 
     return Compiled(without_effects, compiled.calls_by_line)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rfnb.errors import ConfigError
 from rfnb.network.config.limits import ENTRIES, Limits
-from rfnb.network.config.values import Class, Function, Instance, Opaque
+from rfnb.network.config.values import Class, Decorated, Function, Instance, Numbers, Opaque, Version
 
 METHODS: dict[type, str] = {
     str: "capitalize casefold count endswith find format index isalnum isalpha isdigit islower isspace istitle isupper "
@@ -29,10 +29,14 @@ METHODS: dict[type, str] = {
     int: "bit_length",
     float: "is_integer",
     slice: "indices",
+    Numbers: "tolist",
 }
 """By type: the methods that a config may call."""
 
-DATA: dict[type, str] = {int: "real imag numerator denominator", float: "real imag", slice: "start stop step"}
+DATA: dict[type, str] = {
+    int: "real imag numerator denominator", float: "real imag", slice: "start stop step",
+    Version: "major minor micro", Numbers: "shape",
+}  # fmt: skip
 """By type: the attributes that a config may read."""
 
 COMPARES = "index count remove sort get setdefault has_key pop".split()
@@ -73,6 +77,12 @@ def opaque(value: Any) -> bool:
     return isinstance(value, Opaque)
 
 
+def opaque_inside(*values: Any) -> bool:
+    """Whether a value, or an entry of one, is only known by name."""
+    entries = [entry for value in values for entry in (value.values() if isinstance(value, dict) else [value])]
+    return any(any(map(opaque, entry if isinstance(entry, list | tuple) else [entry])) for entry in entries)
+
+
 class Builtins:
     """The functions of `__builtins__`, as far as a config may call them."""
 
@@ -86,22 +96,26 @@ class Builtins:
         found |= {kind.__name__: kind for kind in TYPES}
         found |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
         found |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
-        plain = (abs, bin, callable, chr, divmod, hex, id, len, oct, ord, round)
-        found |= {function.__name__: function for function in plain}
+        plain = (abs, bin, chr, divmod, hex, len, oct, ord, round)
+        found |= {function.__name__: _of_known(function) for function in plain} | {"callable": callable, "id": id}
         found |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
         found |= {"hash": lambda value: 0, "repr": self._repr}
         for name in ("all", "any", "sum", "sorted", "max", "min"):
-            found[name] = self._over(getattr(__import__("builtins"), name))
-        for name in ("enumerate", "filter", "map", "reversed", "zip"):
-            found[name] = getattr(self, f"_{name}")
-        found |= {"reduce": self._reduce, "iter": lambda values: iter(self.limits.entries_of(values)), "next": next}
+            found[name] = _of_known(self._over(getattr(__import__("builtins"), name)))
+        for name in ("enumerate", "filter", "map", "reversed", "zip", "reduce"):
+            found[name] = _of_known(getattr(self, f"_{name}"))
+        found |= {"iter": _of_known(lambda values: iter(self.limits.entries_of(values))), "next": _of_known(next)}
         found |= {"xrange": range, "pow": self._pow, "type": self._type, "isinstance": _is_instance, "format": format}
         found |= {"issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of)}
         found |= {"getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr, "super": None}
-        found |= {"staticmethod": lambda f: f, "property": lambda f: f, "classmethod": lambda f: f}
-        found |= {name: Opaque(name) for name in ("open", "file", "__import__", "input", "raw_input", "memoryview")}
-        for name in ("eval", "exec", "compile", "execfile"):
-            found[name] = _refused(name)
+        for name in ("staticmethod", "classmethod", "property"):
+            found[name] = functools.partial(Decorated, name)
+        found |= {
+            name: Opaque(name)
+            for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
+        }
+        for name in ("eval", "exec", "compile"):
+            found[name] = _of_known(_refused(name))
         return found | {"format": self._format}
 
     def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -164,10 +178,15 @@ class Builtins:
         return [*found] if type(found) in VIEWS else limits.made(found)
 
     def _over(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             self.limits.weigh(*args)
             if args and not isinstance(args[0], int | float | str) and len(args) < 3:
                 args = (self.limits.entries_of(args[0]), *args[1:])
+            if function in (all, any):
+                known = [bool(entry) for entry in args[0] if not opaque(entry)]
+                decided = function(known) if len(known) == len(args[0]) or (function is any) in known else None
+                return Opaque(f"{function.__name__}()") if decided is None else decided
             return self.limits.made(function(*args, **kwargs))
 
         return call
@@ -222,8 +241,16 @@ class Builtins:
         return True
 
 
-def _is_instance(value: Any, kinds: Any) -> bool:
+def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result is unknown if one of its arguments is."""
+    name = function.__name__.strip("_")
+    return lambda *args, **kwargs: Opaque(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
+
+
+def _is_instance(value: Any, kinds: Any) -> Any:
     several = kinds if isinstance(kinds, tuple) else (kinds,)
+    if opaque(value):
+        return Opaque(f"isinstance({value.name})")
     return any(
         value.kind is kind or kind in value.kind.bases
         if isinstance(value, Instance) and isinstance(kind, Class)

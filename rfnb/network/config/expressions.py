@@ -9,10 +9,23 @@ from typing import Any
 
 from rfnb.errors import ConfigError
 from rfnb.network.config.arrays import POOL, Array, Shape
-from rfnb.network.config.builtins import TYPES, Builtins
+from rfnb.network.config.builtins import TYPES, Builtins, opaque_inside
 from rfnb.network.config.limits import Limits
 from rfnb.network.config.modules import Module, Options
-from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Known, Located, Opaque, Raised, Super
+from rfnb.network.config.values import (
+    Bound,
+    Class,
+    Decorated,
+    Frame,
+    Function,
+    Instance,
+    Known,
+    Located,
+    Numbers,
+    Opaque,
+    Raised,
+    Super,
+)
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -28,7 +41,7 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-COMPUTED = "+ - * / // % ** << >> | & ^ @"
+RESULT = "result of an opaque value"
 
 
 class Expressions:
@@ -38,7 +51,9 @@ class Expressions:
     globals: Frame
     builtins: Builtins
     names: dict[str, Any]
+    starred: str | None
     call_function: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+    holds: Callable[[ast.expr, Frame], bool]
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression."""
@@ -62,12 +77,14 @@ class Expressions:
             return self.globals.names[name]
         if name in self.names:
             return self.names[name]
+        if self.starred is not None:  # it may be one of the names that `from … import *` gives
+            return Opaque(f"{self.starred}.{name}")
         raise NameError(f"the name {name} is not defined")
 
     def attribute(self, owner: Any, name: str) -> Any:
         """The attribute of a value, if a config may read it."""
         if isinstance(owner, Opaque):
-            return Opaque(f"{owner.name}.{name}")
+            return owner.members[name] if name in owner.members else Opaque(f"{owner.name}.{name}")
         if isinstance(owner, Module):
             return owner.names[name] if name in owner.names else Opaque(f"{owner.name}.{name}")
         if isinstance(owner, Array):
@@ -83,7 +100,7 @@ class Expressions:
                 return owner.names[name]
             there, found = owner.kind.find(name)
             if there:
-                return Bound(found, owner) if isinstance(found, Function) else found
+                return self._bound(found, owner, owner.kind)
             if any(isinstance(base, Opaque) for base in owner.kind.bases):
                 return Opaque(f"{owner.kind.name}.{name}")
             if name == "__class__":
@@ -92,12 +109,12 @@ class Expressions:
             for base in owner.bases:
                 there, found = base.find(name) if isinstance(base, Class) else (True, Opaque(f"{base!r}.{name}"))
                 if there:
-                    return Bound(found, owner.owner) if isinstance(found, Function) else found
+                    return self._bound(found, owner.owner, owner.owner.kind)
             return lambda *_, **__: None
         if isinstance(owner, Class):
             there, found = owner.find(name)
             if there:
-                return found
+                return self._bound(found, None, owner)
         if name == "__name__" and isinstance(owner, Function | Class):
             return owner.name
         if name in ("args", "message") and isinstance(owner, Exception):
@@ -108,8 +125,18 @@ class Expressions:
             raise AttributeError(f"a config may not read the attribute {name} of {kind}")
         return method
 
+    def _bound(self, found: Any, owner: Instance | None, kind: Class) -> Any:
+        """What a class has under a name, as its object (or itself, if the owner is None) gives it."""
+        if not isinstance(found, Decorated):
+            return found if owner is None or not isinstance(found, Function) else Bound(found, owner)
+        if found.kind == "classmethod":
+            return Bound(found.function, kind)
+        return found.function(owner) if found.kind == "property" and owner is not None else found.function
+
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
+        if isinstance(function, Instance):
+            function = self.attribute(function, "__call__")
         if isinstance(function, Known) and POOL.get(None) is not None:
             return function.run(*args, **kwargs)
         if isinstance(function, Opaque):
@@ -120,9 +147,9 @@ class Expressions:
             raise TypeError(f"{type(function).__name__} is not callable")
         try:
             return self.limits.made(function(*args, **kwargs))
-        except TypeError:
-            if any(isinstance(arg, Opaque) for arg in (*args, *kwargs.values())):
-                return Opaque("result of an opaque value")
+        except (TypeError, ValueError, AttributeError):
+            if opaque_inside(*args, *kwargs.values()):
+                return Opaque(RESULT)
             raise
 
     # -- literals
@@ -196,31 +223,54 @@ class Expressions:
 
     def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
         """The result of an operator."""
-        if isinstance(a, Opaque) or (isinstance(b, Opaque) and not isinstance(a, str)):
-            return Opaque("result of an opaque value")
+        writes = isinstance(a, str | bytes) and isinstance(op, ast.Mod)
+        if isinstance(a, Opaque) or (isinstance(b, Opaque) and not writes):
+            return Opaque(RESULT)
+        if isinstance(a, Numbers):
+            return Numbers(self.binary(op, x, y) for x, y in zip(a, a.paired(b), strict=True))
+        if isinstance(b, Numbers) and not writes:
+            return Numbers(self.binary(op, y, x) for x, y in zip(b, b.paired(a), strict=True))
         self.limits.before(type(op).__name__, a, b)
-        found = self.limits.made(BINARY[type(op)](a, b))
+        try:
+            found = self.limits.made(BINARY[type(op)](a, b))
+        except TypeError:
+            if writes and opaque_inside(b):  # "%i" % an unknown number
+                return Opaque(RESULT)
+            raise
         return Located(found) if isinstance(found, dict) else found
 
     def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         value = self.value(node.operand, frame)
-        return value if isinstance(value, Opaque) and not isinstance(node.op, ast.Not) else UNARY[type(node.op)](value)
+        if isinstance(value, Numbers) and not isinstance(node.op, ast.Not):
+            return Numbers(UNARY[type(node.op)](entry) for entry in value)
+        return Opaque(RESULT) if isinstance(value, Opaque) else UNARY[type(node.op)](value)
 
     def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
-        stops: Callable[[Any], bool] = (lambda x: not x) if isinstance(node.op, ast.And) else bool
-        value = None
+        decisive = isinstance(node.op, ast.Or)
+        value: Any = None
+        unknown: Opaque | None = None
         for each in node.values:
-            value = self.value(each, frame)
-            if stops(value):
-                break
-        return value
+            try:
+                value = self.value(each, frame)
+            except Exception as error:
+                if unknown is None or isinstance(error, ConfigError):
+                    raise
+                return unknown  # what stands before it decides whether it is computed
+            if isinstance(value, Opaque):
+                unknown = value
+            elif bool(value) == decisive:
+                return value
+        return value if unknown is None else unknown
 
     def _Compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self.value(node.left, frame)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, frame)
-            if isinstance(left, Opaque) or isinstance(right, Opaque):
-                found = left is right if isinstance(op, ast.Is | ast.Eq) else isinstance(op, ast.IsNot | ast.NotEq)
+            if isinstance(left, Opaque | Module) or isinstance(right, Opaque | Module):
+                same = left is right if left is right or left is None or right is None else None
+                if same is None or not isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+                    return Opaque(ast.unparse(node))
+                found = same == isinstance(op, ast.Is | ast.Eq)
             elif isinstance(left, Array) or isinstance(right, Array):
                 return COMPARE[type(op)](left, right)
             else:
@@ -232,7 +282,7 @@ class Expressions:
         return True
 
     def _IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
-        return self.value(node.body if self.value(node.test, frame) else node.orelse, frame)
+        return self.value(node.body if self.holds(node.test, frame) else node.orelse, frame)
 
     def _NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
         value = self.value(node.value, frame)
@@ -252,6 +302,8 @@ class Expressions:
             return Opaque(f"{owner.name}[…]")
         if isinstance(owner, Array):
             return owner[index]
+        if isinstance(index, Opaque) and not (isinstance(owner, dict) and index in owner):
+            return Opaque(f"{ast.unparse(node.value)}[{index.name}]")
         self.limits.weigh(index)
         if not isinstance(owner, str | bytes | list | tuple | dict | range):
             raise TypeError(f"{type(owner).__name__} has no entries")
@@ -315,7 +367,7 @@ class Expressions:
                 return
             for entry in self.entries(self.value(rest[0].iter, inner)):
                 self.assign(rest[0].target, entry, inner)
-                if all(self.value(test, inner) for test in rest[0].ifs):
+                if all(self.holds(test, inner) for test in rest[0].ifs):
                     yield from over(rest[1:])
 
         return over(generators)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from rfnb.errors import ConfigError
@@ -36,11 +37,61 @@ class Interpreter(Expressions):
         self.modules = {**modules(self.limits, self.builtins, self.options, path), **tensorflow()}
         self.names = self.builtins.table() | {"config": self.options, "__file__": path, "__name__": "__config__"}
         self.line = 0
+        self.starred = None
+        self.skipped: dict[int, str] = {}
+        self.unknown: dict[tuple[int, str], None] = {}
+        self._guesses: set[tuple[int, str]] = set()
         self._depth = 0
 
     def run(self, tree: ast.Module) -> None:
         """Runs a whole config."""
+        self.globals.names.clear()
         self.block(tree.body, self.globals)
+
+    # -- what only the machine of the config knows
+
+    def holds(self, test: ast.expr, frame: Frame) -> bool:
+        """Whether a condition holds. One that is unknown is taken for false, unless the config then fails."""
+        value = self.value(test, frame)
+        if not isinstance(value, Opaque):
+            return bool(value)
+        place = (test.lineno, ast.unparse(test))
+        self.unknown.pop(place, None)
+        self.unknown[place] = None
+        return place in self._guesses
+
+    def attempt(self, run: Callable[[], Any]) -> Any:
+        """The result of `run`. If it fails, unknown conditions are taken for true, one after the other, the last first.
+
+        A config may ask where files are, and raise if they are nowhere. It changes nothing, so it can run again. Raises
+        the error of the attempt that came furthest.
+        """
+        failures: list[tuple[int, int, Exception]] = []
+        unknown, skipped = self.unknown, self.skipped
+        while True:
+            self.unknown, self.skipped = dict(unknown), dict(skipped)
+            left = self.limits.steps
+            try:
+                return run()
+            except Exception as error:
+                failures.append((left - self.limits.steps, self.line, error))
+                asked = (place for place in reversed(self.unknown) if place not in unknown)
+                place = next((place for place in asked if place not in self._guesses), None)
+                if place is None or isinstance(error, LimitError):
+                    _, self.line, furthest = max(failures, key=lambda failure: failure[0])
+                    raise furthest from None
+                self._guesses.add(place)
+
+    def notes(self) -> dict[int, str]:
+        """By line: the assertions and conditions that depend on the machine where the config was meant to run."""
+        words = {
+            line: f"an assertion about the machine of the config is skipped: {test}"
+            for line, test in self.skipped.items()
+        }
+        for line, test in self.unknown:
+            taken = "true" if (line, test) in self._guesses else "false"
+            words[line] = f"a condition about the machine of the config is taken for {taken}: {test}"
+        return {line: text if len(text) < 160 else f"{text[:159]}…" for line, text in sorted(words.items())}
 
     def block(self, body: list[ast.stmt], frame: Frame) -> None:
         """Runs statements one after the other."""
@@ -182,7 +233,7 @@ class Interpreter(Expressions):
     # -- control
 
     def _If(self, node: ast.If, frame: Frame) -> None:
-        self.block(node.body if self.value(node.test, frame) else node.orelse, frame)
+        self.block(node.body if self.holds(node.test, frame) else node.orelse, frame)
 
     def _For(self, node: ast.For, frame: Frame) -> None:
         for entry in self.entries(self.value(node.iter, frame)):
@@ -192,7 +243,7 @@ class Interpreter(Expressions):
         self.block(node.orelse, frame)
 
     def _While(self, node: ast.While, frame: Frame) -> None:
-        while self.value(node.test, frame):
+        while self.holds(node.test, frame):
             if self._left(node.body, frame):
                 return
         self.block(node.orelse, frame)
@@ -214,8 +265,10 @@ class Interpreter(Expressions):
         raise Leave("continue")
 
     def _Assert(self, node: ast.Assert, frame: Frame) -> None:
-        found = self.value(node.test, frame)
-        if not found and not isinstance(found, Opaque):
+        value = self.value(node.test, frame)
+        if isinstance(value, Opaque):
+            self.skipped[node.lineno] = ast.unparse(node.test)
+        elif not value:
             raise AssertionError("an assertion does not hold")
 
     def _Raise(self, node: ast.Raise, frame: Frame) -> None:
@@ -272,6 +325,7 @@ class Interpreter(Expressions):
             if alias.name == "*":
                 if isinstance(found, Module):
                     frame.names.update(found.names)
+                self.starred = module
                 continue
             name = f"{module}.{alias.name}"
             value = self.modules[name] if name in self.modules else self.attribute(found, alias.name)

@@ -25,7 +25,11 @@ WIDTH = 10_000
 """The largest width or precision in a format."""
 
 
-NESTED = (list, tuple, dict, set, frozenset)
+NESTED = (list, tuple, dict, set, frozenset, str, bytes)
+CONVERSION = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?[-+ #0]*(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d+))?[hlL]?(?P<kind>.)", re.S
+)
+"""A place of a text in which `%` writes a value."""
 
 
 class LimitError(ConfigError):
@@ -79,8 +83,11 @@ class Limits:
         self.spend(len(found))
         return found
 
-    def weigh(self, *values: Any) -> None:
-        """Refuses nested data that is too large to be compared or written as text: what it holds twice counts twice."""
+    def weigh(self, *values: Any) -> int:
+        """The number of entries and characters of data that is compared or written as text; too many are refused.
+
+        What nested data holds twice counts twice.
+        """
         waiting = [value for value in values if isinstance(value, NESTED)]
         count = 0
         while waiting:
@@ -89,9 +96,11 @@ class Limits:
             if count > ENTRIES:
                 raise LimitError("the config compares or writes data that is too large", expected=f"at most {ENTRIES}")
             if isinstance(entries, dict):
-                waiting += [key for key in entries if isinstance(key, tuple)]
+                waiting += [key for key in entries if isinstance(key, NESTED)]
                 entries = entries.values()
-            waiting += [entry for entry in entries if isinstance(entry, NESTED)]
+            if not isinstance(entries, str | bytes):
+                waiting += [entry for entry in entries if isinstance(entry, NESTED)]
+        return count
 
     def before(self, op: str, a: Any, b: Any) -> None:
         """Refuses an operation whose result would be too large."""
@@ -106,15 +115,32 @@ class Limits:
             if bits > BITS:
                 raise LimitError("the config computes a number that is too large", expected=f"at most {BITS} bits")
         elif op == "Mod" and isinstance(a, str | bytes):
-            self.format(str(a))
-            self.weigh(b)
+            self._percent(a if isinstance(a, str) else a.decode("latin-1"), b)
 
-    def format(self, text: str) -> None:
-        """Refuses widths and precisions that make a text too long."""
+    def format(self, specification: str) -> None:
+        """Refuses the widths and precisions of a replacement field that make a text too long."""
+        self.spend(len(specification))
+        for digits in re.findall(r"\d+", specification):
+            self._width(digits, specification)
+
+    def _percent(self, text: str, values: Any) -> None:
+        """Refuses `text % values` if it would be too long; a width that is `*` is an entry of the values."""
         self.spend(len(text))
-        if "*" in text and "%" in text:
-            raise LimitError("a width in a format is not a number", got=text[:40])
-        if any(int(digits) > WIDTH for digits in re.findall(r"\d+", text) if len(digits) < 20) or re.search(
-            r"\d{20}", text
-        ):
+        waiting = iter(values if isinstance(values, tuple) else (values,))
+        for found in CONVERSION.finditer(text):
+            if found["kind"] == "%":
+                continue
+            for width in (found["width"], found["precision"]):
+                if width is not None:
+                    self._width(next(waiting, None) if width == "*" else width, text)
+            if found["name"] is None:
+                self.spend(self.weigh(next(waiting, None)))
+            elif isinstance(values, dict):
+                name = found["name"]
+                self.spend(self.weigh(values.get(name, values.get(name.encode("latin-1", "replace")))))
+
+    def _width(self, width: Any, text: str) -> None:
+        if isinstance(width, str):
+            width = int(width) if len(width) < 20 else math.inf
+        if isinstance(width, int | float) and abs(width) > WIDTH:
             raise LimitError("a format is too wide", got=text[:40], expected=f"at most {WIDTH}")

@@ -14,7 +14,7 @@ import numpy as np
 from rfnb.errors import ConfigError
 from rfnb.network.config.builtins import ITERTOOLS, Builtins
 from rfnb.network.config.limits import Limits
-from rfnb.network.config.values import EpochValue, Located, Opaque
+from rfnb.network.config.values import EpochValue, Located, Numbers, Opaque, Version
 
 
 class Module:
@@ -36,6 +36,8 @@ class Options:
             "bool": self._typed(_bool), "int": self._typed(int), "float": self._typed(float), "value": self._value,
             "opt_typed_value": self._get, "typed_value": self._get, "has": self._has, "list": self._list,
             "is_true": lambda key, default=False: bool(self._get(key, default)),
+            "set": self._set, "update": self._update,
+            "get_of_type": lambda key, types, default=None: self._get(key, default),
             "bool_or_other": self._get, "typed_dict": self.values, "int_list": self._list, "float_list": self._list,
             "is_typed": lambda key: key in self.values,
         }  # fmt: skip
@@ -45,6 +47,12 @@ class Options:
 
     def _get(self, key: str, default: Any = None, *_: Any, **__: Any) -> Any:
         return self.given.get(key, self.values.get(key, default))
+
+    def _set(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+    def _update(self, values: dict[str, Any]) -> None:
+        self.values.update(values)
 
     def _has(self, key: str) -> bool:
         return key in self.given or key in self.values
@@ -96,31 +104,34 @@ def _count(value: Any, limits: Limits) -> int:
 
 
 def _numpy(limits: Limits) -> dict[str, Any]:
-    """Functions of numpy that give numbers, as lists."""
+    """Functions of numpy on numbers, and on arrays of them."""
 
-    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> list[float]:
+    def array(x: Any, *_: Any, **__: Any) -> Any:
+        return Numbers(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
+
+    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> Numbers:
         limits.spend(int(num))
-        found: list[float] = np.linspace(float(start), float(stop), int(num)).tolist()
-        return found
+        return Numbers(np.linspace(float(start), float(stop), int(num)).tolist())
 
-    def arange(*args: float) -> list[float]:
+    def arange(*args: float) -> Numbers:
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         limits.spend(max(int((stop - start) / step), 0) + 1)
-        found: list[float] = np.arange(*args).tolist()
-        return found
+        return Numbers(np.arange(*args).tolist())
 
     def filled(value: float) -> Callable[..., Any]:
         def make(shape: Any, *_: Any, **__: Any) -> Any:
             sizes = [shape] if isinstance(shape, int) else list(shape)
             limits.spend(math.prod(sizes))
-            return np.full(sizes, value).tolist()
+            return array(np.full(sizes, value).tolist())
 
         return make
 
-    scalar = {
+    scalar: dict[str, Callable[..., Any]] = {
         "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "log10": math.log10, "exp": math.exp, "ceil": math.ceil,
-        "floor": math.floor, "abs": abs, "round": round, "power": math.pow,
+        "floor": math.floor, "abs": abs, "round": round, "power": math.pow, "maximum": max, "minimum": min,
+        "clip": lambda x, low, high: min(max(x, low), high), "square": lambda x: x * x,
     }  # fmt: skip
+    scalar = {name: _elementwise(function) for name, function in scalar.items()}
     reduced: dict[str, Callable[..., Any]] = {
         "sum": sum,
         "prod": math.prod,
@@ -133,9 +144,16 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     kinds |= dict.fromkeys("float32 float64 float_ float16".split(), float)
     return {
         **scalar, **over, **kinds, "linspace": linspace, "arange": arange, "zeros": filled(0.0), "ones": filled(1.0),
-        "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "array": lambda x, *_, **__: x,
-        "logspace": lambda a, b, num=50, base=10.0, **_: [base**x for x in linspace(a, b, num)],
+        "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "array": array, "asarray": array,
+        "logspace": lambda a, b, num=50, base=10.0, **_: Numbers(base**x for x in linspace(a, b, num)),
     }  # fmt: skip
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, *more: Any, **_: Any) -> Any:
+        return Numbers(call(entry, *more) for entry in x) if isinstance(x, Numbers) else function(x, *more)
+
+    return call
 
 
 def _over(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,18 +170,20 @@ def _math(limits: Limits) -> dict[str, Any]:
 
 def modules(limits: Limits, builtins: Builtins, options: Options, path: str) -> dict[str, Module]:
     """The modules by name."""
-    nowhere = {
-        name: (lambda *_: False) for name in ("exists", "isfile", "isdir", "islink", "lexists", "samefile", "ismount")
-    }
-    paths = {
+    paths: dict[str, Any] = {
         name: getattr(os.path, name)
         for name in ("basename", "dirname", "join", "split", "splitext", "normpath", "isabs", "commonprefix")
     }
     paths |= {name: lambda text: text for name in ("abspath", "realpath", "expanduser", "expandvars")}
-    path_module = Module("os.path", {**nowhere, **paths, "sep": "/"})
-    environ = Module("os", {
-        "path": path_module, "environ": {}, "getenv": lambda name, default=None: default, "sep": "/", "linesep": "\n",
-        "getcwd": lambda: ".", "listdir": lambda *_: [], "getpid": lambda: 1, "name": "posix", "curdir": ".",
+    path_module = Module("os.path", {**paths, "sep": "/"})
+
+    def getenv(name: str, default: Any = None) -> Any:
+        return default
+
+    environ = Opaque("os.environ", {"get": getenv, "setdefault": getenv, "pop": getenv})
+    system = Module("os", {
+        "path": path_module, "environ": environ, "getenv": getenv, "sep": "/", "linesep": "\n", "getcwd": lambda: ".",
+        "getpid": lambda: 1, "name": "posix", "curdir": ".",
     })  # fmt: skip
     bounded = {
         name: (lambda f: lambda *several: limits.entries_of(f(*map(limits.entries_of, several))))(function)
@@ -174,8 +194,8 @@ def modules(limits: Limits, builtins: Builtins, options: Options, path: str) -> 
         "math": Module("math", _math(limits)),
         "copy": Module("copy", {"deepcopy": _copied(limits), "copy": copy.copy}),
         "numpy": Module("numpy", _numpy(limits)),
-        "os": environ, "os.path": path_module,
-        "sys": Module("sys", {"argv": [path], "version_info": (3, 11, 0), "path": [], "platform": "linux",
+        "os": system, "os.path": path_module,
+        "sys": Module("sys", {"argv": [path], "version_info": Version(3, 11, 0), "path": [], "platform": "linux",
                               "maxsize": 2**63 - 1, "maxint": 2**63 - 1, "modules": {}, "version": "3.11",
                               "exit": lambda *_: None}),
         "functools": Module("functools", {"partial": functools.partial, "reduce": builtins.table()["reduce"],

@@ -17,6 +17,7 @@ from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.limits import Limits
 from rfnb.network.config.modules import Module, Options
 from rfnb.network.config.values import EpochValue, Function, Located, Opaque
+from rfnb.printable import encodable
 
 LARGEST = 10_000_000
 """The most bytes of a config."""
@@ -75,6 +76,11 @@ class Config:
         checked(self._interpreter, self.path, lambda: Limits().weigh(found))
         return self._of_epoch(found, epoch, 0)
 
+    @property
+    def notes(self) -> dict[int, str]:
+        """By line: what depends on the machine of the config, such as the files there, and how it was taken."""
+        return {} if self._interpreter is None else self._interpreter.notes()
+
     def extern_data(self) -> dict[str, Any]:
         """The data descriptions: `extern_data`, or those of `num_inputs` and `num_outputs`."""
         given = self.values.get("extern_data")
@@ -121,7 +127,7 @@ class Config:
     def __repr__(self) -> str:
         network = self.values.get("network")
         layers = f", network of {len(network)} layers" if isinstance(network, dict) else ""
-        return f"Config {Path(self.path).name}: {len(self.values)} values{layers}"
+        return encodable(f"Config {Path(self.path).name}: {len(self.values)} values{layers}")
 
 
 def _takes(function: Any, name: str) -> bool:
@@ -143,8 +149,11 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     """Reads a config file, written in Python or JSON, without running it.
 
     An interpreter of the syntax tree computes the values: with branches, loops, functions and plain classes; `math`,
-    `copy` and some of numpy; `os` as if the machine were empty. What other modules give is opaque: it has a name, and
-    nothing else. A config cannot open files, start processes, or take more than a few seconds.
+    `copy` and some of numpy. What other modules give is opaque: it has a name, and nothing else. A config cannot open
+    files, start processes, or take more than a few seconds.
+
+    What only the machine of the config knows, such as whether a file exists, is unknown. An assertion about it is
+    skipped; a condition is taken for false, or for true if the config fails otherwise. `config.notes` lists them.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "net.config"
@@ -163,11 +172,12 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
-    if text.lstrip().startswith("{"):
-        return Config(str(file), _json(file, text))
+    plain = COMMENT.sub(lambda found: found[1] or "", text)
+    if plain.lstrip().startswith("{"):
+        return Config(str(file), _json(file, plain))
     if execute:
         return Config(str(file), _executed(file, text, options or {}))
     interpreter = Interpreter(str(file), options or {})
@@ -183,7 +193,7 @@ def checked(interpreter: Interpreter | None, path: str, run: Any) -> Any:
     if interpreter is None:
         return run()
     try:
-        return run()
+        return interpreter.attempt(run)
     except ConfigError as error:
         if not error.what.startswith(f"{name}:"):
             error.what = f"{name}:{interpreter.line}: {error.what}"
@@ -200,8 +210,8 @@ def checked(interpreter: Interpreter | None, path: str, run: Any) -> Any:
 
 
 def _tree(file: Path, text: str) -> ast.Module:
-    """The syntax tree; print statements of Python 2 are left out."""
-    for source in (text, re.sub(r"^(\s*)print\b(?!\s*\().*$", r"\1pass", text, flags=re.M)):
+    """The syntax tree. Of Python 2, tabs are 8 spaces wide, print statements are left out, others are rewritten."""
+    for source in (text, _of_python_2(text)):
         try:
             return ast.parse(source, str(file))
         except SyntaxError as error:
@@ -212,9 +222,27 @@ def _tree(file: Path, text: str) -> ast.Module:
     raise ConfigError(f"{file.name}:{failed.lineno}: this is not Python", got=line) from None
 
 
+PYTHON_2 = {
+    r"^([ \t]*|[ \t]*(?:if|elif|else|for|while|try|with)\b.*:[ \t]+)print\b(?![ \t]*\()(?:.*\\\n)*.*$": r"\1pass",
+    r"^([ \t]*except[ \t]+[\w.(), \t]+),[ \t]*(\w+)[ \t]*:": r"\1 as \2:",
+    r"^([ \t]*raise[ \t]+[\w.]+)[ \t]*,[ \t]*(.+)$": r"\1(\2)",
+}
+"""Statements of Python 2, and how Python writes them."""
+
+
+def _of_python_2(text: str) -> str:
+    text = text.expandtabs(8)
+    for pattern, instead in PYTHON_2.items():
+        text = re.sub(pattern, instead, text, flags=re.M)
+    return text
+
+
+COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
+
+
 def _json(file: Path, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(re.sub(r"^\s*(#|//).*$", "", text, flags=re.M))
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise ConfigError(f"{file.name}:{line}: this is not JSON", got=str(error)[:100]) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Located(dict[Any, Any]):
@@ -31,12 +31,17 @@ class Located(dict[Any, Any]):
 
 
 class Opaque:
-    """A value that is only known by name, such as what a config imports. All that is done with it is opaque too."""
+    """A value that is only known by name, such as what a config imports. All that is done with it is opaque too.
+
+    Args:
+        name: what is shown for it.
+        members: attributes that are known all the same.
+    """
 
     is_read = True  # by rfnb, which runs no code of it
 
-    def __init__(self, name: str):
-        self.name = name if len(name) < 80 else f"{name[:60]}…"
+    def __init__(self, name: str, members: Mapping[str, Any] | None = None):
+        self.name, self.members = name if len(name) < 80 else f"{name[:60]}…", members or {}
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -52,6 +57,39 @@ class Opaque:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Opaque:
         return self
+
+
+class Version(NamedTuple):
+    """`sys.version_info`."""
+
+    major: int
+    minor: int
+    micro: int
+
+
+class Numbers(list[Any]):
+    """An array of numpy. Operators work on its entries."""
+
+    def __getitem__(self, index: Any) -> Any:
+        entries = super().__getitem__(index)
+        return Numbers(entries) if isinstance(index, slice) else entries
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return (len(self), *(self[0].shape if self and isinstance(self[0], Numbers) else ()))
+
+    def tolist(self) -> list[Any]:
+        """The entries as lists."""
+        return [entry.tolist() if isinstance(entry, Numbers) else entry for entry in self]
+
+    def paired(self, other: Any) -> list[Any]:
+        """The entries that belong to those of this array: of another one, or a number again and again."""
+        if not isinstance(other, list | tuple):
+            return [other] * len(self)
+        if len(other) != len(self):
+            raise ValueError(f"arrays of {len(self)} and {len(other)} entries")
+        return list(other)
 
 
 class Known(Opaque):
@@ -120,6 +158,14 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<method {self.function.name}>"
+
+
+@dataclass(frozen=True)
+class Decorated:
+    """A function under `staticmethod`, `classmethod` or `property`, which is the kind."""
+
+    kind: str
+    function: Any
 
 
 class Class:

@@ -79,6 +79,7 @@ class Reported(Protocol):
     train_flag: bool | None
     eval_flag: bool
     failures: dict[str, Exception]
+    notes: dict[int, str]
 
     def outline(self) -> dict[str, Entry]: ...  # noqa: D102
 
@@ -95,6 +96,7 @@ def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | R
     """
     entries, every = net.outline(), every_node(nodes)
     found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
+    found += [Finding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
     for group, names, way in training_keys(net.config):
         found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch.nn.modules import module as globally
 
-from rfnb.core.ground.nested import leaves, map_pairs
+from rfnb.core.ground.nested import form_of, leaves, map_pairs
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError
+from rfnb.nn.bridge.outputs import with_leaves
 from rfnb.trace.record.traced import Traced
 
 
@@ -73,18 +74,13 @@ def crossing_to(part: torch.nn.Module) -> Crossing | None:
 
 
 def to_raws(tree: Any) -> Any:
-    """The structure as plain dicts, lists and tuples, with raw tensors for Tensors. Traced tensors stay as they are."""
-    if isinstance(tree, dict):
-        return {key: to_raws(part) for key, part in tree.items()}
-    if isinstance(tree, list | tuple):
-        parts = [to_raws(part) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return tree._raw if type(tree) is Tensor else tree
+    """The structure with raw tensors for Tensors. Traced tensors stay as they are."""
+    return with_leaves(lambda leaf: leaf._raw if type(leaf) is Tensor else leaf, tree)
 
 
 def from_raws(own: Any, raws: Any) -> Any:
     """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
-    if not isinstance(own, dict | list | tuple):
+    if form_of(type(own)) is None:
         return _tensor(own, raws)
     before, now = leaves(to_raws(own)), leaves(raws)
     if len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True)):

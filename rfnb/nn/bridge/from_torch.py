@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from types import EllipsisType
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import form_of, named_parts
+from rfnb.core.ground.source import user_source
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.op_call import guarded
@@ -40,8 +45,9 @@ def from_torch(
 ) -> Module:
     """Wraps a `torch.nn.Module` as an rfnb module that takes and returns Tensors.
 
-    Its parameters are the same objects under the same names; buffers are auxiliary parameters. The train flag of the
-    run context sets `.train()` or `.eval()`. For a module made by `rf.to_torch`, it returns the original module.
+    Its parameters are the same objects under the same names; buffers are auxiliary parameters. Those of a lazy module
+    come with its first call. The train flag of the run context sets `.train()` or `.eval()`. For a module made by
+    `rf.to_torch`, it returns the original module.
 
     >>> feat, hidden = rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")
     >>> net = rf.from_torch(torch.nn.Linear(3, 2), in_dims=[..., feat], out_dims=[..., hidden])
@@ -53,9 +59,9 @@ def from_torch(
     Args:
         in_dims: the dims of the argument, in the order of the module's axes; for several arguments a list of such
             lists, or a dict by name. A leading `...` stands for all other dims.
-        out_dims: the dims of the results, in their structure: a list of dims, or a tuple, list or dict of such lists.
-            A Dim instead of a list means that the result is the lengths of that dim. `...` stands for the dims that it
-            stood for in the first argument.
+        out_dims: the dims of the results, in their structure: a list of dims, or a tuple, list or dict of such lists; a
+            dict also for results with attributes, such as dataclasses. A Dim instead of a list means that the result is
+            the lengths of that dim. `...` stands for the dims that it stood for in the first argument.
         padding: the value of padding in the arguments; None: padding is left as it is.
         lengths: the name of the argument for the lengths of the sequences, [batch].
         padding_mask: the name of the argument for the mask of padding, [batch, time].
@@ -83,15 +89,20 @@ class TorchPart(Module):
 
     def __init__(self, nn_module: torch.nn.Module, known: dict[int, Parameter], path: str = ""):
         self.kind = type(nn_module).__name__
-        for name, raw in nn_module._parameters.items():
-            if raw is not None:
-                vars(self)[name] = _parameter(raw, known, path + name, trainable=raw.requires_grad)
-        for name, buffer in nn_module._buffers.items():
-            if buffer is not None and name not in nn_module._non_persistent_buffers_set:
-                vars(self)[name] = _parameter(buffer, known, path + name, auxiliary=True)
+        self._take(nn_module, known, path)
         for name, part in nn_module._modules.items():
             if part is not None:
                 vars(self)[name] = TorchPart(part, known, f"{path}{name}.")
+
+    def _take(self, nn_module: torch.nn.Module, known: dict[int, Parameter], path: str) -> None:
+        """Takes over the parameters and buffers of the torch module that have a shape, and are not there yet."""
+        transient = nn_module._non_persistent_buffers_set
+        buffers = {name: raw for name, raw in nn_module._buffers.items() if name not in transient}
+        for table, is_buffer in ((nn_module._parameters, False), (buffers, True)):
+            for name, raw in table.items():
+                if raw is not None and not is_lazy(raw) and name not in vars(self):
+                    trainable = None if is_buffer else raw.requires_grad
+                    vars(self)[name] = _parameter(raw, known, path + name, trainable=trainable, auxiliary=is_buffer)
 
     def get_default_name(self) -> str:
         """The class name of the torch module, in lower case."""
@@ -110,6 +121,9 @@ class TorchNet(TorchPart):
     def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
         super().__init__(nn_module, {})
         vars(self)["nn_module"] = nn_module  # its parameters are those of this module
+        self.is_lazy = _lacks_shapes(nn_module)
+        if self.is_lazy:
+            _warn_of_lazy(self.kind)
         self.in_dims = _named(in_dims)
         self.out_dims = _entries(out_dims)
         self.padding = padding
@@ -137,23 +151,35 @@ class TorchNet(TorchPart):
             by_position = [raw for name, raw in zip(names, raws, strict=True) if name not in by_name]
             return self.nn_module(*by_position, **by_name, **kwargs)
 
-        flag = get_run_ctx().train_flag
-        if self.nn_module.training != flag and running.get() is None:  # inside a torch model its own flags count
-            self.nn_module.train(flag)
+        self._set_mode()
         if isinstance(self.out_dims, list):
             dims = _whole(self.out_dims, rest)
-            return _sized(
+            result = _sized(
                 raw_call(lambda *raws: _check_structure(call(*raws), torch.Tensor, dims), *tensors, out_dims=dims)
             )
-        return _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
+        else:
+            result = _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
+        if self.is_lazy:
+            self._pull()
+        return result
+
+    def _set_mode(self) -> None:
+        """Calls `train()` or `eval()` if the train flag differs; inside a torch model, the flags of that count."""
+        flag = get_run_ctx().train_flag
+        if getattr(self.nn_module, "training", flag) != flag and running.get() is None:
+            with suppress(NotImplementedError):  # an exported module stays as it was exported
+                self.nn_module.train(flag)
 
     def _pull(self) -> None:
         """Takes over the torch module's current parameters; `nn_module.to(…)` may have made new buffers."""
+        nn_parts = dict(self.nn_module.named_modules(remove_duplicate=False))
         for path, part in self.named_modules():
-            nn_part = self.nn_module.get_submodule(path)
+            if self.is_lazy and isinstance(part, TorchPart):
+                part._take(nn_parts[path], {}, f"{path}." if path else "")
             for name, parameter in vars(part).items():
                 if isinstance(parameter, Parameter):
-                    parameter._raw = getattr(nn_part, name)
+                    parameter._raw = getattr(nn_parts[path], name)
+        self.is_lazy = _lacks_shapes(self.nn_module)
 
     def _length_arguments(self, tensors: list[Tensor]) -> dict[str, Any]:
         """The arguments of the torch module for lengths and masks, by name."""
@@ -167,6 +193,18 @@ class TorchNet(TorchPart):
         raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
         frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
         return {name: x for name, x in zip(wanted, (raw, ~frames, frames), strict=True) if name}
+
+
+def _warn_of_lazy(kind: str) -> None:
+    text = f"from_torch: parameters of {kind} have no shape before its first call. Call it once with a batch "
+    text += "before you make the optimizer or load weights."
+    source = user_source()
+    file, line = ("rfnb", 1) if source is None else (source.file, source.line)
+    warnings.warn_explicit(text, UserWarning, file, line)
+
+
+def _lacks_shapes(nn_module: torch.nn.Module) -> bool:
+    return any(map(is_lazy, (*nn_module.parameters(), *nn_module.buffers())))
 
 
 def _parameter(raw: torch.Tensor, known: dict[int, Parameter], path: str, **options: Any) -> Parameter:
@@ -234,10 +272,29 @@ def _check_structure(result: Any, kind: Any, out_dims: Any) -> Any:
     return result
 
 
+def _part(result: Any, name: Any, out_dims: dict[Any, Any]) -> Any:
+    """A part of the result by name: an entry of a mapping, else an attribute."""
+    if isinstance(result, Mapping) and name in result:
+        return result[name]
+    if isinstance(name, str) and not isinstance(result, Mapping) and hasattr(result, name):
+        return getattr(result, name)
+    parts = named_parts(result)
+    raise DimError(
+        f"from_torch: the result has no {name!r}, which `out_dims` describe",
+        got=f"{type(result).__name__} of {', '.join(str(part) for part, _ in parts)}"
+        if parts
+        else type(result).__name__,
+        expected=", ".join(map(str, out_dims)),
+    )
+
+
 def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -> Any:
     if isinstance(out_dims, dict):
-        return {name: _tensors(result[name], entry, rest, given) for name, entry in out_dims.items()}
+        named = {name: _part(result, name, out_dims) for name in out_dims}
+        return {name: _tensors(named[name], entry, rest, given) for name, entry in out_dims.items()}
     if isinstance(out_dims, tuple):
+        form = form_of(type(result))
+        result = result if form is None else tuple(form.parts(result))
         _check_structure(result, tuple | list, out_dims)
         pairs = list(zip(result, out_dims, strict=False))
         for raw, entry in pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rfnb.nn.bridge.to_torch import TorchModule
 
 
+VERSION = "rfnb_version"
+"""Marks the state dicts of mirrors, and the files of rfnb: their weights have the layout of rfnb."""
 running: ContextVar[TorchModule | None] = ContextVar("rfnb_running", default=None)
 """The torch module whose rfnb module is being called."""
 
@@ -123,6 +126,12 @@ class Mirror(torch.nn.Module):
         super()._apply(fn, recurse)
         self.pull()
         return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:
+            metadata[prefix[:-1]][VERSION] = sys.modules["rfnb"].__version__
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Loads a state dict, as in torch, and takes over the new parameters."""

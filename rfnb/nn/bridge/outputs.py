@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import form_of
+from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor, tensors_in
-from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError
 from rfnb.nn.bridge.symbolic import SymbolicValues
 
@@ -68,16 +70,24 @@ class Outputs:
 
 
 def raws_of(result: Any) -> Any:
-    """The structure as plain dicts, lists and tuples, with raw tensors for Tensors and lengths for Dims."""
-    result = as_dicts(result)
-    if isinstance(result, dict):
-        return {name: raws_of(value) for name, value in result.items()}
-    if isinstance(result, list | tuple):
-        parts = [raws_of(value) for value in result]
-        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
-    if isinstance(result, Dim):
-        return lengths_raw(result, result.size)
-    return result.raw_tensor if isinstance(result, Tensor) else result
+    """The structure with raw tensors for Tensors and lengths for Dims."""
+    return with_leaves(_raw_of, result)
+
+
+def _raw_of(leaf: Any) -> Any:
+    if isinstance(leaf, TensorDict):
+        return {name: x.raw_tensor for name, x in leaf.data.items()}
+    if isinstance(leaf, Dim):
+        return lengths_raw(leaf, leaf.size)
+    return leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
+
+
+def with_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """The structure with `fn(leaf)` for each leaf, and a plain dict, which torch knows, for each State."""
+    if isinstance(tree, State):
+        tree = dict(tree)
+    form = form_of(type(tree))
+    return fn(tree) if form is None else form.like(tree, [with_leaves(fn, part) for part in form.parts(tree)])
 
 
 def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 
 def check_assigned(owner: object, name: str, value: Any) -> None:
@@ -38,7 +38,9 @@ def check_assigned(owner: object, name: str, value: Any) -> None:
 def warn_of_plain(owner: object, name: str, value: object) -> None:
     """Warns of a plain list, tuple or dict of modules or parameters, which do not belong to the module."""
     warnings.warn(
-        f"{type(owner).__name__}.{printable_name(name)} is a plain {type(value).__name__}: its parameters are neither "
-        f"trained nor saved with the module. Use rf.ModuleList.",
+        encodable(
+            f"{type(owner).__name__}.{printable_name(name)} is a plain {type(value).__name__}: its parameters are "
+            "neither trained nor saved with the module. Use rf.ModuleList."
+        ),
         stacklevel=3,
     )

@@ -21,7 +21,7 @@ from rfnb.nn.module.assigned import check_assigned, warn_of_plain
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
 from rfnb.nn.module.not_specified import specified
 from rfnb.nn.module.options import check_options
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 
 ROOT = __name__.partition(".")[0]
 M = TypeVar("M", bound="Module")
@@ -310,7 +310,7 @@ class Module(Shown):
             *(name for name, _ in self.named_children()),
             *(name for name, _ in self.named_parameters(recurse=False)),
         ]
-        return printable(f"{type(self).__name__}({', '.join(parts)})")
+        return terminal_text(f"{type(self).__name__}({', '.join(parts)})")
 
 
 def check_module(module: Any, what: str) -> None:

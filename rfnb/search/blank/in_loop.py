@@ -103,8 +103,3 @@ def check_parts(name: str, parts: Sequence[Part], axis: Dim, options: BlankOptio
             f"{name}: choice: with a blank, frames need scores too", got=", ".join(part.name for part in parts),
             hint='{"model": frame_scores, "lm": (lm, 0.4)}',
         )  # fmt: skip
-    for part in parts:
-        if hasattr(part.value, "final"):
-            raise ParameterError(
-                f"{name}: choice: {part.name!r} scores the end of a hypothesis, which frames do not have"
-            )

@@ -94,9 +94,12 @@ def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) ->
 
 
 def _came_far(found: Where) -> tuple[Any, ...]:
-    score = -np.inf if found.score is None else found.score
+    """How far a reference came: its rank at the end, else the number of steps at which it had a place, and how it
+    compared then. The score of the model decides only between references that came equally far."""
     kept = -found.found.rank if found.found else -np.inf
-    return found.verdict == "correct", kept, score, len(found.nodes), found.nodes[-1].compared if found.nodes else 0.0
+    lost = found.fall.candidate if found.fall else None
+    compared = [node.compared for node in (*found.nodes[-1:], lost) if node is not None]
+    return kept, len(found.nodes), compared, -np.inf if found.score is None else found.score
 
 
 def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
@@ -104,6 +107,8 @@ def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
     found = next((each for each in tree.hypotheses if content(each, tree) == reference.labels), None)
     if found is not None and (found.complete or forced is None):
         forced = found.score
+    elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
+        forced = -np.inf
     verdict, because = _verdict(tree, reference, life, found, forced)
     return Where(tree, reference, life, found, forced, verdict, because)
 

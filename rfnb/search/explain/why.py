@@ -61,7 +61,10 @@ class Why(InWords):
         if self.final is not None:
             return self._final_words(self.final)
         if self.last_step is not None and self.last_step >= self.tree.steps - 1:
-            return "hypotheses that continue it were left at the end"
+            left = not self.life.nodes or self.life.nodes[-1].survives
+            return (
+                "hypotheses that continue it were left at the end" if left else "it may not end where the search ended"
+            )
         if self.last_step is not None and self.last_step > len(self.labels) - 1:
             return f"its last continuation had a place at step {self.last_step}"
         return self.life.fall.words if self.life.fall else "it lost its place"

@@ -18,7 +18,7 @@ from rfnb.errors import SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
-from rfnb.ops.shape import replace_dim
+from rfnb.ops.shape import expand_dims, replace_dim
 from rfnb.search.beam import BeamStep, beam_step, first_label_only, raw_in_order
 from rfnb.search.checks.arguments import check_step
 from rfnb.search.collect import SearchPlan, collect
@@ -27,7 +27,7 @@ from rfnb.search.outside.best import Before, Best, best_candidates
 from rfnb.search.score.add_up import Scored, of_chosen
 from rfnb.search.score.outside import Scorers
 from rfnb.search.sources import InputType, log_scores
-from rfnb.search.trace import NOT_REPLAYED
+from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
 from rfnb.search.variants.endings import Endings
 from rfnb.search.variants.groups import check_groups
 from rfnb.search.variants.outside import Variant
@@ -66,7 +66,8 @@ class Hypotheses:
         self.lengths = np.zeros((batch, beam), "int64")
         self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
         self.initial, self.labels, self._places = self.scores, Dim(None, name="labels"), 0
-        self.variant, self.vocab, self.last = variant, vocab, np.repeat(first[:, None], beam, axis=1)
+        self.variant, self.vocab = variant, vocab
+        self.last = self.first = np.repeat(first[:, None], beam, axis=1)
         self.scales = {} if scorers is None else scorers.scales
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
@@ -106,10 +107,30 @@ class Hypotheses:
             self.variant.follow(parents, self.dims)
         if self.scorers is not None:
             self.scorers.follow(self._tensor(parents), self.dims[1])
+        if self.end is None and (self.steps >= self.limits).any():
+            for name, worth in self._settled(self.last).items():
+                self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
             labels = labels[:, :going]
             rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
         return labels.reshape(-1), rows.reshape(-1)
+
+    def _settled(self, last: np.ndarray, *, empty: bool = False) -> dict[str, np.ndarray]:
+        """What the end of the search is worth to each hypothesis, by name. [batch, beam]
+
+        last: their last labels. empty: they have none, and `last` is the start.
+        """
+        label = self._tensor(last, sparse_dim=self.labels)
+        found = {} if self.scorers is None else self.scorers.settled(label, self.dims, empty=empty)
+        found |= self.variant.settled(label, self.dims, empty=empty)
+        return {name: self._array(score) for name, score in found.items()}
+
+    def _array(self, score: Tensor) -> np.ndarray:
+        """[batch, beam]"""
+        lacking = [dim for dim in self.dims if dim not in score.dims_set]
+        score = expand_dims(score, lacking) if lacking else score
+        found: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
+        return found
 
     def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
         """{batch, beam}"""
@@ -128,12 +149,12 @@ class Hypotheses:
         self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
     ) -> np.ndarray:
         """The scores with what their end is worth to hypotheses that end; it is added to the parts too."""
-        for name, final in ({} if self.scorers is None else self.scorers.finals).items():
-            worth = self.backend.to_numpy_raw(final.copy_transpose(self.dims)._raw)
-            worth = np.take_along_axis(worth, parents, axis=1)
-            self.kept.setdefault(f"final {name}", []).append(worth)
+        finals = {} if self.scorers is None else self.scorers.finals
+        for name, final in ({} if self.end is None else finals | self.variant.finals).items():
+            worth = np.take_along_axis(self._array(final), parents, axis=1)
+            self.kept.setdefault(FINAL + name, []).append(worth)
             added = np.where(ends, worth, 0.0).astype(scores.dtype)
-            scores = scores + added * self.scales[name]
+            scores = scores + by_scale(added, self.scales.get(name, 1.0))
             if f"part {name}" in parts:
                 parts[f"part {name}"][:, : ends.shape[1]] += added
         return scores
@@ -261,9 +282,11 @@ class Hypotheses:
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
         initial = make(self.initial, None)
+        at_start = self.end is None and self.labels.dimension is not None and not self.limits.all()
         plan = SearchPlan(
             self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED,
             scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
+            at_start=self._settled(self.first, empty=True) if at_start else {},
         )  # fmt: skip
         kept = {name: np.stack(parts) for name, parts in self.kept.items()}
         for name in [name for name in kept if name in ("labels", "parents") or name.startswith("part ")]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import tensor_of
+from rfnb.loop.body.traced_step import place_of
+
 if TYPE_CHECKING:
     from rfnb.search.replayed.steps import Steps
 
@@ -43,13 +46,16 @@ def _sums(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
             lengths[b, place] = len(one)
             labels[: len(one), b, place] = one
     found, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
-    places = np.broadcast_to(np.arange(beam), lengths.shape)
+    places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.plan.carried, "search")
+    assert scores_place is not None
     for step in range(len(labels)):
         values = steps.choice(step, states)
         chosen = _choice(steps, step, values, labels[step], places if step else places * 0)
         chosen["scores"] = np.where(step < lengths, chosen["scores"], -np.inf)
-        found = np.where(lengths == step + 1, chosen["scores"], found)
-        states = list(replay.step(step, replay.after(step), states, given=steps.given(values, chosen)))
+        states, finals = steps.after(step, states, steps.given(values, chosen))
+        like = replay.plan.carried[scores_place].before
+        scores = steps.array(tensor_of(states[scores_place], like.sig, like.lengths))
+        found = np.where(lengths == step + 1, scores + finals, found)
     return found
 
 

@@ -15,12 +15,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.body.traced_step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
 from rfnb.search.beam import BeamStep, Combine, beam_step
 from rfnb.search.replayed.forced import Labels, forced
 from rfnb.search.replayed.places import Places
-from rfnb.search.trace import DEPTH, Candidates, joined
+from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
 
 if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
@@ -45,7 +46,7 @@ class Steps:
     Args:
         run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
             to the scores, so that those of labels from outside are not what the model gives to them. offset: as in
-            `beam_step`. places: which candidates they are for.
+            `beam_step`. places: which candidates they are for. scales: of the parts of scores.
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class Steps:
         noisy: bool,
         offset: float,
         places: Places,
+        scales: Mapping[str, float],
     ):
         self._run = weakref.ref(run)
-        self.offset, self.places = offset, places
+        self.offset, self.places, self.scales = offset, places, scales
         self.axis, self.exponent, self.combine, self.noisy = axis, exponent, combine, noisy
         self._ranked: dict[tuple[int, int], Candidates] = {}
         self._pruned: Candidates | None = None
@@ -250,6 +252,21 @@ class Steps:
             name: tensor_of(self.replay.backend.alias_raw(raw), asked[name].sig, asked[name].lengths)
             for name, raw in zip(names, raws, strict=True)
         }
+
+    def after(self, step: int, states: Sequence[Any], given: Mapping[Any, Any]) -> tuple[list[Any], np.ndarray]:
+        """The carried values after a step in which some are `given`, and what the end of the search would add to the
+        scores of its hypotheses then. [batch, beam]"""
+        search = self.replay.plan.search
+        assert search is not None
+        own = self.replay.after(step)
+        ends = [] if place_of(self.replay.plan.carried, "ended") is not None else [*search.kept]
+        names = [name for name in ends if name.startswith(FINAL)]
+        raws = self.replay.step(step, [*own, *(search.kept[name] for name in names)], states, given=given)
+        found = np.zeros((self.batch, self.dims[-1].get_dim_value()))
+        for name, raw in zip(names, raws[len(own) :], strict=True):
+            worth = self.replay.backend.to_numpy_raw(raw).reshape(found.shape)
+            found = found + by_scale(worth, self.scales.get(name.removeprefix(FINAL), 1.0))
+        return list(raws[: len(own)]), found
 
     def choice(self, step: int, states: Sequence[Any] | None = None) -> dict[str, Tensor]:
         """What the choice of a step chooses from, and what it gives."""

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import equal, is_neg_infinite, logical_and, logical_not, not_equal, where
+from rfnb.ops.math import equal, not_equal, where
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
+from rfnb.search.score.final import Final, reads_more, scaled
 from rfnb.search.score.parts import Part
 from rfnb.search.score.scorer import PartialScorer, Scorer
 from rfnb.search.score.scorer_states import CarriedState, carried_label
@@ -26,15 +25,6 @@ from rfnb.search.sources import InputType, log_scores
 
 if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
-    from rfnb.trace.record.traced import Traced
-
-
-@dataclass
-class Final:
-    """What the end of a hypothesis adds to its score, {…, beam}."""
-
-    name: str
-    score: Traced
 
 
 @dataclass
@@ -61,13 +51,11 @@ class Scored:
         if apart:
             scores = where(equal(range_over_dim(self.axis, device=scores.device), self.blank), 0.0, scores)
         self.parts[name], self.scales[name] = scores, scale
-        scaled = scores if scale == 1.0 else scores * scale
-        if scale < 0:
-            scaled = where(is_neg_infinite(scores), -np.inf, scaled)
+        by_scale = scaled(scores, scale)
         if apart:
-            self.of_labels = scaled if self.of_labels is None else self.of_labels + scaled
+            self.of_labels = by_scale if self.of_labels is None else self.of_labels + by_scale
         else:
-            self.total = scaled if self.total is None else self.total + scaled
+            self.total = by_scale if self.total is None else self.total + by_scale
 
     @property
     def known(self) -> Any:
@@ -99,16 +87,18 @@ def add_up(
         else:
             assert last is not None
             state = _state(body, part, each=blank is not None)
+            since, scores = len(body.tape.calls), None
             if isinstance(part.value, PartialScorer):
                 new = part.value.advance(last.before, state.before)
                 costly.append((part, new))
             else:
                 scores, new = score_by(part, part.value, last.before, state.before)
-                found.add(part.name, over_labels(axis, dims, part.name, scores), part.scale)
             found.states.append((state, new))
             if hasattr(part.value, "final"):
-                final = body.of_body(part.value.final(new), f"the final score of {part.name!r}")
-                found.finals.append(Final(part.name, final))
+                of_step = reads_more(body, since, [last.before, *leaves(state.before)])
+                found.finals.append(Final(part.name, part.value, state, new, last, of_step))
+            if scores is not None:
+                found.add(part.name, over_labels(axis, dims, part.name, scores), part.scale)
     if costly:
         add_costly(found, costly, dims, candidates, body.hypotheses.scores.device)
     return found
@@ -208,10 +198,7 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
         state.take(new, emitted)
     if scored.last_label is not None:
         scored.last_label.take(labels, emitted)
-    for final in scored.finals:
-        ends = hypotheses.follow(final.score).copy_transpose(labels.dims)
-        hypotheses.kept[f"final {final.name}"] = body.of_body(ends, "choice")
-        hypotheses.search.finals.append(final)
+    hypotheses.search.finals.extend(scored.finals)
     hypotheses.search.scales.update(scored.scales)
 
 
@@ -237,19 +224,3 @@ def of_chosen(part: Tensor, axis: Dim, before: Dim, labels: Tensor, parents: Ten
     merged, dim = merge_dims(part, dims=[before, axis])
     places = set_sparse_dim(parents, None) * axis.get_dim_value() + set_sparse_dim(labels, None)
     return gather(merged, indices=places, axis=dim)
-
-
-def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
-    """Adds to the hypotheses that end in this step what their end is worth. ends: {…, newest beam}"""
-    search: Any = hypotheses.search
-    now = logical_and(ends, logical_not(hypotheses.follow(search.ended)))
-    total: Any = hypotheses.scores
-    order = total.dims
-    for final in search.finals:
-        added: Any = where(now, hypotheses.follow(final.score), 0.0)
-        part: Any = hypotheses.kept.get(f"part {final.name}")
-        if part is not None:
-            hypotheses.kept[f"part {final.name}"] = (part + added).copy_transpose(order)
-        total = total + added * search.scales[final.name]
-    total = total.copy_transpose(order)
-    hypotheses.scores = hypotheses.carried[search.scores_place] = hypotheses.kept["scores"] = total

@@ -49,10 +49,10 @@ class _Lines:
     def _read(self) -> Iterator[str]:
         opened = gzip.open if self.path.suffix == ".gz" else open
         try:
-            with opened(self.path, "rt", encoding="utf-8") as file:
+            with opened(self.path, "rt", encoding="utf-8-sig") as file:
                 for self.number, line in enumerate(file, 1):
-                    if line.strip():
-                        yield line.strip()
+                    if text := line.strip(" \t\r\n"):  # other spaces belong to words
+                        yield text
         except (OSError, EOFError, UnicodeDecodeError) as error:
             raise SearchError(f"ARPA: {self.path.name} cannot be read", got=str(error)) from error
 
@@ -93,7 +93,7 @@ def _section(lines: _Lines, found: Arpa, counts: list[int]) -> None:
     section: dict[tuple[int, ...], float] = {}
     found.log_probs.append(section)
     while not lines.next("\\end\\").startswith("\\"):
-        fields = lines.line.split()
+        fields = re.split("[ \t]+", lines.line)
         if not order + 1 <= len(fields) <= order + 2:
             raise lines.error(f"not a {order}-gram", f"log-probability, {order} words, perhaps a backoff weight")
         words = _numbers(lines, found, fields[1 : order + 1])

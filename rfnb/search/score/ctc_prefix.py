@@ -50,6 +50,7 @@ class CTCPrefix:
     """
 
     only_falls = True  # scores are log-probabilities
+    scores_ends = True
 
     def __init__(self, log_probs: Tensor, *, axis: Dim, blank: int, end: int | None, classes: Dim | None = None):
         found = classes or log_probs.feature_dim
@@ -118,6 +119,11 @@ class CTCPrefix:
         if self.end is not None:
             prefix = where(equal(labels, self.end), state.whole, prefix)
         return where(is_neg_infinite(state.prefix), -np.inf, prefix - state.prefix)
+
+    def final(self, state: State) -> Tensor:
+        """The log-probability that no label follows, if no label said so. {…, beam}"""
+        score = where(is_neg_infinite(state.prefix), -np.inf, state.whole - state.prefix)
+        return score if self.end is None else where(equal(state.last, self.end), 0.0, score)
 
     def _frames(self, labels: Tensor) -> Tensor:
         """The log-probabilities of labels in each frame. {…} → {…, axis}"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.argument_kinds import Choice
@@ -79,6 +80,6 @@ class InternalLM:
             raise DimError(
                 "InternalLM: the scores of `step` have no feature dim",
                 got=scores.describe_dims(),
-                hint="rf.set_feature_dim(scores, labels)",
+                hint=f"rf.set_feature_dim(scores, {likely_features(scores) or 'labels'})",
             )
         return log_softmax(scores, axis=scores.feature_dim), state

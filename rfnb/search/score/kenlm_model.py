@@ -19,11 +19,12 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.ops.create import full
-from rfnb.ops.math import where
+from rfnb.ops.index import gather
+from rfnb.ops.math import equal, logical_or, where
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left
 from rfnb.search.score.arpa import LN10
-from rfnb.search.score.ngram import words_of
+from rfnb.search.score.ngram import END, words_of
 from rfnb.trace.record.record import current_recorder, unwrap
 
 NONE = -1
@@ -54,6 +55,7 @@ class KenLM:
     """
 
     only_falls = True  # scores are log-probabilities
+    scores_ends = True
 
     def __init__(
         self, path: str | Path, labels: Dim, *, words: Mapping[str, str] | None = None, unknown: str | None = None
@@ -71,7 +73,7 @@ class KenLM:
         except (OSError, RuntimeError) as error:
             raise SearchError(f"KenLM: {path} cannot be read", got=str(error)) from error
         self.labels = labels
-        self._words = words_of(labels, self._model, words or {}, unknown, "KenLM")
+        self._words = [*words_of(labels, self._model, words or {}, unknown, "KenLM"), END]
         self._history = Dim(max(self._model.order - 1, 1), name="history")
         self._state = lru_cache(maxsize=100_000)(self._state_after)
 
@@ -98,6 +100,18 @@ class KenLM:
             raw = self._scores(history._raw, given._raw)
         recorder.tape.record(self._scores, (history._raw, given._raw), {}, raw)
         return recorder._wrap(set_sparse_dim(given, None).like(raw))
+
+    def final(self, state: State) -> Tensor:
+        """The log-probability of the end of the text, if no label was it. {…, beam}"""
+        dims = [dim for dim in state.history.dims if dim is not self._history]
+        one, last = Dim(1, name="end"), gather(state.history, indices=-1, axis=self._history)
+        end = full(dims=[*dims, one], fill_value=len(self._words) - 1, dtype="int64", device=last.device)
+        score = gather(self.partial(end, state), indices=0, axis=one)
+        ends = [number for number, word in enumerate(self._words) if word == END]
+        over = full(dims=[], fill_value=False, device=last.device)
+        for number in ends:
+            over = logical_or(over, equal(last, number))
+        return where(over, 0.0, score)
 
     def _scores(self, history: Any, labels: Any) -> Any:
         """The scores of raw labels, […, candidates], after raw histories, […, history]."""

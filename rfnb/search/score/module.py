@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -39,6 +40,6 @@ class ModuleScorer:
             raise DimError(
                 "choice: the scores of a module have no feature dim",
                 got=scores.describe_dims(),
-                hint="rf.set_feature_dim(scores, labels) at the end of its __call__",
+                hint=f"rf.set_feature_dim(scores, {likely_features(scores) or 'labels'}) at the end of its __call__",
             )
         return log_softmax(scores, axis=scores.feature_dim), state

@@ -21,7 +21,7 @@ from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted
 from rfnb.search.score.arpa import Arpa, read_arpa
 
-START = "<s>"
+START, END = "<s>", "</s>"
 
 
 class NGram:
@@ -49,7 +49,8 @@ class NGram:
     [-1.5, -0.1, -1.1]
 
     Scores are natural logarithms, {…, beam, labels}. The first label of the search does not count: hypotheses begin
-    after "<s>", if the file has it.
+    after "<s>", and where no label ends them, as in a search over frames, "</s>" is scored at their end, if the file
+    has these.
 
     Args:
         path: the file, which may be compressed (".gz").
@@ -61,6 +62,7 @@ class NGram:
     """
 
     only_falls = True  # scores are log-probabilities
+    scores_ends = True
 
     def __init__(
         self,
@@ -106,6 +108,10 @@ class NGram:
         self._log_probs = tensor(log_probs, self._entry, "float32")
         self._suffixes, self._backoffs = tensor(suffixes, self._node, "int64"), tensor(backoffs, self._node, "float32")
         self._words = tensor(words, self.labels, "int64")
+        self._end = model.words.get(END)
+        self._end_unigram = None if self._end is None else model.log_probs[0][self._end,]
+        over = [gram[-1:] == (self._end,) for gram in nodes]
+        self._over = tensor(over, self._node, "bool")
         unigrams = np.asarray([model.log_probs[0][(word,)] for word in words], "float32")
         self._unigrams = tensor(unigrams, self.labels, "float32")
 
@@ -124,6 +130,19 @@ class NGram:
         scores = self._log_probs_of(context, self._words, self._unigrams)
         first = full(dims=[], fill_value=False, device=context.device)
         return set_feature_dim(scores, self.labels), State(context=context, first=first)
+
+    def final(self, state: State) -> Tensor:
+        """The log-probability of the end of the text, if no label was it. {…, beam}"""
+        context = state.context
+        if self._end is None:
+            return full(dims=[], fill_value=0.0, device=context.device)
+        word = full(dims=[], fill_value=self._end, dtype="int64", device=context.device)
+        unigram = full(dims=[], fill_value=self._end_unigram, dtype="float32", device=context.device)
+        return where(self.is_over(context), 0.0, self._log_probs_of(context, word, unigram))
+
+    def is_over(self, context: Tensor) -> Tensor:
+        """Whether the last word was the end of the text. {…}"""
+        return gather(self._over, indices=context, axis=self._node)
 
     def of_label(self, context: Tensor, label: Tensor) -> Tensor:
         """Log-probabilities of given labels after contexts. {…}"""
@@ -172,7 +191,9 @@ class NGram:
 
 def _nodes(model: Arpa) -> dict[tuple[int, ...], int]:
     """The number of each context, the empty one first."""
-    grams = [(), *(gram for log_probs in model.log_probs[:-1] for gram in log_probs)]
+    grams = dict.fromkeys([(), *(gram for log_probs in model.log_probs[:-1] for gram in log_probs)])
+    if END in model.words:
+        grams[model.words[END],] = None  # of a unigram model too
     return {gram: number for number, gram in enumerate(grams)}
 
 

@@ -14,7 +14,7 @@ from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.search.score.add_up import Scored, add_costly, over_labels, score_by
 from rfnb.search.score.parts import Part, most_gain, parts_of
-from rfnb.search.score.scorer import PartialScorer
+from rfnb.search.score.scorer import PartialScorer, scores_ends, state_after
 
 MODEL = "model"
 """The name of the scores that `step` returns."""
@@ -73,11 +73,24 @@ class Scorers:
             else:
                 own, new[part.name] = score_by(part, value, last, state)
                 found.add(part.name, over_labels(axis, dims, part.name, own), part.scale)
-            if hasattr(value, "final"):
+            if hasattr(value, "final") and not scores_ends(value):
                 self.finals[part.name] = value.final(new[part.name])
         if costly:
             add_costly(found, costly, dims, self.candidates, scores.device)
         self.states = new
+        return found
+
+    def settled(self, last: Tensor, dims: Sequence[Dim], *, empty: bool) -> dict[str, Tensor]:
+        """What the end is worth to each hypothesis by the parts that score ends, if no label ends them. {…, beam}
+
+        last: the last label of each hypothesis, {…, beam}. empty: it is the start, and they have none.
+        """
+        found: dict[str, Tensor] = {}
+        for part in self.parts:
+            value: Any = part.value
+            if hasattr(value, "final"):
+                state = value.initial_state(batch_dims=list(dims)) if empty else self.states[part.name]
+                found[part.name] = value.final(state_after(value, last, state))
         return found
 
     def follow(self, parents: Tensor, beam: Dim) -> None:

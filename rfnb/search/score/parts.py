@@ -12,7 +12,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.search.score.module import ModuleScorer
-from rfnb.search.score.scorer import PartialScorer, Scorer
+from rfnb.search.score.scorer import PartialScorer, Scorer, scores_ends
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def most_gain(parts: list[Part], known: float | None, given: float | None) -> fl
 def refuse_finals(what: str, parts: list[Part]) -> None:
     """Raises ParameterError for scorers by which the end of a hypothesis changes its score."""
     for part in parts:
-        if hasattr(part.value, "final"):
+        if hasattr(part.value, "final") and not scores_ends(part.value):
             raise ParameterError(
                 f"{what}: with {part.name!r}, the end of a hypothesis changes its score, so none is certain before",
                 hint="leave out early_stop",

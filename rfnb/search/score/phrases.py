@@ -27,7 +27,8 @@ class Phrases:
     """Rewards hypotheses for each occurrence of a phrase, as a scorer: `boost` for each label of the phrase.
 
     The reward is given label by label, so that the beginning of a phrase is not pruned, and is taken back where the
-    phrase is not continued. An automaton finds all phrases at once (Aho and Corasick 1975).
+    phrase is not continued, or where the hypothesis ends. An automaton finds all phrases at once (Aho and Corasick
+    1975).
 
     >>> letter, beam = rf.Dim(4, name="letter", vocab=["</s>", "a", "b", "c"]), rf.Dim(1, name="beam")
     >>> phrases = rf.search.Phrases({"a b": 1.0, "b c c": 2.0}, letter)
@@ -46,6 +47,8 @@ class Phrases:
 
     Raises ParameterError for an empty phrase; DimError for a label that does not exist.
     """
+
+    scores_ends = True
 
     def __init__(
         self,
@@ -88,6 +91,10 @@ class Phrases:
         reward = held + given - gather(self._held, indices=match, axis=self._node)
         first = full(dims=[], fill_value=False, device=match.device)
         return set_feature_dim(reward, self.labels), State(match=match, first=first)
+
+    def final(self, state: State) -> Tensor:
+        """Takes back what the beginning of a phrase was given. {…, beam}"""
+        return -gather(self._held, indices=state.match, axis=self._node)
 
     def _after(self, match: Tensor, label: Tensor) -> Tensor:
         """The longest match after one more label."""

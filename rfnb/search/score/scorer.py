@@ -31,8 +31,11 @@ class Scorer(Protocol):
     >>> best.text, {name: round(score, 1) for name, score in best.parts.items()}
     ('aba', {'model': -2.4, 'again': 0.0})
 
-    A scorer may also have `final(state) → {…, beam}`. It is added to the score of a hypothesis at its end; `state` is
-    that after the last call of `score`.
+    A scorer may also have `final(state) → {…, beam}`. It is added to the score of a hypothesis at its end; −∞ says that
+    it may not end there. `state` is that after the last call of `score`. In a search over frames, or if no label ends
+    the hypotheses, `score` is called once more for their last labels, so that it is the state after all of them;
+    unless it reads values of the body, which differ at each step. With `scores_ends = True`, the scores of the label
+    that ends a hypothesis have all that `final` gives, so that only hypotheses that no label ends get it.
     """
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
@@ -75,3 +78,13 @@ class PartialScorer(Protocol):
 
     def partial(self, labels: Tensor, state: Any) -> Tensor:
         """Scores of the candidates `labels`, {…, beam, candidates} → the same. state: what `advance` returned."""
+
+
+def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: Any) -> Any:
+    """The state of a scorer after one more label. {…, beam}"""
+    return scorer.advance(label, state) if isinstance(scorer, PartialScorer) else scorer.score(label, state)[1]
+
+
+def scores_ends(scorer: Any) -> bool:
+    """Whether the scores of the label that ends a hypothesis have all that `final` gives."""
+    return bool(getattr(scorer, "scores_ends", False))

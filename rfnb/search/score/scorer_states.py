@@ -13,6 +13,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.math import where
+from rfnb.ops.shape import set_sparse_dim
 from rfnb.trace.record.traced import Traced
 
 
@@ -43,6 +44,16 @@ class CarriedState:
 
     def _followed(self, before: Traced | None) -> Any:
         return None if before is None else self.hypotheses.follow(before)
+
+    @property
+    def newest(self) -> Any:
+        """Its value after the step so far, for the newest hypotheses."""
+        values = iter([None if place is None else self._at(place) for place in self.places])
+        return map_leaves(lambda _: next(values), self.initial)
+
+    def _at(self, place: int) -> Any:
+        value, like = self.hypotheses.follow(self.hypotheses.carried[place]), self.body.carried[place].before
+        return value if value.sparse_dim is like.sparse_dim else set_sparse_dim(value, like.sparse_dim)
 
     def take(self, new: Any, emitted: Tensor | None = None) -> None:
         """Sets the value after the step. Raises LoopError or DimError if it does not fit the initial state.

@@ -19,7 +19,7 @@ from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import equal, not_equal, where
+from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted
 from rfnb.search.score.arpa import read_arpa
@@ -75,10 +75,13 @@ class WordNGram:
             Ney, Eiden, Language-Model Look-Ahead for Large Vocabulary Speech Recognition, 1996). The score of a whole
             word stays the same, but hypotheses in the middle of a word are compared with it in sight.
 
-    In a search over frames, with a blank, nothing ends the last word, so it gets no score but that of `lookahead`.
+    Where no label ends a hypothesis, as in a search over frames, the last word and the end of the text are scored at
+    its end.
 
     Raises SearchError for a broken file, with its line; DimError if labels do not show where words begin.
     """
+
+    scores_ends = True
 
     def __init__(
         self,
@@ -106,19 +109,23 @@ class WordNGram:
         begins, ends, texts = _cut(texts, marker)
         words = {word: number for word, number in model.words.items() if word not in ("<s>", "</s>", unknown)}
         trie = _Trie(words, texts)
-        self._nothing, self._dead = 0, len(trie.words)
+        self._nothing, self._dead, self._over = 0, len(trie.words), len(trie.words) + 1  # over: after the end label
         other = model.words.get(unknown)
-        of_node = [*trie.words, None]
+        of_node = [*trie.words, None, None]
 
         def tensor(values: Any, dim: Dim, dtype: str) -> Tensor:
             return convert_to_tensor(np.asarray(values, dtype), dims=[dim], device=device)
 
-        self._node, self._move = Dim(len(of_node), name="begun word"), Dim(len(trie.moves) + 1, name="part of word")
-        moves = [*sorted((node * size + label, to) for node, label, to in trie.moves), (len(of_node) * size, 0)]
-        self._keys, self._targets = (tensor(column, self._move, "int64") for column in zip(*moves, strict=True))
+        moves = trie.moves + [(self._over, label, to) for node, label, to in trie.moves if node == self._nothing]
+        keys = [*sorted((node * size + label, to) for node, label, to in moves), (len(of_node) * size, 0)]
+        self._node, self._move = Dim(len(of_node), name="begun word"), Dim(len(keys), name="part of word")
+        self._keys, self._targets = (tensor(column, self._move, "int64") for column in zip(*keys, strict=True))
         self._words = tensor([(other or 0) if word is None else word for word in of_node], self._node, "int64")
         more = -np.inf if other is None else unknown_score
         self._more = tensor([more if word is None else 0.0 for word in of_node], self._node, "float32")
+        self._open = tensor(
+            [node not in (self._nothing, self._over) for node in range(len(of_node))], self._node, "bool"
+        )
         self._has_text, self._begins = tensor([bool(x) for x in texts], labels, "bool"), tensor(begins, labels, "bool")
         self._ends = tensor(ends, labels, "bool") if any(ends) else None
         self._last = model.words.get("</s>")
@@ -127,7 +134,7 @@ class WordNGram:
             log_probs = model.log_probs[0]
             best = trie.best({number: log_probs[number,] for number in words.values()})
             rest = -np.inf if other is None else log_probs[other,] + unknown_score  # nothing known may come
-            best = [0.0, *(rest if each == -np.inf else each for each in best[1:]), rest]
+            best = [0.0, *(rest if each == -np.inf else each for each in best[1:]), rest, 0.0]
             self._ahead = tensor([0.0 if each == -np.inf else each for each in best], self._node, "float32")
             self._entered = tensor(best, self._node, "float32")
 
@@ -146,10 +153,7 @@ class WordNGram:
         of_word, closed = self._closed(context, begun)
         scores = where(self._begins, of_word, 0.0)
         if self.end is not None:
-            at_end = of_word
-            if self._last is not None:
-                at_end = of_word + self.lm.of_label(closed, full(dims=[], fill_value=self._last, dtype="int64"))
-            scores = where(equal(self._numbers(), self.end), at_end, scores)
+            scores = where(equal(self._numbers(), self.end), self._at_end(of_word, closed), scores)
         if self._ends is not None or self._ahead is not None:
             before = where(self._begins, self._nothing, begun)
             longer = self._spelled(before, self._numbers())
@@ -163,6 +167,18 @@ class WordNGram:
         scores = scores.copy_transpose([*begun.dims, self.labels])
         return set_feature_dim(scores, self.labels), State(context=context, begun=begun, first=first)
 
+    def final(self, state: State) -> Tensor:
+        """The score of the last word and of the end of the text, if no label was it. {…, beam}"""
+        score = self._at_end(*self._closed(state.context, state.begun))
+        return where(equal(state.begun, self._over), 0.0, score)
+
+    def _at_end(self, of_word: Tensor, closed: Tensor) -> Tensor:
+        """The score of the last word, and that of the end after it. {…}"""
+        if self._last is None:
+            return of_word
+        last = full(dims=[], fill_value=self._last, dtype="int64", device=closed.device)
+        return of_word + self.lm.of_label(closed, last)
+
     def _numbers(self) -> Tensor:
         return set_sparse_dim(range_over_dim(self.labels, device=self._keys.device), None)
 
@@ -175,11 +191,11 @@ class WordNGram:
             ends = gather(self._ends, indices=label, axis=self.labels)
             context = where(ends, self._closed(context, begun)[1], context)
             begun = where(ends, self._nothing, begun)
-        return context, begun
+        return context, begun if self.end is None else where(equal(label, self.end), self._over, begun)
 
     def _closed(self, context: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
         """The score of a begun word if it ends here, and the context after it. {…}"""
-        open_ = not_equal(begun, self._nothing)
+        open_ = self._of(self._open, begun)
         word, more = self._of(self._words, begun), self._of(self._more, begun)
         score = self.lm.of_label(context, word) + more
         if self._ahead is not None:

@@ -31,6 +31,7 @@ class Constraint:
     """
 
     only_falls: ClassVar[bool] = True  # scores are 0 or -∞
+    scores_ends: ClassVar[bool] = True
     start: Callable[[Sequence[Dim]], Any]
     allows: Callable[[Tensor, Any], tuple[Tensor, Any]]
 
@@ -44,6 +45,22 @@ class Constraint:
         labels_of(label)
         allowed, state = self.allows(label, state)
         return where(allowed, 0.0, -np.inf), state
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement(Constraint):
+    """A constraint that whole hypotheses must meet, also those that no label ends.
+
+    Args:
+        may_end: which hypotheses may end, {…, beam} bool, from their state.
+    """
+
+    may_end: Callable[[Any], Tensor]
+
+    @broadcast_allowed()
+    def final(self, state: Any) -> Tensor:
+        """0 for hypotheses that may end, -∞ for others. {…, beam}"""
+        return where(self.may_end(state), 0.0, -np.inf)
 
 
 def labels_of(label: Tensor) -> Dim:

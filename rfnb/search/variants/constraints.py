@@ -16,12 +16,25 @@ from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import cast, equal, greater_equal, less, logical_and, logical_not, logical_or, where
+from rfnb.ops.math import (
+    cast,
+    equal,
+    greater,
+    greater_equal,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    not_equal,
+    where,
+)
+from rfnb.ops.reduce import reduce_any
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
 from rfnb.search.variants.constraint import (
     Constraint,
+    Requirement,
     as_list,
     beside,
     is_label,
@@ -85,7 +98,7 @@ def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None)
             Tensor {…} with a number for each.
 
     Raises ParameterError if `minimum` is larger than `maximum` for all sequences. Where it is so for one of them, its
-    hypotheses die.
+    hypotheses die. In a search over frames, those with too few labels die at the end.
     """
     if isinstance(minimum, int) and isinstance(maximum, int) and not 0 <= minimum <= maximum:
         raise ParameterError("lengths: no length is allowed", got=f"minimum={minimum}, maximum={maximum}")
@@ -97,13 +110,17 @@ def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None)
             found = logical_and(found, logical_or(less(count, of_sequences("maximum", maximum, label)), ends))
         return found, count + 1
 
-    return Constraint(partial(zeros, dtype="int64"), allows)
+    def may_end(count: Tensor) -> Tensor:  # the start label was counted too
+        return greater(count, of_sequences("minimum", minimum, count))
+
+    return Requirement(partial(zeros, dtype="int64"), allows, may_end)
 
 
 def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     """Hypotheses that begin with `prefix`; after it, they are free.
 
-    The labels of the prefix get the scores of the model, so that hypotheses compare with those of a free search.
+    In a search over frames, those that end before it die. The labels of the prefix get the scores of the model, so that
+    hypotheses compare with those of a free search.
 
     >>> label = rf.Dim(3, name="label")
     >>> begin = rf.search.forced([2])
@@ -121,7 +138,10 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     exist or if there is not one prefix for each sequence.
     """
 
-    def allows(label: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    def start(dims: Sequence[Dim]) -> State:
+        return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))
+
+    def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
         given = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(prefix, label)
         own = [dim for dim in given.dims if dim not in label.dims_set]
         if len(own) != 1:
@@ -130,16 +150,18 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
                 got=given.describe_dims(),
                 expected=f"one dim that the labels {label.describe_dims()} lack",
             )
-        axis, count = own[0], beside(count, label)
+        axis, count = own[0], beside(state.count, label)
         every = range_over_dim(labels_of(label), dtype=given.dtype, device=label.device)
         if not axis.size.max:
-            return greater_equal(every, 0), count + 1
+            return greater_equal(every, 0), State(count=count + 1, open=beside(state.open, label))
         size: Any = axis.get_dim_value() if axis.is_static() else get_size_tensor(axis, device=label.device)
         wanted = gather(given, indices=count, axis=axis, clip_to_valid=True)
         free = logical_or(greater_equal(count, size), equal(wanted, ANY))
-        return logical_or(free, equal(wanted, every)), count + 1
+        comes = logical_and(greater_equal(range_over_dim(axis, device=label.device), count), not_equal(given, ANY))
+        open_ = reduce_any(comes, axis=axis).copy_transpose(label.dims)
+        return logical_or(free, equal(wanted, every)), State(count=count + 1, open=open_)
 
-    return Constraint(partial(zeros, dtype="int64"), allows)
+    return Requirement(start, allows, lambda state: logical_not(state.open))
 
 
 def no_repeat(n: int, *, within: int = 256) -> Constraint:

@@ -26,6 +26,7 @@ class Variant:
     """What a search changes of the scores of a model, and the states that it needs for it.
 
     constraints: see there. change: of the scores, after the constraints. groups, diversity, threshold: see `beam_step`.
+    finals: what the end of each hypothesis is worth.
     """
 
     constraints: Sequence[Constraint] = ()
@@ -34,6 +35,7 @@ class Variant:
     diversity: float = 0.5
     threshold: float | None = None
     states: list[Any] = field(default_factory=list)
+    finals: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
@@ -45,6 +47,20 @@ class Variant:
         """Whether the best candidates are not always those that get a place."""
         return self.groups != 1 or self.threshold is not None
 
+    def settled(self, last: Tensor, dims: Sequence[Dim], *, empty: bool) -> dict[str, Tensor]:
+        """What the end is worth to each hypothesis by the constraints that say which may end, if no label ends them.
+        {…, beam}
+
+        last: the last label of each hypothesis, {…, beam}. empty: it is the start, and they have none.
+        """
+        found: dict[str, Tensor] = {}
+        for i, constraint in enumerate(self.constraints):
+            value: Any = constraint
+            if hasattr(value, "final"):
+                state = value.initial_state(batch_dims=list(dims)) if empty else self.states[i]
+                found[_name(i)] = value.final(value.score(last, state)[1])
+        return found
+
     def scores(self, scores: Tensor, last: np.ndarray, dims: Sequence[Dim], labels: Dim) -> Tensor:
         """The scores of the next labels. last: the last label of each hypothesis, over `dims`."""
         if self.constraints and not self.states:
@@ -52,6 +68,8 @@ class Variant:
         for i, constraint in enumerate(self.constraints):
             added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added
+            if hasattr(constraint, "final") and not getattr(constraint, "scores_ends", False):
+                self.finals[_name(i)] = constraint.final(self.states[i])
         return scores if self.change is None else self.change(scores, labels)
 
     def follow(self, parents: np.ndarray, dims: Sequence[Dim]) -> None:
@@ -63,6 +81,11 @@ class Variant:
             return gather(state, indices=_beside(parents, state, dims), axis=dims[-1])
 
         self.states = [map_leaves(followed, state) for state in self.states]
+
+
+def _name(number: int) -> str:
+    """That of what a constraint gives to the end of a hypothesis."""
+    return f"constraint {number}"
 
 
 def _beside(numbers: np.ndarray, like: Tensor, dims: Sequence[Dim], sparse_dim: Dim | None = None) -> Tensor:

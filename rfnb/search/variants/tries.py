@@ -14,7 +14,7 @@ from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, not_equal, where
 from rfnb.ops.sort import search_sorted
-from rfnb.search.variants.constraint import Constraint, beside, labels_of, number_of, numbers_of
+from rfnb.search.variants.constraint import Constraint, Requirement, beside, labels_of, number_of, numbers_of
 
 
 def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | str | None) -> Constraint:
@@ -31,15 +31,20 @@ def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | 
     Args:
         words: each a text, or a sequence of labels.
         labels: the dim of the labels. end: the label that ends a hypothesis, which follows each word; None if nothing
-            ends them: hypotheses die after their word, and any beginning of a word may be left at the limit of steps.
+            ends them, so that hypotheses die if another label follows their word.
+
+    Where no label ends hypotheses, as in a search over frames, only whole words are left at the end. A hypothesis that
+    reaches the limit of steps without its end label may be the beginning of a word.
+
 
     Memory is that of the different beginnings of the words. Raises ParameterError for a label that does not exist.
     """
     after = [] if end is None else [number_of(end, labels)]
     count = labels.get_dim_value()
-    edges = _edges((numbers_of(word, labels) + after for word in words), count)
-    edge = Dim(len(edges[0]), name="edges of the trie")
+    edges, whole = _edges((numbers_of(word, labels) for word in words), after, count)
+    edge, node = Dim(len(edges[0]), name="edges of the trie"), Dim(len(whole), name="nodes of the trie")
     keys, targets = (convert_to_tensor(each, dims=[edge]) for each in edges)
+    words_end = convert_to_tensor(whole, dims=[node])
 
     def target(node: Tensor, label: Tensor) -> Tensor:
         key = node * count + cast(label, "int64")
@@ -49,24 +54,34 @@ def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | 
 
     def allows(label: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         before = beside(before, label)
-        node = where(equal(before, START), ROOT, target(before, label))
+        here = where(equal(before, START), ROOT, target(before, label))
         every = range_over_dim(labels_of(label), device=label.device)
-        return not_equal(target(node, every), DEAD), node
+        return not_equal(target(here, every), DEAD), here
 
-    return Constraint(partial(zeros, dtype="int64"), allows)
+    def may_end(state: Tensor) -> Tensor:
+        return gather(beside(words_end, state), indices=state, axis=node)
+
+    return Requirement(partial(zeros, dtype="int64"), allows, may_end)
 
 
 START, ROOT, DEAD = range(3)
 """The first nodes: before the start label, after it, and where no word leads to."""
 
 
-def _edges(words: Iterable[Sequence[int]], labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """The edges of the trie of words, sorted: node · labels + label, and the node that the edge leads to."""
+def _edges(
+    words: Iterable[Sequence[int]], after: Sequence[int], labels: int
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """The edges of the trie of words and what follows them, sorted: node · labels + label, and the node that the edge
+    leads to; and for each node whether it is a whole word."""
     targets: dict[int, int] = {}
+    whole: set[int] = set()
     for word in words:
         node = ROOT
-        for label in word:
+        for number, label in enumerate([*word, *after]):
+            whole.update([node] if number == len(word) else [])
             node = targets.setdefault(node * labels + label, DEAD + 1 + len(targets))
+        whole.add(node)
     keys = np.sort(np.fromiter(targets, "int64", len(targets)))
     beyond = np.iinfo("int64").max  # so that each key has a place among them
-    return np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")
+    edges = np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")
+    return edges, np.isin(np.arange(DEAD + 1 + len(targets)), [*whole])

@@ -31,15 +31,16 @@ How to read a graph (the classes are in `core.graph.graph` and `core.graph.facts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.measured import Show
 from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
-from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.graph.module_table import ModuleTable, is_module
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
@@ -99,66 +100,103 @@ def model_graph(
     """
     if show is None:
         given = {"calls": calls, "loss": loss}
-        kwargs |= {name: value for name, value in given.items() if value is not None}
-        return _graph(model, args, kwargs, meta=meta)
-    wanted = Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
-    wanted.check(meta=meta)
+        return graph_of_call(model, args, kwargs | {name: x for name, x in given.items() if x is not None}, meta=meta)
+    return graph_of_call(model, args, kwargs, meta=meta, show=show, calls=calls, loss=loss)
+
+
+def graph_of_call(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool = False,
+    show: Show | None = None,
+    calls: int | None = None,
+    loss: Callable[[Any], Any] | None = None,
+) -> ModelGraph:
+    """The graph of `model(*args, **kwargs)`, with the options of `rf.model_graph`."""
+    wanted = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
+    if wanted is not None:
+        wanted.check(meta=meta)
+    trace = _tracer_of(model, args, kwargs)
+    if trace is None:  # nothing in the call tells, so the first one does
+        graph = _traced(model, args, kwargs, meta=meta)
+        if graph.nodes and wanted is None:
+            return graph
+        trace = _traced if graph.nodes or graph.outputs else _plain
+    if wanted is None:
+        return trace(model, args, kwargs, meta=meta)
 
     def keep(before: Unchanged) -> None:
-        for each in (model, *leaves([args, kwargs])):
+        held = [model, *leaves(as_dicts([args, kwargs]))]
+        for each in held:
             for keep_its in keep_state.of(type(each)):
                 keep_its(each, before)
-        before.keep_held([owner(model), *leaves([args, kwargs])])
+        before.keep_held([owner(model), *held])
 
     def call() -> Any:
         with entered(get_run_ctx().again()):  # a loss of this step may be there already
             return model(*args, **kwargs)
 
-    return measured(
-        wanted,
-        lambda meter: _graph(model, args, kwargs, meta=False, meter=meter),
-        lambda: plain_seconds(call, keep),
-        lambda: _event_cost(plain=_tracer_of(model, args, kwargs) is not None),
-    )
+    with ExitStack() as kept:
+        return measured(
+            wanted,
+            lambda meter: trace(model, args, kwargs, meta=False, meter=meter, kept=kept),
+            lambda: plain_seconds(call, keep),
+            lambda: _event_cost(trace),
+        )
 
 
-def _graph(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None = None
-) -> ModelGraph:
-    tracer = _tracer_of(model, args, kwargs)
-    if tracer is None:
-        return _traced(model, args, kwargs, meta=meta, meter=meter)
-    with Unchanged():
-        return tracer(model, args, kwargs, meta=meta, meter=meter)
-
-
-def _event_cost(*, plain: bool) -> Cost:
-    """What measuring an event costs, with the recorder of such a call. plain: of plain tensors."""
+def _event_cost(trace: TraceCall) -> Cost:
+    """What measuring an event costs, with the recorder of such a call."""
     x = zeros([])
-    given = (x.raw_tensor if plain else x,)
+    given = (x if trace is _traced else x.raw_tensor,)
 
     def run(fn: Callable[[Any], None], meter: Meter | None) -> None:
         if meter is None:
             fn(*given)
         else:
-            _graph(fn, given, {}, meta=False, meter=meter)
+            trace(fn, given, {}, meta=False, meter=meter)
 
     return event_cost(run)
 
 
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
-    """The tracer registered for another kind of model or of tensors, such as those of torch; None for rfnb's own."""
-    given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
-    for each in (model, *given):
-        found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
-        if found is not None or isinstance(each, Tensor):
-            return found
+    """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
+    its = owner(model)
+    for each in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:
+        if any(trace_call.of(type(each))):
+            return _plain
+        if isinstance(each, Tensor | Dim) or is_module(each):
+            return _traced
     return None
 
 
-def _traced(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool, meter: Meter | None
+def _plain(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
 ) -> ModelGraph:
+    """The graph of a call that computes with raw tensors."""
+    trace = next(iter(trace_call.fns.values()))
+    with Unchanged():
+        return trace(model, args, kwargs, meta=meta, meter=meter, kept=kept)
+
+
+def _traced(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    meta: bool,
+    meter: Meter | None = None,
+    kept: ExitStack | None = None,
+) -> ModelGraph:
+    """The graph of a call that computes with Tensors."""
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
@@ -169,11 +207,11 @@ def _traced(
     failed: tuple[BaseException, Node | None] | None = None
     with before:
         try:
-            before.keep_held([its, *leaves([args, kwargs])])
-            if meta:
-                args, kwargs = before.without_numbers(its, (args, kwargs))
             given = leaves(as_dicts([args, kwargs]))
-            graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
+            before.keep_held([its, *given])
+            if meta:
+                args, kwargs = before.without_numbers([its, *given], (args, kwargs))
+            graph.meta = meta or any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
             with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:

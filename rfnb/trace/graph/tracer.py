@@ -19,7 +19,6 @@ from rfnb.core.tensor.listener import Listener
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.trace.record.draw_loop import LoopDrawer
 from rfnb.trace.record.loop_record import LoopRecord
 
@@ -71,7 +70,7 @@ class Tracer(CallRecorder, Listener):
                     self._assigned(leaf)
             with self.open(node):
                 result = row.fn(*args, **kwargs)
-            self.made(node, leaves(result), (args, kwargs))
+            self.made(node, result, (args, kwargs))
         return result
 
     def call_module(
@@ -79,11 +78,11 @@ class Tracer(CallRecorder, Listener):
     ) -> Any:
         """Runs a module and records it, with its ops and modules as its body."""
         with self._apart():
-            node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
+            node = self.begin_module(module, self.numbers(args, kwargs))
             if node is not None:
                 with inside_module(node.op), self.open(node):
                     result = forward(module, *args, **kwargs)
-                self.made(node, leaves(as_dicts(result)), (args, kwargs))
+                self.made(node, result, (args, kwargs))
                 return result
         return forward(module, *args, **kwargs)
 
@@ -99,7 +98,7 @@ class Tracer(CallRecorder, Listener):
                     self._side(SideFacts(when=False, taken=both or not holds), false_fn),
                 ]
             result = results[0 if holds else 1]
-            self.made(node, leaves(result))
+            self.made(node, result)
         return result
 
     def _side(self, facts: SideFacts, fn: Callable[[], Any]) -> Any:
@@ -110,7 +109,7 @@ class Tracer(CallRecorder, Listener):
             first = len(self.graph.values)
             with self.open(side):
                 result = fn()
-            self.made(side, leaves(result))
+            self.made(side, result)
             side.inputs = tuple(number for number in side.outputs if number < first)
         return result
 

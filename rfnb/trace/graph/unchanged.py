@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.graph.module_table import is_module
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
-from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.tracers import keep_state
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.core.tensor.tensor_dict import copied_with
 
 
 class Unchanged(ExitStack):
@@ -41,25 +42,23 @@ class Unchanged(ExitStack):
 
     def keep_held(self, models: Iterable[Any]) -> None:
         """Restores the state of foreign modules that these models contain, such as those of torch."""
-        for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
+        for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
             for held in leaves(dict(vars(module))):
                 for keep in keep_state.of(type(held)):
                     keep(held, self)
 
-    def without_numbers(self, model: Any, given: Any) -> Any:
-        """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of the
-        model and of modules in `given` are there too. model: None for a function.
+    def without_numbers(self, models: Iterable[Any], given: Any) -> Any:
+        """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
+        modules among `models` are there too.
         """
         self.enter_context(set_default_device_ctx("meta"))
-        for tensor in _tensors_of([model, *leaves(given)]):
+        for tensor in _tensors_of(models):
             self.callback(setattr, tensor, "_raw", tensor._raw)
             tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
-        return map_leaves(_without_numbers, given)
+        return copied_with(_without_numbers, given)
 
 
 def _without_numbers(leaf: Any) -> Any:
-    if isinstance(leaf, TensorDict):
-        return TensorDict(map_leaves(_without_numbers, leaf.data))
     if not isinstance(leaf, Tensor):
         return leaf
     twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
@@ -69,7 +68,7 @@ def _without_numbers(leaf: Any) -> Any:
 def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
     """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
     seen: set[int] = set()
-    for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
+    for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
         for leaf in leaves(dict(vars(module))):
             if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
                 seen.add(id(leaf))

@@ -34,7 +34,7 @@ def raw_of(leaf: Any) -> Any:
 
 def raws_in(tree: Any) -> list[Any]:
     """The raw tensors in a nested structure."""
-    return [raw for leaf in leaves(tree) if (raw := raw_of(leaf)) is not None]
+    return [raw for leaf in leaves(as_dicts(tree)) if (raw := raw_of(leaf)) is not None]
 
 
 class MemoryMeter(Meter):
@@ -131,7 +131,7 @@ class ActivationMeter(_MagnitudeMeter):
 
     def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
         """Adds the entries of the results."""
-        written = any(isinstance(leaf, float) and leaf == -np.inf for leaf in leaves(given))
+        written = any(isinstance(leaf, float) and leaf == -np.inf for leaf in leaves(as_dicts(given)))
         masked = written or any(self._is_masked(raw) for raw in raws_in(given)) or node.kind != "op"
         for leaf in results:
             raw = raw_of(leaf)
@@ -240,11 +240,19 @@ class GradientMeter(_MagnitudeMeter):
         """Computes the gradients. Those of parameters are not kept. Raises ParameterError if there is no loss."""
         found = result if self._loss is None else self._loss(result)
         found = dict(found) if isinstance(found, Mapping) else found  # the outputs of a network, by layer
-        losses = [raw for leaf in leaves(as_dicts(found)) if (raw := _summed(leaf)) is not None]
+        tensors = [leaf for leaf in leaves(as_dicts(found)) if raw_of(leaf) is not None]
+        losses = [raw for leaf in tensors if (raw := _summed(leaf)) is not None]
         if not losses:
+            name = "result" if self._loss is None else "loss"
+            if not tensors:
+                reason = f"the {name} holds no tensor: {type(found).__name__}"
+            elif not selected().grad_enabled_raw():
+                reason = "gradients are switched off"
+            else:
+                reason = f"no tensor of the {name} depends on a trained parameter with gradients on"
             raise ParameterError(
-                "model_graph: no gradients flow to the result",
-                got="gradients switched off, or no parameter is trained" if self._loss is None else "this loss",
+                f"model_graph: no gradients flow to the {name}",
+                got=reason,
                 hint="call it with gradients on, and a result or loss=… that depends on a parameter",
             )
         backend = backend_of_raw(losses[0])

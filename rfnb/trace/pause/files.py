@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rfnb.core.run.run_ctx import get_run_ctx_step
+from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.options import options
@@ -43,7 +44,7 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
         most = MOST_BYTES // MOST_FILES // 2
         path = write_run_file(run, _free(folder, name), limit=most, states=most)
     except Exception as error:
-        warn(f"{what}; its run could not be written: {error}")
+        warn(f"{what}; its run could not be written: {error_text(error)}")
         _written.append(0)
         return None
     _written.append(path.stat().st_size)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.ground.hook import Hook
 from rfnb.trace.pause.files import write_pause
-from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.pause.pauses import Pause, pauses, warn
+from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.runs import runs
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class Resume:
     why: str = "the next step"
     mute: bool = False
     stop: bool = False
+
+    @cached_property
+    def conditions(self) -> tuple[Pause, ...]:
+        """The tests as conditions: an error in one is shown once."""
+        return tuple(Pause(test, None) for test in self.tests)
 
 
 @dataclass
@@ -79,7 +85,8 @@ def hold(paused: Paused) -> Resume | None:
         _pin(run, f"{what}: that needs ipykernel 7 or newer, with subshells")
         return None
     runs.add(paused.run)
-    resume = contextvars.Context().run(show_and_wait, paused)  # as between two cells: nothing listens or records
+    with OwnNumbers():
+        resume = contextvars.Context().run(show_and_wait, paused)  # as between two cells: nothing listens or records
     if resume.stop:
         raise KeyboardInterrupt(f"{paused.run.name} was stopped while it was paused after step {paused.step}")
     if resume.mute:
@@ -96,13 +103,3 @@ def _pin(run: Run, what: str) -> None:
     runs.add(run)
     last = "" if left > 1 else f"; no more than {MOST_PINNED} are, until you unpin one"
     warn(f"{what}; run {run.serial} is pinned in the panel instead{last}")
-
-
-@contextmanager
-def undisturbed(backend: Any) -> Iterator[None]:
-    """Random numbers that are drawn inside of the block are drawn again after it."""
-    states = backend.get_random_state()
-    try:
-        yield
-    finally:
-        backend.set_random_state(states)

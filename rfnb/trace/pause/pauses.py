@@ -11,7 +11,7 @@ from rfnb.core.ground.source import Source, user_frame, user_source
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, LoopWarning, ParameterError
-from rfnb.printable import printable, printable_name
+from rfnb.printable import encodable, error_text, printable_name, terminal_text
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.session import waits_for
 
@@ -56,7 +56,7 @@ class Pause:
             self.error = error
             warn(
                 f"pause_when: the condition {self.words!r} failed in step {at.step} of {at.run.name}, "
-                f"and is no longer evaluated: {type(error).__name__}: {error}"
+                f"and is no longer evaluated: {error_text(error)}"
             )
             return False
         self.hits += found
@@ -67,7 +67,7 @@ class Pause:
         pauses.discard(self)
 
     def __repr__(self) -> str:
-        return f"pause when {self.words}{'' if self.loop is None else f' in {self.loop!r}'}"
+        return encodable(f"pause when {self.words}{'' if self.loop is None else f' in {self.loop!r}'}")
 
 
 class Pauses:
@@ -206,11 +206,11 @@ def warn(text: str) -> None:
     """Warns at the line of the user's code that runs now."""
     frame = user_frame()
     file, line = (__file__, 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-    warnings.warn_explicit(printable(text), LoopWarning, file, line)
+    warnings.warn_explicit(terminal_text(text), LoopWarning, file, line)
 
 
 def _name(where: Callable[..., Any]) -> str:
-    return getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__
+    return str(getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__)
 
 
 def _replaces(new: Pause, old: Pause) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
@@ -16,19 +15,19 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.graph.graph import BodyGraph, Value
+from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import named_leaves
+from rfnb.core.ground.nested import form_of, named_leaves
 from rfnb.core.ground.source import Block, Source, parsed, user_frame
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold, undisturbed
+from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold
 from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.run.find import truth
+from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import KEPT, StepValue
+from rfnb.trace.run.step import KEPT, StepText, StepValue
 
 MOST = 64
 """Largest number of variables, and of parts of one variable, that a step shows."""
@@ -49,13 +48,13 @@ class Scope:
     def variables(self, frame: FrameType) -> list[tuple[str, int, Any]]:
         """The numbers and tensors among the variables, each with its line.
 
-        The parts of tuples, lists and dicts are named `x.0`, if the lines set them; a list that they only read may be
-        all of the data.
+        The parts of tuples, lists, dicts and dataclasses are named `x.0`, if the lines set them; a list that they only
+        read may be all of the data.
         """
         found = []
         for name, line in self.lines.items():
             value = frame.f_locals.get(name, frame.f_globals.get(name))
-            has_parts = isinstance(value, list | tuple | dict) and name in self.set
+            has_parts = form_of(type(value)) is not None and name in self.set
             parts = named_leaves(value, name) if has_parts else [(name, value)]
             found += [(part, line, leaf) for part, leaf in parts[:MOST] if _is_shown(leaf)]
         return found[:MOST]
@@ -90,7 +89,7 @@ def scope_of(frame: FrameType, kinds: tuple[type[ast.AST], ...]) -> Scope:
 
 
 @dataclass
-class VariableSteps:
+class VariableSteps(KeptSteps):
     """The variables after the last steps of plain Python code: they are kept, as nothing can be computed again.
 
     steps: how many steps were done. kept: the values of the last ones.
@@ -98,8 +97,6 @@ class VariableSteps:
 
     steps: int = 0
     kept: dict[int, list[StepValue]] = field(default_factory=dict)
-    seed: int = 0
-    every: int = 1
 
     def add(self, step: int, values: list[StepValue]) -> None:
         """Adds a step, and forgets the oldest."""
@@ -107,18 +104,14 @@ class VariableSteps:
         for old in sorted(self.kept)[: -options.keep]:
             del self.kept[old]
 
-    def in_order(self) -> AbstractContextManager[None]:
-        """Nothing is computed again."""
-        return nullcontext()
-
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The variables after a step, and whether it is one of those that are kept."""
         if step in self.kept:
             return self.kept[step], KEPT
         return [], f"only the last {len(self.kept)} steps are kept (rf.options.keep)"
 
-    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
-        """No ops were recorded."""
+    def texts(self, step: int) -> list[StepText]:
+        """None: only tensors and numbers are kept."""
         return []
 
     def storages(self) -> dict[Any, int]:
@@ -133,38 +126,18 @@ class VariableSteps:
         bad = [v.name for v in last if not raw_registry.backend_of_raw(v.tensor._raw).is_finite_raw(v.tensor._raw)]
         return ["not finite"] if bad else []
 
-    is_isolated: bool = True
-    sequences: tuple[None, None] = (None, None)
-    lineages: tuple[()] = ()
-    is_search: bool = False
-
     @property
     def begun(self) -> Size:
         """How many steps there were."""
         return Size([], self.steps)
 
-    def ends(self) -> list[str] | None:
-        """Nothing ends a step of plain Python but Python."""
-        return None
-
     def state_names(self) -> list[str]:
         """Variables are values here, not states."""
         return []
 
-    def found(self, run: Run) -> None:
-        """No search."""
-
-    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
-        """No search."""
-        return {}
-
     def loops(self, step: int) -> list[Run]:
         """The runs of loops inside a step are in the list of runs."""
         return []
-
-    def name_of(self, value: Value) -> str:
-        """The name of the variable."""
-        return value.name
 
     def state(self, name: str, step: int) -> NoReturn:
         """Raises LoopError."""
@@ -173,26 +146,6 @@ class VariableSteps:
     def stack(self, name: str, resolve: bool = True) -> NoReturn:
         """Raises LoopError: most steps are no longer there."""
         raise LoopError(f"{name!r} cannot be stacked: only the last steps of Python code are kept")
-
-    def fork(self, run: Run, *_: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_recorded(run, "fork")
-
-    def rerun(self, run: Run, fn: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_recorded(run, "rerun")
-
-    def gradients(self, run: Run, loss: Any) -> NoReturn:
-        """Raises LoopError."""
-        raise _not_recorded(run, "gradients")
-
-    def explain(self) -> NoReturn:
-        """Raises LoopError."""
-        raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
-
-
-def _not_recorded(run: Run, what: str) -> LoopError:
-    return LoopError(f"{what}: {run.name} is plain Python code, whose steps cannot be computed again", hint="rf.Loop")
 
 
 class ScopePauses:
@@ -223,8 +176,7 @@ class ScopePauses:
         if self.is_off or pauses.muted or not (why or self.looks()):
             return
         self._scope = self._scope or scope_of(frame, self._kinds)
-        backend = raw_registry.selected()
-        with listening(None), undisturbed(backend):
+        with listening(None):
             self._steps.add(step, list(_values(self._scope.variables(frame))))
             run = self._run_until_now()
             reason = why or self._reason(run, step)
@@ -257,7 +209,7 @@ class ScopePauses:
         for pause in pauses.of(self.name):
             if pause.holds(at):
                 return pause.words
-        met = any(truth(test(at), test, step, "pause") for test in self._resume.tests)
+        met = any(condition.holds(at) for condition in self._resume.conditions)
         return self._resume.why if met else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from operator import index
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ class ShotFolder:
         self._known: dict[int, tuple[int, Shot]] = {}  # by step: when it was written
 
     def __contains__(self, step: object) -> bool:
-        return isinstance(step, int) and self._of(step).is_dir()
+        return hasattr(step, "__index__") and self._of(index(step)).is_dir()
 
     def steps(self) -> list[int]:
         """The training steps of all shots, in order."""

@@ -16,6 +16,7 @@ from rfnb.core.ground.source import user_source
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError, RunFileError
+from rfnb.printable import error_message, error_text
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
@@ -25,12 +26,17 @@ from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import Material, Shot
 from rfnb.trace.probe.side_run import beside_training
 from rfnb.trace.run.options import recording_mode
+from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import redirecting_runs
 
 BUDGET = 256 * 2**20
 """Default limit for all shots of a probe, in bytes."""
+
+
+MOST = 10**18
+"""No count reaches this number."""
 
 
 class Probe(Shown):
@@ -63,6 +69,7 @@ class Probe(Shown):
         self.off: str | None = None
         self._folder = ShotFolder(folder)
         self._swept = False
+        self._numbers = OwnNumbers()
 
     # -- while training
 
@@ -83,6 +90,7 @@ class Probe(Shown):
         Raises ParameterError for a number that is not a count of steps.
         """
         done = self.trained + 1 if number is None else _count("step", number, 0)
+        measures = {name: _measure(name, value) for name, value in measures.items()}
         is_new, self.trained = done != self.trained, done
         if is_new and done % self.every == 0:
             self.take(**measures)
@@ -108,30 +116,30 @@ class Probe(Shown):
 
         if self.off or self.fn is None:
             return None
+        numbers = {name: _measure(name, value) for name, value in measures.items()}
         modules = modules_of(self.fn)
         first, sharded = rank() == 0, is_sharded(modules)
         if not first and not sharded:
             return None
         try:
-            with beside_training(modules, self.trained):
+            with beside_training(modules, self.trained, self._numbers):
                 if sharded:  # a replay in one process would wait for the others
                     note = "only the result is kept of a model that is distributed over processes"
                     result = self.fn()
-                    return self._kept(self._material(measures, result, note=note)) if first else None
+                    return self._kept(self._material(numbers, result, note=note)) if first else None
                 found: list[Run] = []
                 with redirecting_runs(found.append), capture() as seen:
                     result = self.fn()
-                shot = self._kept(self._material(measures, result, attention=seen, runs=found))
+                shot = self._kept(self._material(numbers, result, attention=seen, runs=found))
         except Exception as error:
-            self.off = f"{type(error).__name__}: {error}"
+            self.off = error_text(error)
             warn(f"the probe {self.name!r} is off after training step {self.trained}: {self.off}")
             return None
         self._list_runs(shot)
         return shot
 
-    def _material(self, measures: Mapping[str, Any], result: Any, **found: Any) -> Material:
-        numbers = {name: float(value) for name, value in measures.items()}
-        return Material(self.name, self.trained, self.every, numbers, result, **found)
+    def _material(self, measures: Mapping[str, float], result: Any, **found: Any) -> Material:
+        return Material(self.name, self.trained, self.every, measures, result, **found)
 
     def _kept(self, material: Material) -> Shot:
         if not self._swept:
@@ -186,10 +194,10 @@ class Probe(Shown):
     def __getitem__(self, number: int) -> Shot:
         """The shot with this number, not that of a training step: see `at`."""
         found = self._folder.shots()
-        if not -len(found) <= index(number) < len(found):
+        if not hasattr(number, "__index__") or not -len(found) <= index(number) < len(found):
             raise ParameterError(
-                f"probe: there is no shot {number}", expected=f"0 to {len(found) - 1}" if found else "no shots yet",
-                hint=f"probe.at({number})" if number in self._folder else None,
+                f"probe: there is no shot {number!r}", expected=f"0 to {len(found) - 1}" if found else "no shots yet",
+                hint=f"probe.at({number!r})" if number in self._folder else None,
             )  # fmt: skip
         return found[number]
 
@@ -197,13 +205,13 @@ class Probe(Shown):
         """The shot of a training step. Raises ParameterError if there is none."""
         if step not in self._folder:
             steps = self.steps
-            near = min(steps, key=lambda each: abs(each - step), default=None) if isinstance(step, int) else None
+            near = min(steps, key=lambda each: abs(each - step), default=None) if hasattr(step, "__index__") else None
             raise ParameterError(
                 f"probe: there is no shot of training step {step!r}",
                 expected=", ".join(map(str, steps[-12:])) or "no shots yet",
                 hint=None if near is None else f"the nearest one: probe.at({near})",
             )
-        return self._folder.shot(step)
+        return self._folder.shot(index(step))
 
     def compare(self, a: int, b: int, /, *, loop: str | None = None, **how: Any) -> Comparison:
         """Compares the runs of two training steps by `rf.compare`: the first step and value at which they differ.
@@ -232,6 +240,7 @@ class Probe(Shown):
         """
         return compare(self.at(a).run(loop), self.at(b).run(loop), **how)
 
+    @guarded
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copies the shots to a folder, for `rf.load_probe`, and returns its path; older shots there are replaced.
 
@@ -247,13 +256,14 @@ class Probe(Shown):
         path = Path(path)
         try:
             self._folder.copy_to(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RunFileError(f"save: {path} cannot be written", got=error) from error
         return path
 
 
+@guarded
 def probe(
-    fn: Callable[[], Any],
+    fn: Callable[[], Any] | None = None,
     *,
     every: int = 200,
     path: str | os.PathLike[str] | None = None,
@@ -308,10 +318,13 @@ def probe(
         raise ParameterError("probe: `fn` must be a function", got=type(fn).__name__, hint="rf.probe(lambda: model(x))")
     every, start = _count("every", every, 1), _count("start", start, 0)
     budget = _count("budget", budget, 1)
+    for parameter, value in (("loop", loop), ("name", name)):
+        if not isinstance(value, str | None):
+            raise ParameterError(f"probe: `{parameter}` must be a string", got=repr(value))
     if path is not None:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RunFileError(f"probe: the folder {path} cannot be made", got=error) from error
     folder = Path(tempfile.mkdtemp(prefix="rfnb-probe-") if path is None else path)
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
@@ -355,6 +368,15 @@ def _remove(folder: Path, process: int) -> None:
 
 
 def _count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= index(value) < MOST:
         raise ParameterError(f"probe: `{name}` must be a whole number", got=repr(value), expected=f"at least {least}")
     return index(value)
+
+
+def _measure(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(
+            f"probe: the measure {name!r} is not a number", got=f"{type(value).__name__}: {error_message(error)}"
+        ) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -38,9 +40,14 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
         return {"tensor": series.write(dims, raws, 1)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return {"array": raws.array(value)}
-    if isinstance(value, tuple(BACKENDS)) and not isinstance(value, np.ndarray):
+    if isinstance(value, tuple(BACKENDS)) and not (
+        isinstance(value, np.ndarray) or getattr(value, "is_quantized", False)
+    ):
         raw: Any = value
-        return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
+        with suppress(Exception):  # of sparse, nested and quantized tensors, and those without data, the text is kept
+            return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, dict) and depth < DEEPEST:
         return {
             "dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]

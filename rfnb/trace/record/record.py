@@ -23,6 +23,7 @@ from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError
 from rfnb.ops.grad import as_constants, makes_constants
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
@@ -257,6 +258,15 @@ class Recorder(Listener):
         ranges = (outside, len(self.tape.externals)), (start, values)
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node, *ranges))
         return wrapped
+
+    def new_parameter(self, dims: Sequence[Dim]) -> None:
+        """Refuses a parameter, which would be another one each time that the body is traced."""
+        line = user_source()
+        raise LoopError(
+            "a parameter is made in the body of a loop" + ("" if line is None else f" ({line.place()})"),
+            got=f"{{{', '.join(f'{dim.name}:{dim.dimension}' for dim in dims)}}}",
+            hint="make it, or the module that it belongs to, before the loop",
+        )
 
     def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
         """The operand on the traced frame; appends the tensor to `given` and its number in this body to `inputs`."""

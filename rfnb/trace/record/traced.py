@@ -10,7 +10,7 @@ from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
     from rfnb.core.dims.align import Sig
@@ -156,7 +156,7 @@ class Pending(Tensor):
 
     def __repr__(self) -> str:
         names = ", ".join(printable_name(dim.name) for dim in self.dims)
-        return f"Tensor {{{names}}}, available after the loop"
+        return encodable(f"Tensor {{{names}}}, available after the loop")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return {"text/plain": repr(self)}

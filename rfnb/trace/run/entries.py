@@ -27,6 +27,15 @@ def numbers(value: Entries) -> np.ndarray:
     return array
 
 
+def same(before: Entries, now: Entries) -> np.ndarray:
+    """Which entries are equal; NaN equals NaN. If the shapes differ, no entry is equal."""
+    a, b = numbers(before), numbers(now)
+    if a.shape != b.shape:
+        return np.zeros(b.shape, dtype=bool)
+    equal: np.ndarray = np.asarray((a == b) | ((a != a) & (b != b)))
+    return equal
+
+
 def frames(value: Entries) -> np.ndarray:
     """A mask of the entries that are not padding; it has size 1 along dims that it does not depend on."""
     if not isinstance(value, Tensor):

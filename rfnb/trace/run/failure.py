@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rfnb.core.graph.graph import Node
+from rfnb.printable import error_text
 
 
 class Failure(NamedTuple):
@@ -35,7 +36,7 @@ class Failure(NamedTuple):
 
 def failure(error: BaseException, step: int, node: Node | None, position: int | None) -> Failure:
     """Describes an error that occurred in `step`; `node` is the op that failed, if it is known."""
-    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    said = error_text(error)
     if node is None:
         return Failure(step, said, position=position)
     place = node.source.place() if node.source is not None else None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core.expression.expression import Expression
+from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
 from rfnb.trace.run.names import evaluate, known_functions
+from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -39,10 +43,10 @@ def sequence_number(run: Run, batch: int | str) -> int:
     """The number of the sequence given by number or tag. Raises LoopError if there is no such sequence."""
     if isinstance(batch, str):
         return number_of(batch, run.tags, run.name, LoopError)
-    if not run.batch or not -run.batch <= batch < run.batch:
+    if not hasattr(batch, "__index__") or not run.batch or not -run.batch <= batch < run.batch:
         expected = f"0 … {run.batch - 1}" if run.batch else "a run over several sequences"
         raise LoopError(f"{run.name}: there is no sequence {batch!r}", expected=expected)
-    return batch % run.batch
+    return operator.index(batch) % run.batch
 
 
 def test_of(where: Where) -> Callable[[RunStep], Any]:
@@ -50,7 +54,7 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
     that calls a function that there is not.
     """
     if callable(where):
-        return where
+        return with_own_numbers(where)
     expression = Expression(where)
     expression.check_calls(known_functions())
     return lambda at: evaluate(expression, at)
@@ -62,6 +66,9 @@ def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
         return bool(found)
     if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
         return bool(numbers(found))
+    raw: Any = found if isinstance(found, tuple(BACKENDS)) else None
+    if raw is not None and math.prod(raw.shape) == 1 and str(raw.dtype).endswith("bool"):
+        return bool(raw)
     raise LoopError(
         f"{asked_by}: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
         got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,

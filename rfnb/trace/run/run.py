@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -234,6 +235,7 @@ class Run(Shown):
         return next(search(self, where, reversed(range(last))), None)
 
     def __getitem__(self, step: int) -> RunStep:
+        step = index(step)
         if self.failed is None or step != self.failed.step:
             if not -self.steps <= step < self.steps:
                 expected = f"0 … {self.steps - 1}" if self.steps else "none: the run has no steps"

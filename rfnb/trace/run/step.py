@@ -10,7 +10,7 @@ from rfnb.core.graph.graph import Node, Value
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
-from rfnb.printable import printable_name
+from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.names import evaluate
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ class StepValue(NamedTuple):
     line: int
     tensor: Tensor
     is_loop: bool = False
+
+
+class StepText(NamedTuple):
+    """A value that is neither a tensor nor a number: its name, kind and line, and what it was, in words."""
+
+    name: str
+    kind: str
+    line: int
+    text: str
 
 
 class OpStep(NamedTuple):
@@ -121,6 +130,9 @@ class Replayable(Protocol):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and whether the replay agrees with the run."""
+
+    def texts(self, step: int) -> list[StepText]:
+        """The values of a step that are neither tensors nor numbers, in words; empty but for plain Python code."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
@@ -209,8 +221,13 @@ class RunStep(Shown):
         self.values()
         return self._check
 
+    def texts(self) -> list[StepText]:
+        """The values of plain Python code that are neither tensors nor numbers, in words."""
+        return self.run.replay.texts(self.step)
+
     def __getitem__(self, name: str) -> Tensor:
-        found = [value.tensor for value in self.values() if value.name == name]
+        found: list[Any] = [value.tensor for value in self.values() if value.name == name]
+        found = found or [value.text for value in self.texts() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
             if not (names or self.run.states) and self.check != KEPT:
@@ -247,4 +264,4 @@ class RunStep(Shown):
 
     def __repr__(self) -> str:
         names = dict.fromkeys(printable_name(value.name) for value in self.values())
-        return f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}"
+        return encodable(f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}")

@@ -14,8 +14,8 @@ import numpy as np
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
-from rfnb.printable import printable_name
-from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
+from rfnb.printable import encodable, printable_name
+from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Condition:
         return self._holds(at, sequence)
 
     def __repr__(self) -> str:
-        return printable_name(self.words)
+        return encodable(printable_name(self.words))
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
@@ -93,7 +93,7 @@ def changes(name: str, *, batch: int | str | None = None) -> Condition:
 
     def holds(at: RunStep, sequence: int | None) -> bool:
         pair = _before_and_now(at, name)
-        return pair is not None and _any(at, pair[1], ~_same(*pair), sequence)
+        return pair is not None and _any(at, pair[1], ~same(*pair), sequence)
 
     return Condition(f"{name} changes", holds, batch)
 
@@ -111,12 +111,12 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
         pair = _before_and_now(at, name)
         if pair is None:
             return False
-        same, now = _same(*pair), pair[1]
+        equal, now = same(*pair), pair[1]
         if isinstance(now, Tensor) and not is_int_dtype(now.dtype):
             sequences = (*at.run.size.dims, at.run.sequence_dim)
             own = tuple(axis for axis, dim in enumerate(now.dims) if dim not in sequences)
-            same = np.all(same | ~frames(now), axis=own, keepdims=True)
-        return _any(at, now, same, sequence)
+            equal = np.all(equal | ~frames(now), axis=own, keepdims=True)
+        return _any(at, now, equal, sequence)
 
     return Condition(f"{name} repeats", holds, batch)
 
@@ -214,15 +214,6 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None
     return before[name], at[name]
-
-
-def _same(before: Any, now: Any) -> np.ndarray:
-    """Which entries are equal; NaN equals NaN. If the shapes differ, no entry is equal."""
-    a, b = numbers(before), numbers(now)
-    if a.shape != b.shape:
-        return np.zeros(b.shape, dtype=bool)
-    same: np.ndarray = np.asarray((a == b) | ((a != a) & (b != b)))
-    return same
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:

@@ -65,6 +65,7 @@ print(model.weight.raw_tensor.sum().item())
 """
 
 
+@pytest.mark.slow
 def test_dims_in_another_process(path):
     letters = rf.Dim(3, name="letters")
     letters.vocab = rf.Vocab(["a", "b", "c"])

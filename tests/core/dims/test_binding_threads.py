@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 
 import rfnb as rf
@@ -102,6 +103,7 @@ def test_threads_that_share_dims_compute_their_own_batches():
         assert list(pool.map(serve, range(4))) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_dims_of_other_threads_leave_nothing_behind():
     def make() -> list[weakref.ref[Dim]]:
         dims = [Dim(None, name="time") for _ in range(100)]

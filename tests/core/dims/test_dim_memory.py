@@ -6,6 +6,7 @@ import gc
 import time as clock
 import tracemalloc
 
+import pytest
 import torch
 
 import rfnb as rf
@@ -28,6 +29,7 @@ def batches(count, bias):
     return (clock.process_time() - start) / count
 
 
+@pytest.mark.slow
 def test_ten_thousand_fresh_dims():
     bias = rf.convert_to_tensor(torch.zeros(4), dims=[feat])
     batches(50, bias)
@@ -63,6 +65,7 @@ def _dims_in(plan):
     return [dim for part in plan for dim in _dims_in(part)] if isinstance(plan, tuple) else []
 
 
+@pytest.mark.slow
 def test_no_cycle_needs_the_garbage_collector():
     """With it off, 10,000 ops leave nothing behind: tensors and dims go when nobody holds them."""
     bias = rf.convert_to_tensor(torch.zeros(4), dims=[feat])

@@ -43,6 +43,7 @@ def over_steps(raw: torch.Tensor) -> torch.Tensor:
     return rf.reduce_sum(ys, axis=TIME).raw_tensor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [given, of_a_new_dim, computed, over_steps])
 def test_the_same_numbers_and_gradients(fn: Callable[[torch.Tensor], torch.Tensor]):
     torch._dynamo.reset()

@@ -125,6 +125,7 @@ def test_batches_of_other_lengths_are_right_and_stop_being_compiled() -> None:
     assert counts[-1] - counts[15] <= 4
 
 
+@pytest.mark.slow
 def test_a_training_step() -> None:
     model, other = Model(), Model()
     pairs = list(zip(model.parameters(), other.parameters(), strict=True))
@@ -176,6 +177,7 @@ def test_dropout_follows_the_train_flag_and_differs_in_each_call() -> None:
     rf.init_train_step_run_ctx(train_flag=True)
 
 
+@pytest.mark.slow
 def test_loops_and_recurrent_layers_run_as_they_do_without() -> None:
     lstm, x = rf.LSTM(FEAT, OUT), fixed()
 

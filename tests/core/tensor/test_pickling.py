@@ -66,6 +66,7 @@ def test_a_module_keeps_what_its_parameters_are():
         assert other.weight.raw_tensor.data_ptr() != layer.weight.raw_tensor.data_ptr()
 
 
+@pytest.mark.slow
 def test_in_another_process_and_back(x, time, tmp_path):
     (tmp_path / "there").write_bytes(pickle.dumps((x, time + 1)))
     code = f"""

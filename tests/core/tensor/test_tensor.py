@@ -96,6 +96,7 @@ def test_reflected_operators_and_numbers():
     assert (x + True).dtype == "float32"
 
 
+@pytest.mark.slow
 def test_importing_rfnb_brings_no_front_end():
     code = (
         "import rfnb, sys; print([m for m in ('IPython', 'matplotlib', 'anywidget', 'ipywidgets') if m in sys.modules])"

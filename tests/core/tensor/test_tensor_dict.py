@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import UserDict, deque
+
 import pytest
 import torch
 
 import rfnb as rf
 from rfnb import Tensor, TensorDict, batch_dim
+from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.tensor.tensor_dict import as_dicts, copied_with
 
 FEAT = rf.Dim(2, name="feat")
 
@@ -66,3 +70,44 @@ def test_a_reset_leaves_the_descriptions():
     batch.reset_content()
     assert (batch.data["x"].raw_tensor, batch.data["x"].dims, time.is_dim_known()) == (None, x.dims, False)
     assert rf.reduce_sum(x, axis=time).raw_tensor.tolist() == [3.0, 1.0]
+
+
+class Attributes:
+    __slots__ = ("__dict__", "b")
+
+    def __init__(self, a, b):
+        self.a, self.b, self.me = a, b, self
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda a, b: UserDict(a=a, b=b), ["a", "b"]),
+        (lambda a, b: deque([a, b]), ["0", "1"]),
+        (Attributes, ["a", "me", "b"]),
+        (lambda a, b: Attributes([a], {"x": rf.TensorDict({"y": b})}), ["a.0", "me", "b.x.y"]),
+        (lambda a, b: (a, [b, rf.relu, torch.nn.Linear(2, 2), Attributes]), ["0", "1.0", "1.1", "1.2", "1.3"]),
+    ],
+)
+def test_as_dicts_takes_apart_what_objects_hold(make, names):
+    a, b = rf.ones([]), rf.zeros([])
+    named = named_leaves(as_dicts(make(a, b)))
+    assert [name for name, _ in named] == names
+    assert [leaf for _, leaf in named if isinstance(leaf, rf.Tensor)] == [a, b]
+
+
+def test_as_dicts_ends_in_circles_and_long_chains():
+    circle = []
+    circle.append(circle)
+    assert as_dicts(circle) == [None]
+    chain = None
+    for _ in range(2000):
+        chain = Attributes(chain, 1)
+    assert len(leaves(as_dicts(chain))) < 200
+
+
+def test_copied_with_leaves_the_first_structure_as_it_is():
+    tensor = rf.ones([])
+    held = Attributes({tensor: 1}, [tensor])
+    other = copied_with(lambda leaf: "new" if leaf is tensor else leaf, {"x": held})["x"]
+    assert other.b == ["new"] and other.me is other and held.b == [tensor]

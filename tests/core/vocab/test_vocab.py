@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import pickle
 from types import SimpleNamespace
@@ -167,7 +168,6 @@ def test_files(name, tmp_path):
         (b"\xff\xfe\xfa", "not a text file"),
         (b"a 1\nb 2\n", r"no label has the number 0(.|\n)*<blank>"),
         (b"{'a': 0, 'b': 2}", "no label has the number 1"),
-        (b"{'a': 0, 'b': 0}", "two labels have the same number"),
         (b"{'a': 'x'}", "'a' has no number"),
         (b"a\nb\na\n", r"'a' as number 0 and 2"),
         (b"{0: 'a', 1: 'a'}", "occurs twice"),
@@ -344,3 +344,83 @@ def test_labels_of_a_sequence_with_spaces_between(numbers):
 
 def test_the_text_of_a_sequence_of_a_tokenizer():
     assert Vocab(HuggingFace()).get_seq_labels([3, 4, 5]) == "hello you"
+
+
+TWO_NAMES = {"<s>": 0, "</s>": 0, "<unk>": 1, "a": 2, "b@@": 3}
+
+
+def two_names(kind, folder):
+    contents = {
+        "dict.txt": repr(TWO_NAMES).encode(),
+        "vocab.json": json.dumps(TWO_NAMES).encode(),
+        "vocab.gz": gzip.compress(repr(TWO_NAMES).encode()),
+        "lines.txt": "".join(f"{name} {number}\n" for name, number in TWO_NAMES.items()).encode(),
+    }
+    if kind in contents:
+        (folder / kind).write_bytes(contents[kind])
+        return folder / kind
+    return {"dict": TWO_NAMES, "other order": dict(reversed(TWO_NAMES.items())), "vocab": Vocab(TWO_NAMES)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["dict", "other order", "vocab", "dict.txt", "vocab.json", "vocab.gz", "lines.txt"])
+def test_two_names_for_one_number(kind, tmp_path):
+    source = two_names(kind, tmp_path)
+    for vocab in (Vocab(source), Dim(4, name="piece", vocab=source).vocab, Dim(None, vocab=source).vocab):
+        assert vocab.labels == ("<s>", "<unk>", "a", "b@@") and vocab.num_labels == 4
+        assert vocab.encode(["<s>", "</s>", "a"]) == vocab.encode("<s> </s> a") == [0, 0, 2]
+        assert "</s>" in vocab and vocab.aliases == {"</s>": 0}
+        assert (vocab.bos_id, vocab.eos_id, vocab.unk_id) == (0, 0, 1)
+        assert vocab.decode([0, 2]) == ["<s>", "a"] and vocab.join(["</s>", "b@@", "a"]) == "ba"
+
+
+def test_two_names_survive_files_and_copies(tmp_path):
+    piece = Dim(4, name="piece", vocab=TWO_NAMES)
+    path = rf.save(rf.Linear(piece, piece), tmp_path / "model.safetensors", config={"piece": piece})
+    for vocab in (rf.load_config(path)["piece"].vocab, pickle.loads(pickle.dumps(piece)).vocab):
+        assert vocab.encode(["</s>"]) == [0] and vocab.labels == piece.vocab.labels
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"a": 0, "b": 0, "c": 2}, "no label has the number 1"),
+        ({1: 0, "1": 1}, "a label occurs twice"),
+        ({"a": 0, "b": 1.0}, "'b' has no number"),
+    ],
+)
+def test_dicts_that_are_no_vocab(source, words):
+    with pytest.raises(DimError, match=words):
+        Vocab(source)
+
+
+def test_compressed_files(tmp_path):
+    for name, text in {"labels.txt.gz": "a\nb\n", "labels": "\ufeffa\nb", "list.gz": "['a', 'b']"}.items():
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert Vocab(tmp_path / name).labels == ("a", "b")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 100)[:-9])
+    with pytest.raises(DimError, match="cannot be read"):
+        Vocab(tmp_path / "cut.gz")
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize("name", ["vocab.pkl", "vocab.pickle", "vocab.pkl.gz"])
+def test_a_pickle_is_refused(name, protocol, tmp_path):
+    data = pickle.dumps(TWO_NAMES, protocol)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    with pytest.raises(DimError, match="could run code") as error:
+        Vocab(tmp_path / name)
+    assert "pickle.load" in error.value.hint
+
+
+def test_counts_that_repeat_are_counts(tmp_path):
+    for text in ("a 3\nb 2\nc 2\nd 1\n", "a 0\nb 0\n", "a 5\nb 5\n"):
+        (tmp_path / "dict.txt").write_text(text)
+        assert Vocab(tmp_path / "dict.txt").labels[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+
+
+def test_odd_spaces_are_parts_of_labels(tmp_path):
+    (tmp_path / "tokens").write_text("New\u00a0York 0\n\u3000 1\nis\t2\n  3\n", encoding="utf-8")
+    vocab = Vocab(tmp_path / "tokens")
+    assert vocab.labels == ("New\u00a0York", "\u3000", "is", " ")
+    assert vocab.encode("New\u00a0York is \u3000") == [0, 2, 1]
+    assert Vocab(["a", "b"]).encode("a\u3000b\u00a0a\n") == [0, 1, 0]

@@ -438,7 +438,7 @@ def test_golden(golden):
     view = show_attention(raw, rows=["B", "AH", "N", "</s>"], cols="banana", lengths=([3], [5]))
     for dim in (view.data["row_dim"], view.data["col_dim"]):
         dim["serial"] = 0
-    for ending, text in (("txt", view.text), ("html", view.html), ("json", json.dumps(view.data, indent=1))):
+    for ending, text in (("txt", view.text), ("json", json.dumps(view.data, indent=1))):
         golden(f"attention.{ending}", text + "\n")
 
 

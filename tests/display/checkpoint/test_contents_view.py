@@ -60,6 +60,7 @@ def test_values_on_demand_and_names_that_are_not_there(file):
         file["encoder/layer_1/w"]
 
 
+@pytest.mark.slow
 def test_very_deep_and_very_many_names(tmp_path):
     names = ["/".join("abc" * 30), *(f"x/{i}" for i in range(5000))]
     write(tmp_path / "net", dict.fromkeys(names, np.zeros(1, "float32")))

@@ -48,6 +48,7 @@ def kinds(outputs: list[Any]) -> list[str]:
     return [output.output_type for output in outputs]
 
 
+@pytest.mark.slow
 def test_in_a_notebook_there_is_a_card_and_a_short_traceback(notebook):
     card, error = notebook["ours"]
     assert (card.output_type, error.output_type) == ("display_data", "error")
@@ -103,6 +104,7 @@ def terminal() -> dict[str, str]:
     return said
 
 
+@pytest.mark.slow
 def test_in_a_terminal_the_same_as_text(terminal):
     text = terminal["ours"]
     assert text.startswith("DimError: sub: no operand has all dims of the result\n\ncell 3, line 4, in differ")

@@ -33,7 +33,6 @@ def test_trees(golden):
     assert repr(compared) == compared.text == view.data["summary"][0]
     golden("search_comparison.txt", view.text + "\n")
     golden("search_comparison.json", json.dumps(view.data, indent=1, ensure_ascii=False) + "\n")
-    golden("search_comparison.html", view.html + "\n")
 
 
 def test_searches_of_several_sequences():

@@ -40,7 +40,6 @@ def test_a_search_error(golden):
     assert fell["margin"] == pytest.approx(fell["score"] - instead["score"]) and fell["last"] == instead["score"]
     golden("where.txt", view.text + "\n")
     golden("where.json", json.dumps(view.data, indent=1, ensure_ascii=False) + "\n")
-    golden("where.html", view.html + "\n")
 
 
 def test_the_verdict_comes_first_in_words():

@@ -19,7 +19,6 @@ def test_the_second_best(golden):
     assert [each["state"] for each in view.data["life"]["steps"]] == ["kept", "kept", "last"]
     golden("why.txt", view.text + "\n")
     golden("why.json", json.dumps(view.data, indent=1, ensure_ascii=False) + "\n")
-    golden("why.html", view.html + "\n")
 
 
 def test_what_became_of_it():

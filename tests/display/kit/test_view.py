@@ -175,6 +175,7 @@ def test_only_attention_has_a_figure(table):
         show(Raw((batch_dim,), numbers(3))).figure()
 
 
+@pytest.mark.slow
 def test_importing_rfnb_pulls_in_no_view():
     code = (
         "import sys, rfnb\n"
@@ -187,6 +188,7 @@ def test_importing_rfnb_pulls_in_no_view():
     assert made.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_displaying_pulls_in_no_front_end():
     code = (
         "import sys, rfnb.display.register, rfnb.display.panel.commands, rfnb.display.panel.stepper\n"

@@ -63,7 +63,6 @@ def test_golden(golden):
     view = explanation.describe(decoder().explain())
     golden("loop_explanation.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("loop_explanation.txt", explanation.to_text(view) + "\n")
-    golden("loop_explanation.html", explanation.to_html(view) + "\n")
 
 
 def test_each_op_is_there_with_its_line_place_and_states():

@@ -245,7 +245,6 @@ def test_the_picture(encoder, golden):
     view = View(data)
     golden("module.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     golden("module.txt", view.text + "\n")
-    golden("module.html", view.html + "\n")
 
 
 def test_a_hundred_parameters_are_few_bytes():

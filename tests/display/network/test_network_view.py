@@ -195,6 +195,7 @@ def test_names_of_blocks():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_large_net_is_drawn_quickly_and_small():
     for net in (stack(270), {**stack(1), **{f"c{i}": {"class": "copy", "from": f"c{i - 1}" if i else "data",
                 "is_output_layer": True, "initial_output": i} for i in range(1080)}}):  # fmt: skip

@@ -205,6 +205,7 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     assert (reply["id"], reply["status"], reply["data"]["step"]) == (4, "ok", 2)
 
 
+@pytest.mark.slow
 def test_while_a_cell_runs_a_subshell_answers_or_is_busy(kernel: Kernel, go: Path):
     subshell = kernel.subshell()
     kernel.client.execute(f"link.emit({{'event': 'begun'}}); told({str(go)!r})")

@@ -7,14 +7,16 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb.display.panel import paused as paused_module
 from rfnb.display.panel.commands import Dispatcher
-from rfnb.display.panel.paused import holder, paused_now, resume
+from rfnb.display.panel.paused import edit_paused, holder, paused_now, resume
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.run.runs import runs
+from tests.trace.pause.holding import user
 
 
 def paused(step: int = 2) -> Paused:
@@ -75,3 +77,24 @@ def test_a_panel_that_is_there_and_asks_nothing_else_keeps_it_paused(monkeypatch
 def test_a_loop_that_is_not_paused_does_not_go_on():
     with pytest.raises(ViewError, match="no loop is paused now"):
         resume(Dispatcher(runs), "continue")
+
+
+@pytest.mark.parametrize(
+    ("text", "sequence", "expected"), [("5", 1, [12, 20]), ("· 5", None, [12, 20]), ("5", None, [20, 20])]
+)
+def test_only_the_entries_that_an_edit_changes_are_constants(monkeypatch, text, sequence, expected):
+    w = rf.Parameter([], initial=2.0)
+
+    def answer(held):
+        if held.step == 0:
+            monkeypatch.setattr(holder, "paused", held)
+            edit_paused(Dispatcher(runs), held.run.serial, {"h": text}, sequence)
+        return Resume()
+
+    loop = rf.Loop(max_seq_len=3, name="powers", debug=True)
+    loop.state.h = rf.convert_to_tensor([1.0, 1.0], dims=[rf.batch_dim])
+    with user(answer), loop:
+        rf.pause()
+        loop.state.h = loop.state.h * w
+    found = [torch.autograd.grad(h, w.raw_tensor, retain_graph=True)[0].item() for h in loop.state.h.raw_tensor]
+    assert found == expected

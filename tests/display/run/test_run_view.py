@@ -135,7 +135,6 @@ def test_golden(golden):
         dim["serial"] = 0
     golden("run.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("run.txt", history_view.to_text(view) + "\n")
-    golden("run.html", history_view.to_html(view) + "\n")
 
 
 def long_run(lens=(40, 7, 20, 20), steps: int = 40, at=None) -> SumRun:

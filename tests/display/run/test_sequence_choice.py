@@ -28,6 +28,7 @@ def of(value, run, sequence, place):
     return value.copy_transpose([rf.batch_dim, beam, *others]).raw_tensor.numpy()[sequence, place]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(batch=st.integers(1, 3), beam=st.integers(1, 4), seed=st.integers(0, 999))
 def test_values_are_those_of_the_hypothesis(batch, beam, seed):

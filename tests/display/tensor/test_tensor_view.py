@@ -647,7 +647,6 @@ def test_golden(golden):
         dim["serial"], dim["made"] = 0, None
     golden("tensor.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("tensor.txt", tensor_view.to_text(view) + "\n")
-    golden("tensor.html", tensor_view.to_html(view) + "\n")
 
 
 def test_a_picture_of_truth_values_is_their_share():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
@@ -83,6 +86,7 @@ def test_all_pictures_have_one_scale(monkeypatch):
     assert len({shot["picture"] for shot in view["shots"]}) == 3
 
 
+@pytest.mark.slow
 def test_many_shots_are_shown_by_a_few_cards_spread_over_the_training():
     probe = of_training(steps=40)
     view = rf.show(probe).data
@@ -154,6 +158,7 @@ def test_the_sliders_have_the_states_after_each_step_at_each_training_step():
     assert rf.show(of_loop(2)).scripts["slides"][1]["values"][2] == ["6 ·", "3"]
 
 
+@pytest.mark.slow
 def test_many_steps_are_thinned_and_the_first_and_last_stay():
     probe = of_loop(60, lengths=(50, 2))
     scripts = rf.show(probe, steps=[2, 3]).scripts
@@ -197,3 +202,42 @@ def test_pictures_are_in_the_cards_or_in_the_data_of_the_slider():
 
 def test_one_training_step_needs_no_slider():
     assert rf.show(of_training(steps=1)).scripts == {"kind": "probe"}
+
+
+@dataclass
+class Output:
+    """What a model gives."""
+
+    logits: torch.Tensor
+    loss: float
+
+
+RESULTS = [
+    (torch.tensor([[1.5, 2.0], [3.0, 4.0]]), ["torch.Tensor float32 {axis0:2, axis1:2}", "1.5"]),
+    (torch.nn.Parameter(torch.tensor([1.5])), ["torch.Tensor float32 {axis0:1}", "1.5"]),
+    (torch.tensor(1.5), ["torch.Tensor float32 {}", "1.5"]),
+    (torch.tensor([1.5, 0.5], dtype=torch.bfloat16), ["bfloat16 {axis0:2}", "1.5"]),
+    (torch.tensor([True]), ["bool {axis0:1}", "true"]),
+    (torch.tensor([1 + 2j]), ["complex64 {axis0:1}"]),
+    (torch.tensor([float("nan"), 1.0]), ["{axis0:2}", "1 NaN"]),
+    (torch.zeros(0, 3), ["{axis0:0, axis1:3}", "(empty)"]),
+    (np.array([[1.5, 2.0]]), ["numpy.ndarray float64 {axis0:1, axis1:2}", "1.5"]),
+    (np.float32(1.5), ["1.5"]),
+    (float("inf"), ["inf"]),
+    (7, ["7"]),
+    ([torch.tensor([1.5]), "text", [3, np.array([2.5])]], ["1.5", "text", "3"]),
+    ({"a": torch.tensor([1.5]), "b": 3}, ["a: array torch.Tensor", "1.5", "b: 3"]),
+    (Output(torch.tensor([1.5]), 0.25), ["logits: array torch.Tensor", "1.5", "loss: 0.25"]),
+    (torch.ones(2, 3).max(dim=1), ["float32 {axis0:2}", "int64 {axis0:2}"]),
+]
+
+
+@pytest.mark.parametrize(("result", "words"), RESULTS, ids=lambda value: str(value)[:30])
+def test_results_of_torch_and_numpy_are_shown_on_the_cards(result, words):
+    probe = rf.probe(lambda: result, every=1)
+    probe.step()
+    view = rf.show(probe)
+    for shown in (view.text, html.unescape(str(view.html))):
+        assert "no view" not in shown
+        for word in words:
+            assert word in shown

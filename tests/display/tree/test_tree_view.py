@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, UserDict, namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,7 +216,6 @@ def test_golden(golden):
     view = tree_view.describe({key: value for key, value in example().items() if key not in ("x", "state")})
     golden("tree.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("tree.txt", tree_view.to_text(view) + "\n")
-    golden("tree.html", tree_view.to_html(view) + "\n")
 
 
 def test_labels_are_told_sequence_by_sequence():
@@ -223,3 +225,15 @@ def test_labels_are_told_sequence_by_sequence():
         assert "k i w i | (empty) | f i g" in repr(rf.show({"fruit": each}))
     many = rf.convert_to_tensor(["banana"] * 40, dims=[rf.batch_dim, time], sparse_dim=letter)
     assert "b a n a n a | b a n a n a" in repr(rf.show([many])) and "… (40×6)" in repr(rf.show([many]))
+
+
+def test_dataclasses_and_namespaces_are_trees():
+    @dataclass(frozen=True)
+    class Beam:
+        scores: Any
+        rest: Any
+
+    beam = Beam(torch.ones(2), [SimpleNamespace(name="x", h=rf.zeros([rf.Dim(3, name="feat")]))])
+    lines = rf.show(beam).text.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["scores", "rest", "0", "h", "name"]
+    assert [row[0] for row in rf.show({"a": beam}).table().rows] == ["a.scores", "a.rest.0.h", "a.rest.0.name"]

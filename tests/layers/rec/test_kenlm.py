@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -93,6 +94,14 @@ def test_the_package_is_asked_if_it_is_installed(files, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "kenlm", package)
     np.testing.assert_allclose(scores(["a", "b"], **files), [1.0, 2.0], atol=1e-5)
+
+
+def test_odd_spaces_are_parts_of_words(files):
+    for name in ("lm_file", "vocab_file"):
+        text = Path(files[name]).read_text().replace("ab", "a\u00a0b").replace("'c'", "'a\u00a0b'")
+        Path(files[name]).write_text("\ufeff" + text, encoding="utf-8")
+    expected = [score(["a"]), score(["a", "ab"]) - score(["a"])]
+    np.testing.assert_allclose(scores(["a", "c"], **files), expected, atol=1e-5)
 
 
 def test_other_labels_than_those_of_the_file_and_no_loop_are_errors(files):

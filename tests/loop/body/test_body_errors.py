@@ -152,6 +152,7 @@ def test_an_exception_at_a_later_step_names_line_and_step(x):
     assert works()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that a callback swallowed
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to a thread")

@@ -234,3 +234,89 @@ def test_the_way_out_of_an_outer_product_works(kind, monkeypatch):
     function = "compare_bc" if kind in ("equal", "not_equal", "less", "greater_equal") else "combine_bc"
     assert way == f'rf.{function}(a, "{kind}", b)'
     assert getattr(rf, function)(a, kind, b).dims_set == {beam, hidden}
+
+
+# -- modules and parameters made in the body
+
+frames, feat, out = rf.Dim(3, name="frames"), rf.Dim(4, name="feat"), rf.Dim(2, name="out")
+MADE = {
+    "rf.Linear": lambda x: rf.Linear(feat, out)(x),
+    "rf.LayerNorm": lambda x: rf.LayerNorm(feat)(x),
+    "rf.Parameter": lambda x: x * rf.Parameter([feat], initial=1.0),
+    "random": lambda x: x * rf.Parameter([feat], initial=rf.init.Normal(stddev=1.0)),
+    "torch.nn.Linear": lambda x: rf.raw_call(torch.nn.Linear(4, 4), x, out_dims=[batch_dim, feat]),
+    "torch, not trained": lambda x: rf.raw_call(
+        torch.nn.Linear(4, 4).requires_grad_(False), x, out_dims=[batch_dim, feat]
+    ),
+    "torch.nn.LayerNorm": lambda x: rf.raw_call(torch.nn.LayerNorm(4), x, out_dims=[batch_dim, feat]),
+    "from_torch": lambda x: rf.from_torch(torch.nn.Linear(4, 4), in_dims=[batch_dim, feat], out_dims=[batch_dim, feat])(
+        x
+    ),
+    "in a branch": lambda x: rf.cond(
+        rf.reduce_sum(x, axis=x.dims) > 0, lambda: x * rf.Parameter([feat], initial=1.0), lambda: x
+    ),
+    "in an inner loop": lambda x: rf.while_loop(
+        lambda s: rf.reduce_sum(s, axis=s.dims) < 9.0, lambda s: s + rf.Parameter([feat], initial=1.0), x
+    ),
+}
+
+
+def in_loop(make, x):
+    loop = rf.Loop(axis=frames, name="late")
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        y = make(loop.unstack(x))
+        loop.state.s = loop.state.s + rf.reduce_sum(y, axis=y.remaining_dims([batch_dim]))
+
+
+def in_scan(make, x):
+    def step(xs, s):
+        y = make(xs)
+        return y, s
+
+    ys = rf.Tensor("ys", [batch_dim, feat], "float32")
+    rf.scan(spatial_dim=frames, initial=rf.zeros([batch_dim]), xs=x, ys=ys, body=step)
+
+
+def in_while(make, x):
+    first = rf.gather(x, indices=0, axis=frames)
+    rf.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + 0 * make(s[1])), (rf.convert_to_tensor(0), first))
+
+
+@pytest.mark.parametrize("run", [in_loop, in_scan, in_while])
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("gradients", [torch.enable_grad, torch.no_grad])
+def test_modules_and_parameters_are_made_before_the_loop(run, name, gradients):
+    x = rf.convert_to_tensor(np.ones((2, 3, 4), "float32"), dims=[batch_dim, frames, feat])
+    with (
+        gradients(),
+        pytest.raises(LoopError, match=r"made in the body of a loop \(test_body_mistakes.py:\d+\)") as error,
+    ):
+        run(MADE[name], x)
+    assert "before the loop" in error.value.hint
+
+
+def test_what_is_not_trained_may_be_made_in_the_body():
+    x = rf.convert_to_tensor(np.ones((2, 3, 4), "float32"), dims=[batch_dim, frames, feat])
+    weight = rf.Parameter([feat], initial=2.0)
+    for make in (
+        lambda x: x * rf.Parameter([feat], initial=1.0, trainable=False),
+        lambda x: x * rf.Parameter([feat], raw_tensor=weight.raw_tensor),
+        lambda x: rf.raw_call(torch.nn.ReLU(), x, out_dims=[batch_dim, feat]),
+    ):
+        in_loop(make, x)
+
+
+def test_a_parameter_that_is_trained_is_not_changed_in_the_body():
+    x = rf.convert_to_tensor(np.ones((2, 3, 4), "float32"), dims=[batch_dim, frames, feat])
+    weight = rf.Parameter([feat], initial=2.0)
+
+    def change(x):
+        weight.assign_add(1.0)
+        return x * weight
+
+    with pytest.raises(TraceError, match=r"changed in the body of a loop \(test_body_mistakes.py:\d+\)"):
+        in_loop(change, x)
+    assert weight.raw_tensor.tolist() == [2.0] * 4
+    in_scan(change, x)  # step by step, by Python
+    assert weight.raw_tensor.tolist() == [5.0] * 4

@@ -251,6 +251,7 @@ def test_an_error_of_the_call_is_raised_and_what_ran_is_kept(cells):
         run.fork(1).rerun()
 
 
+@pytest.mark.slow
 def test_arguments_are_kept_without_their_graph_and_only_while_recording(cells):
     x, time = three()
     w = torch.ones(3, 3, requires_grad=True)

@@ -102,6 +102,7 @@ def test_hypotheses_of_a_sequence_end_together():
     assert rf.show(loop.run).text
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=3))
 def test_what_is_shown_of_ended_sequences_is_a_dot(lengths):
     time = rf.Dim(None, name="time")

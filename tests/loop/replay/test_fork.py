@@ -126,6 +126,49 @@ def test_labels_as_text_and_numbers(states, expected):
     assert labels().fork(1, **states)[1].before.label.raw_tensor.tolist() == expected
 
 
+def test_lists_with_a_tensor_number_or_label_for_each_sequence():
+    run = labels()
+    ones, other = rf.ones([feat]), Dim(2, name="feat")
+    fork = run.fork(1, **{"pair.s": [ones, 7, rf.convert_to_tensor([1, 2], dims=[feat])]})
+    assert fork[1].before["pair.s"].tolist() == [[1, 1], [7, 7], [1, 2]]
+    assert run.fork(1, **{"pair.s": (ones, ones, ones)})[1].before["pair.s"].tolist() == [[1, 1]] * 3
+    two = rf.convert_to_tensor(2, dims=[], dtype="int64")
+    assert run.fork(1, label=[two, "AH", 1])[1].before.label.tolist() == [2, 1, 1]
+    assert run.fork(1, sequence=1, **{"pair.s": [5, ones, 5]})[1].before["pair.s"].tolist()[1] == [1, 1]
+    for wrong in ([ones, ones], [rf.ones([other])] * 3, [run[1].before["pair.s"]] * 3):
+        with pytest.raises(DimError):
+            run.fork(1, **{"pair.s": wrong})
+    with pytest.raises(DtypeError, match=r"torch\.Tensor"):
+        run.fork(1, **{"pair.s": [torch.ones(2)] * 3})
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+@pytest.mark.parametrize(
+    "edit", [{"h": 5.0, "sequence": 1}, {"h": 5.0}, {"h": [2.0, 7.0, 9.0], "sequence": 2}], ids=str
+)
+def test_gradients_of_a_fork_end_at_the_entries_that_were_edited(step, edit):
+    time, steps, number = Dim(None, name="time"), 3, edit.get("sequence")
+    torch.manual_seed(2)
+    x = torch.randn(3, steps)
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.h = rf.ones([batch_dim])
+    with loop:
+        loop.state.h = rf.tanh(loop.state.h * 1.5) * loop.unstack(rf.convert_to_tensor(x, dims=[batch_dim, time]))
+    found = loop.run.fork(step, **edit).fork(steps - 1).gradients("h")
+    h = start = torch.ones(3, requires_grad=True)
+    new = torch.tensor(edit["h"]).expand(3)
+    each = [h]
+    for i in range(steps):
+        if i == step:
+            h = torch.where(torch.tensor([number in (None, b) for b in range(3)]), new, h)
+        h = torch.tanh(h * 1.5) * x[:, i]
+        h.retain_grad()
+        each.append(h)
+    sum(h.sum() for h in each[1:]).backward()
+    np.testing.assert_allclose(found.per_sequence["h"], [h.grad.abs().numpy() for h in each[1:]], rtol=1e-5)
+    np.testing.assert_allclose(found.start["h"], start.grad.norm().item(), rtol=1e-5)
+
+
 def test_tensors_in_any_order_and_with_fewer_dims():
     run = labels()
     swapped = rf.convert_to_tensor(torch.arange(6.0).reshape(2, 3), dims=[feat, batch_dim])

@@ -227,3 +227,118 @@ def test_modes_around_the_loop_stay(grad):
         again = plain(True)
     assert torch.equal(out, again)
     assert out.requires_grad == again.requires_grad
+
+
+EDITS = {
+    "one sequence": ({"h": 0.5}, (1, None), [(1, ...)]),
+    "by tag": ({"h": 0.5}, ("fig", None), [(1, ...)]),
+    "all": ({"h": 0.5}, (None, None), [(...,)]),
+    "a list for one sequence": ({"h": [0.0, 0.5]}, (1, None), [(1, ...)]),
+    "some entries of a tensor": ({"h": "tensor"}, (None, None), [(0, 1), (1, 0)]),
+    "some entries of a tensor, one sequence": ({"h": "tensor"}, (0, None), [(0, 1)]),
+    "nothing": ({"h": "same"}, (None, None), []),
+    "all without a dim": ({"h": "one"}, (None, None), [(...,)]),
+}
+
+
+def edited_net(steps, edit=None, at=1, *, hoisted=True, end=False, twice=False):
+    """The outputs, the final state, the gradients of two weights, and the run of a recurrent net that is edited."""
+    torch.manual_seed(1)
+    time, hidden = Dim(None, name="time"), Dim(2, name="hidden")
+    x = rf.convert_to_tensor(torch.randn(2, steps, 3), dims=[batch_dim, time, FEAT], tags=["kiwi", "fig"])
+    w, u = (torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 2), (2, 2)))
+    w_, u_ = rf.convert_to_tensor(w, dims=[FEAT, OUT]), rf.convert_to_tensor(u, dims=[hidden, OUT])
+    loop = rf.Loop(axis=time, name="net", debug=True, optimize_move_layers_out=hoisted or None)
+    loop.state.net = rf.State(h=rf.zeros([batch_dim, OUT]), n=rf.zeros([batch_dim], dtype="int64"))
+
+    def answer(paused):
+        if edit is not None and paused.step == at:
+            edit(paused)
+        return Resume()
+
+    with user(answer), loop:
+        rf.pause()
+        h = rf.replace_dim(loop.state.net.h, in_dim=OUT, out_dim=hidden)[0]
+        h = rf.tanh(rf.matmul(loop.unstack(x), w_, reduce=FEAT) + rf.matmul(h, u_, reduce=hidden))
+        loop.state.net = rf.State(h=h, n=loop.state.net.n + 1)
+        if end:
+            loop.end(loop.state.net.n >= steps, include_eos=True)
+        out = loop.stack(h)
+    loss = rf.reduce_sum(out, axis=out.dims) + rf.reduce_sum(rf.square(loop.state.net.h), axis=[batch_dim, OUT])
+    norms = loop.run.gradients(loss)
+    loss.raw_tensor.backward()
+    return out.copy_transpose([time, batch_dim, OUT]).raw_tensor.detach(), w.grad, u.grad, norms
+
+
+def edited_by_hand(steps, new, mask, at):
+    """The same by torch: entries in `mask` are replaced after step `at`."""
+    torch.manual_seed(1)
+    x = torch.randn(2, steps, 3)
+    w, u = (torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 2), (2, 2)))
+    h, outs, assigned = torch.zeros(2, 2), [], []
+    for step in range(steps):
+        h = torch.tanh(x[:, step] @ w + h @ u)
+        h.retain_grad()
+        outs.append(h)
+        assigned.append(h)
+        if step == at:
+            h = torch.where(mask, new, h)
+    (sum(out.sum() for out in outs) + h.square().sum()).backward()
+    return torch.stack(outs).detach(), w.grad, u.grad, [each.grad.norm(dim=1).tolist() for each in assigned]
+
+
+@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize(
+    ("steps", "at", "options"),
+    [(3, 0, {}), (6, 1, {}), (6, 5, {}), (6, 2, {"hoisted": False}), (6, 2, {"end": True})],
+    ids=str,
+)
+def test_gradients_of_entries_that_were_not_edited_go_on(name, steps, at, options):
+    states, only, places = EDITS[name]
+    plain = edited_net(steps)
+    mask, old = torch.zeros(2, 2, dtype=torch.bool), plain[0][at]
+    for place in places:
+        mask[place] = True
+    new = torch.where(mask, torch.tensor(0.5), old)
+    value = {
+        "tensor": rf.convert_to_tensor(new, dims=[batch_dim, OUT]),
+        "same": rf.convert_to_tensor(old.T, dims=[OUT, batch_dim]),
+        "one": rf.convert_to_tensor([0.5, 0.5], dims=[OUT]),
+    }
+
+    def edit(paused):
+        paused.edit({f"net.{key}": value.get(each, each) if isinstance(each, str) else each
+                     for key, each in states.items()}, only)  # fmt: skip
+
+    out, w, u, norms = edited_net(steps, edit, at, **options)
+    expected, w_grad, u_grad, expected_norms = edited_by_hand(steps, new, mask, at)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(w, w_grad)
+    torch.testing.assert_close(u, u_grad)
+    torch.testing.assert_close(norms.per_sequence["net.h"].tolist(), expected_norms, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("edits", [[], [(1, 0)], [(1, 0), (0, 2)], [(0, None)], [("fig", 1), (1, 1)]], ids=str)
+def test_edits_of_hypotheses_cut_the_gradients_of_these_alone(edits):
+    beam, words = Dim(3, name="beam"), Dim(4, name="words")
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.randn(2, 4))
+    scores = rf.convert_to_tensor(weight, dims=[batch_dim, words], tags=["kiwi", "fig"])
+    loop = rf.Loop(max_seq_len=3, name="search", debug=True)
+    loop.state.c, loop.state.edited = rf.ones([batch_dim, beam]), rf.zeros([batch_dim, beam])
+
+    def answer(paused):
+        for only in edits if paused.step == 1 else ():
+            paused.edit({"c": 0.5, "edited": 1.0}, only)
+        return Resume()
+
+    with user(answer), loop:
+        rf.pause()
+        energies = rf.expand_dim(loop.state.c, words) * scores
+        chosen = loop.choice(energies, beam=beam, input_type="logits", length_normalization=False)
+        loop.state.c = chosen.follow(loop.state.c) * 1.1 + rf.gather(scores, indices=chosen.labels, axis=words)
+        loop.state.edited = chosen.follow(loop.state.edited)
+    c, descends = loop.state.c.raw_tensor, loop.state.edited.raw_tensor == 1
+    slopes = [torch.autograd.grad(entry, weight, retain_graph=True)[0].sum() for entry in c.flatten()]
+    torch.testing.assert_close(torch.stack(slopes).reshape(2, 3), torch.where(descends, 1.0, 1.1**2 + 1.1 + 1))
+    assert descends.any() == bool(edits)

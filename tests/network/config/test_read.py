@@ -89,6 +89,12 @@ def test_json(tmp_path):
         config(tmp_path, '{"a": 1,\n}', "net.json")
 
 
+@pytest.mark.parametrize("text", ["network = {}", '{"network": {}}'])
+def test_a_byte_order_mark_is_skipped(text, tmp_path):
+    (tmp_path / "returnn.config").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert rf.read_config(tmp_path / "returnn.config").network() == {}
+
+
 def test_what_cannot_be_read_says_why(tmp_path):
     with pytest.raises(ConfigError, match="cannot be opened"):
         rf.read_config(tmp_path / "nothing")

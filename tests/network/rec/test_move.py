@@ -77,6 +77,7 @@ def assert_same(unit, lengths, **options):
 LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(units(), LENGTHS, st.integers(0, 99))
 def test_random_nets(unit, lengths, seed):
@@ -167,6 +168,7 @@ def test_batch_norm_outside_of_the_loop_has_statistics_of_all_frames(moved):
     assert (net.explain("output")["n"].place == "before the loop") is moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cell", "gru", "attention", "position", "sum"])
 def test_each_layer_with_a_state(name):
     own = {"class": "linear", "activation": None, "n_out": 3, "from": "data:source"}

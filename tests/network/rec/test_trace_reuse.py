@@ -132,6 +132,7 @@ LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 NETS = {"attention": DECODER, "feedback": FEEDBACK_NET, "masked": MASKED_NET}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 @given(calls=st.lists(st.tuples(LENGTHS, st.booleans(), st.booleans()), min_size=2, max_size=8), data=st.data())
 @settings(max_examples=12)
@@ -320,6 +321,7 @@ def test_what_cannot_be_marked_as_pure():
         rf.pure(len)
 
 
+@pytest.mark.slow
 def test_a_kept_step_holds_no_tensor_of_its_batch():
     net = built()
     values, _, _ = called(net, batch_of([3, 4], [2, 4]))
@@ -332,6 +334,7 @@ def test_a_kept_step_holds_no_tensor_of_its_batch():
     assert [each() for each in alive] == [None, None]
 
 
+@pytest.mark.slow
 @given(calls=st.lists(LENGTHS, min_size=2, max_size=6))
 @settings(max_examples=12)
 def test_a_search_finds_the_same(calls):

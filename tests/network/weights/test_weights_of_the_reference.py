@@ -80,6 +80,7 @@ def train(net):
     assert losses[0] > losses[1] > losses[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, version",
     [

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -236,3 +241,71 @@ def test_results_that_are_not_as_said():
         rf.from_torch(torch.nn.Linear(4, 3), [..., feat], ([..., hidden],))(x)
     with pytest.raises(DtypeError, match=r"convert_to_tensor"):
         rf.from_torch(torch.nn.Linear(4, 3), [..., feat], [..., hidden])(x.raw_tensor)
+
+
+def test_a_lazy_module_gets_its_parameters_with_the_first_call():
+    net = torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.ReLU(), torch.nn.LazyBatchNorm1d())
+    with pytest.warns(UserWarning, match="have no shape before its first call"):
+        module = rf.from_torch(net, [..., feat], [..., hidden])
+    assert "LazyLinear" in rf.show(module).text
+    x = rf.convert_to_tensor(torch.randn(5, 4), dims=[batch_dim, feat])
+    with rf.get_run_ctx().train_flag_ctx(True):
+        y = module(x)
+    parameters = {name: p.raw_tensor for name, p in module.named_parameters() if not p.auxiliary}
+    assert parameters.keys() == dict(net.named_parameters()).keys()
+    assert all(parameters[name] is raw for name, raw in net.named_parameters())
+    assert {name for name, p in module.named_parameters() if p.auxiliary} == {name for name, _ in net.named_buffers()}
+    rf.reduce_sum(y, axis=y.dims).raw_tensor.backward()
+    assert net[0].weight.grad is not None and not module.is_lazy
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda net, x: torch.jit.script(net),
+        lambda net, x: torch.jit.trace(net, x),
+        lambda net, x: torch.jit.freeze(torch.jit.script(net.eval())),
+        lambda net, x: torch.export.export(net, (x,)).module(),
+    ],
+    ids=["script", "trace", "freeze", "export"],
+)
+def test_modules_that_torch_runs_by_itself(make):
+    net, raw = Net(), torch.randn(2, 4)
+    module = rf.from_torch(make(net, raw), [..., feat], [..., hidden])
+    for train in (True, False):
+        with rf.get_run_ctx().train_flag_ctx(train):
+            y = module(rf.convert_to_tensor(raw, dims=[batch_dim, feat]))
+            assert_close(y.raw_tensor, net(raw))
+
+
+@dataclass
+class Output:
+    y: Any
+    more: Any
+
+
+def namespace(y, more):
+    return SimpleNamespace(y=y, more=more)
+
+
+@pytest.mark.parametrize("make", [Output, lambda *parts: UserDict(zip(("y", "more"), parts, strict=True)), namespace])
+def test_results_with_attributes_and_entries(make):
+    class Gives(Net):
+        def forward(self, x):
+            return make(self.linear(x), (x.mean(-1),))
+
+    x = rf.convert_to_tensor(torch.randn(2, 4), dims=[batch_dim, feat])
+    result = rf.from_torch(Gives(), [..., feat], {"y": [..., hidden], "more": ([...],)})(x)
+    assert (result["y"].dims, result["more"][0].dims) == ((batch_dim, hidden), (batch_dim,))
+    with pytest.raises(DimError, match="the result has no 'z'"):
+        rf.from_torch(Gives(), [..., feat], {"z": [..., hidden]})(x)

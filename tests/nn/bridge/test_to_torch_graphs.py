@@ -105,6 +105,7 @@ def test_compiled_once_for_all_sizes(model):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_compiled_training_moves_parameters_and_statistics():
     torch._dynamo.reset()
     net, other = bridged(Conv), bridged(Conv)

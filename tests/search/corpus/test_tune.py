@@ -26,6 +26,7 @@ def founds(seed, batches=2, beam=4, exponent=0.0):
 REFERENCES = st.lists(st.lists(st.integers(1, 2), max_size=4), min_size=6, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**5), references=REFERENCES, exponent=st.sampled_from([0.0, 1.0]))
 def test_no_scale_on_a_grid_is_better(seed, references, exponent):

@@ -132,6 +132,31 @@ def test_of_several_references_the_one_that_came_furthest():
         tree.where({"F", "AE"}, -1.0)
 
 
+@given(seed=st.integers(0, 10**6), beam=st.integers(1, 3), labels=st.lists(LABELS, min_size=1, max_size=5))
+def test_which_of_several_came_furthest_is_seen_in_the_beams_alone(seed, beam, labels):
+    model = model_of(seed)
+    tree = Tree(traced([model], beam, 5, SCALES, candidates=20), 0)
+    steps, _, _ = search(model, beam, 5, SCALES)
+
+    def lasts(reference):
+        prefixes = [(prefix_at(reference, step), kept) for step, (kept, _) in enumerate(steps)]
+        return sum(any(prefix == one.labels for one in kept) for prefix, kept in prefixes)
+
+    scores = [forced(model, one, SCALES) for one in labels]
+    shown = tree.where([tuple(one) for one in labels], scores)
+    assert lasts(shown.reference.labels) == max(map(lasts, labels))
+    assert shown.score == pytest.approx(scores[labels.index(list(shown.reference.labels))])
+
+
+def test_the_score_of_the_model_does_not_say_which_came_furthest():
+    """ "AE" lasts a step longer, and the model gives "F" the better final score."""
+    labels = {(): {1: -1.0, 2: -2.0, 3: -3.0}, (1,): {1: -0.1, END: -0.2}, (2,): {END: -9.0}, (3,): {END: 0.0}}
+    model = lambda prefix: {k: {"model": v} for k, v in labels.get(prefix, {END: 0.0}).items()}  # noqa: E731
+    tree = Tree(traced([model], 2, 4, candidates=3, vocab=["</s>", "L", "AE", "F"]), 0)
+    assert tree.where({"F", "AE"}, [-11.0, -3.0]).reference.text == "AE"  # a set is in order: AE, F
+    assert tree.where(["F AE", "AE"], [0.0, -11.0]).reference.text == "AE"
+
+
 def test_an_ended_reference_may_fall_out_later():
     def model(prefix):
         if prefix == ():

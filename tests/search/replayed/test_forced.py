@@ -32,6 +32,7 @@ def net_with_eos(labels, batch, seed):
 REFERENCES = st.lists(st.lists(st.sampled_from([0, 2]), max_size=4), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     batch=st.integers(1, 3), beam=st.integers(1, 3), exponent=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 999),
@@ -56,7 +57,7 @@ def test_verdicts_need_no_forced_score(batch, beam, exponent, seed, data):
         together = tree.where(several)
         assert report.rows[b].where.verdict == together.verdict and report.rows[b].where.score == together.score
         if all(len(one) < 4 for one in several) and together.verdict == "search error":
-            assert together.score == pytest.approx(max(score_of(net, b, one, exponent) for one in several), abs=1e-4)
+            assert together.score == pytest.approx(score_of(net, b, together.reference.labels, exponent), abs=1e-4)
 
 
 @settings(deadline=None, max_examples=20)

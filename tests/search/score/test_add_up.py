@@ -300,11 +300,13 @@ def test_where_parts_do_not_add_up_only_the_score_is_kept():
     assert np.allclose(trace.final_scores, plain.final_scores, atol=1e-5)
 
 
-def test_with_a_blank_there_are_scores_of_frames_and_none_of_ends():
+def test_with_a_blank_there_are_scores_of_frames_and_ends_by_labels_only():
     label, beam = rf.Dim(3, name="label"), rf.Dim(2, name="beam")
     scorer = Counting(np.zeros((COUNT, 3), "float32"), label)
     with pytest.raises(ParameterError, match="frames need scores"), rf.Loop(max_seq_len=2) as loop:
         loop.choice({"lm": scorer}, beam=beam, axis=label, blank=0)
-    scorer = Counting(np.zeros((COUNT, 3), "float32"), label, with_final=True)
-    with pytest.raises(ParameterError, match="scores the end"), rf.Loop(max_seq_len=2) as loop:
-        loop.choice({"model": rf.ones([label]), "lm": scorer}, beam=beam, blank=0)
+    frame = rf.Dim(2, name="frame")
+    with pytest.raises(LoopError, match="by values of the step"), rf.Loop(max_seq_len=2) as loop:
+        weights = rf.ones([beam, frame]) * rf.cast(loop.iter_idx, "float32")
+        parts = {"model": rf.ones([label]), "coverage": rf.search.Coverage(weights, axis=frame)}
+        loop.choice(parts, beam=beam, blank=0)

@@ -5,6 +5,7 @@ import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import rfnb as rf
@@ -73,6 +74,26 @@ def test_it_finds_what_the_model_as_tensors_finds(model):
             [x.parts["lm"] for x in two.hypotheses], abs=1e-3
         )
     assert all(run[step].check == "replay agrees" for step in range(run.steps))
+
+
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+def test_the_end_of_a_search_over_frames_is_that_of_the_model_as_tensors(model):
+    """ "</s>" is one of the labels: where it is the last one, it is not scored again."""
+    letter, time = rf.Dim(4, name="letter", vocab=LETTERS), rf.Dim(None, name="time")
+    frames = [[[-0.5, -1.0, -2.0, -1.5]] * 3, [[-2.0, -1.0, -0.4, -1.1]] * 2, []]
+    x = rf.convert_to_tensor(
+        [np.asarray(one, "float32").reshape(-1, 4) for one in frames], dims=[rf.batch_dim, time, letter]
+    )
+    scores = []
+    for lm in (rf.search.KenLM(model, letter), rf.search.NGram(model, letter)):
+        found = rf.search.ctc_beam(x, spatial_dim=time, axis=letter, blank=3, beam=50, scorers={"lm": (lm, 0.7)})
+        scores.append([{one.labels: one.score for one in tree.hypotheses} for tree in found.tree])
+    for one, two in zip(*scores, strict=True):
+        assert one == pytest.approx(two, abs=1e-4)
+    grams, backoffs = random_model(5, 3)
+    end = log_prob(grams, backoffs, ["<s>"], "</s>") * math.log(10) * 0.7
+    assert [scores[0][2], scores[0][1][()]] == [{(): pytest.approx(end)}, pytest.approx(end - 2.2)]
+    assert scores[0][1][0,] == pytest.approx(end + math.log(math.exp(-4) + 2 * math.exp(-3.1)), abs=1e-4)
 
 
 def test_one_step_outside_of_a_loop(model):

@@ -151,3 +151,23 @@ def test_a_label_that_the_model_lacks_is_an_error_or_unknown(tmp_path):
     scores, _ = lm.score(None, lm.initial_state(batch_dims=[beam]))
     expected = [log_prob(grams, backoffs, ["<s>"], word) * math.log(10) for word in ("</s>", "a", "<unk>")]
     assert scores.copy_transpose([beam, letter]).raw_tensor[0].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+ODD = ["</s>", "New\u00a0York", "\u3000", "a\u2028b", "\u00a0x\x85"]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n", " \n"])
+def test_words_are_split_at_space_and_tab_only(mark, ends, tmp_path):
+    grams = {(word,): -1.0 - i / 8 for i, word in enumerate(["<s>", *ODD])}
+    grams |= {(ODD[1], ODD[2]): -0.25, ("<s>", ODD[4]): -0.5}
+    text = text_of(grams, {("<s>",): -0.125})
+    assert "\t\u3000\n" in text  # a line that ends with the word
+    (tmp_path / "lm.arpa").write_bytes((mark + text.replace("\n", ends)).encode())
+    word, beam = rf.Dim(5, name="word", vocab=ODD), rf.Dim(1, name="beam")
+    lm = rf.search.NGram(tmp_path / "lm.arpa", word)
+    state, texts = lm.initial_state(batch_dims=[beam]), [["<s>"], ["<s>", ODD[1]]]
+    for label, context in zip([0, 1], texts, strict=True):
+        scores, state = lm.score(rf.convert_to_tensor([label], dims=[beam], sparse_dim=word), state)
+        expected = [log_prob(grams, {("<s>",): -0.125}, context[-1:], w) * math.log(10) for w in ODD]
+        assert scores.copy_transpose([beam, word]).raw_tensor[0].tolist() == pytest.approx(expected, abs=1e-5)

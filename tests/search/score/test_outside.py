@@ -38,6 +38,7 @@ def decoded(table, scorers, scales, beam, limit, exponent, **options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 1000), batch=st.integers(1, 3), labels=st.integers(2, 4), beam=st.integers(1, 4),

@@ -29,6 +29,7 @@ def by_hand(table, lm, tree, step, node):
     return {"model": table[before[-1]][node.label], "lm": lm.plain(before)[node.label], "length": 1.0}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 1000), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0.0, 1.0]), st.booleans(),

@@ -51,6 +51,7 @@ def by_hand(net, tree, step, options, exponent):
     return sorted(found, key=lambda one: (-one[0], one[2]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(sorted(OPTIONS)), labels=st.integers(2, 5), batch=st.integers(1, 3),

@@ -58,6 +58,7 @@ def length(exponent):
     return {"length_normalization": exponent != 0, "length_normalization_exponent": exponent or 1.0}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(**SIZES)
 def test_apart_in_a_loop_is_a_search_with_a_list_of_ended_ones(labels, batch, living, limit, patience, exponent, seed):
@@ -90,6 +91,7 @@ def test_apart_in_decode(labels, batch, living, limit, patience, exponent, seed)
         same(tree, truth(net, sequence, living, limit, patience=patience, exponent=exponent, room=room))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(**SIZES, sure=st.integers(1, 3), apart=st.booleans(), offset=st.sampled_from([0.0, 5.0]))
 def test_an_early_stop_changes_nothing_that_is_certain(

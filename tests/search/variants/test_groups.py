@@ -53,6 +53,7 @@ def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
     return sorted(final, key=lambda each: -each[1]), least_gap
 
 
+@pytest.mark.slow
 @example(labels=2, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=0.71, seed=477)
 @example(labels=3, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=None, seed=459)
 @example(labels=2, batch=2, groups=1, each=2, limit=5, diversity=0.0, exponent=1.0, threshold=2.3, seed=49)

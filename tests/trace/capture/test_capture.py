@@ -619,6 +619,7 @@ def test_an_error_in_the_model_comes_through_and_leaves_nothing_behind():
     assert not torch.nn.modules.module._global_forward_pre_hooks
 
 
+@pytest.mark.slow
 def test_looking_does_not_import_a_compiler():
     code = (
         "import sys, torch, rfnb as rf\n"

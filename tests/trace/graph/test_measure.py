@@ -99,6 +99,7 @@ def test_what_the_recorder_does_is_not_counted():
     assert measured.overhead > inside / 3  # recording takes longer than such an op, on an idle machine
 
 
+@pytest.mark.slow
 def test_torch_modules_are_timed():
     class Sleep(torch.nn.Module):
         def forward(self, x):

@@ -6,6 +6,8 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import ExpressionError, LoopWarning, ParameterError
+from rfnb.trace.pause.hold import Resume
+from tests.trace.pause.holding import user
 
 
 def run(steps: int = 3, name: str = "counting", **options) -> rf.Run:
@@ -71,6 +73,46 @@ def test_a_condition_that_raises_is_shown_once_and_then_off():
     assert len(told) == 1
     assert isinstance(pause.error, ZeroDivisionError)
     assert rf.pauses.of("counting") == []
+
+
+class Unreadable(Exception):
+    """An error that cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+def test_a_condition_whose_error_cannot_be_read_is_shown_too():
+    def fails(at):
+        raise Unreadable
+
+    pause = rf.pause_when(fails)
+    with pytest.warns(LoopWarning, match="Unreadable: .its message cannot be shown.") as told:
+        assert run().steps == 3
+    assert len(told) == 1
+    assert isinstance(pause.error, Unreadable)
+
+
+def test_a_test_of_the_panel_that_fails_is_shown_once_and_the_loop_goes_on():
+    def fails(at):
+        raise Unreadable
+
+    answers = iter([Resume(tests=(fails,))])
+    rf.pause_when("after.n == 2")
+    with user(lambda paused: next(answers)) as seen, pytest.warns(LoopWarning, match="Unreadable") as told:
+        assert run(5).steps == 5
+    assert len(seen) == len(told) == 1
+
+
+def test_a_loop_that_fails_with_an_unreadable_error_shows_its_class():
+    def fails(raw):
+        raise Unreadable
+
+    loop = rf.Loop(max_seq_len=3, name="fails", debug=True)
+    loop.state.n = rf.convert_to_tensor(1)
+    with pytest.raises(Unreadable), loop:
+        loop.state.n = rf.raw_call(lambda raw: fails(raw) if raw > 1 else raw + 1, loop.state.n, out_dims=[])
+    assert "Unreadable" in rf.show(rf.runs["fails"]).text
 
 
 @pytest.mark.parametrize("where", ["loss > 1", rf.when.not_finite("loss"), lambda at: at.loss.item() > 1])

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import rfnb as rf
-from rfnb.errors import LoopError, LoopWarning, ParameterError, RunFileError
+from rfnb.errors import DtypeError, LoopError, LoopWarning, ParameterError, RunFileError
 from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import FILE
 
@@ -253,3 +253,69 @@ def test_a_run_knows_the_runs_of_its_loop_at_other_training_steps():
     assert last[0].training.measures == {"loss": 3.0}
     loaded = rf.load_probe(probe.path)[0].run()
     assert loaded.training.run(3)[0].after.n.item() == 4
+
+
+WRONG = [
+    ({"path": 3}, DtypeError, "`path`"),
+    ({"path": b"folder"}, DtypeError, "`path`"),
+    ({"path": "a\0b"}, RunFileError, "cannot be made"),
+    ({"fn": None}, ParameterError, "`fn` must be a function"),
+    ({"loop": 3}, ParameterError, "`loop` must be a string"),
+    ({"name": 3}, ParameterError, "`name` must be a string"),
+    ({"every": 10**30}, ParameterError, "`every`"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), WRONG, ids=lambda value: str(value)[:30])
+def test_wrong_arguments_are_refused_and_nothing_follows_the_training(options, error, words):
+    with pytest.raises(error, match=words):
+        rf.probe(**{"fn": lambda: 7, **options})
+    with pytest.raises(ParameterError, match="`fn`"):
+        rf.probe(path=3)
+    assert not followers._probes
+
+
+def test_wrong_steps_measures_and_places_leave_the_probe_as_it_was():
+    probe = rf.probe(lambda: 7, every=1)
+    probe.step(np.int64(2), loss=np.float32(0.5))
+    for measure in ("x", None, 1j, torch.ones(3)):
+        with pytest.raises(ParameterError, match="the measure 'loss' is not a number"):
+            probe.step(loss=measure)
+        with pytest.raises(ParameterError, match="the measure 'loss' is not a number"):
+            probe.take(loss=measure)
+    with pytest.raises(ParameterError, match="`step` must be a whole number"):
+        probe.step(10**30)
+    assert (probe.off, probe.trained, probe.steps) == (None, 2, [2])
+    assert probe.at(np.int64(2)).step == probe[np.int64(0)].step == 2
+    for place in ("x", 1.5, None, slice(0, 1)):
+        with pytest.raises(ParameterError, match="there is no shot"):
+            probe[place]
+        with pytest.raises(ParameterError, match="there is no shot of training step"):
+            probe.at(place)
+    with pytest.raises(DtypeError, match="`path`"):
+        probe.save(3)
+
+
+def test_a_function_whose_error_cannot_be_read_turns_the_probe_off():
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fails():
+        raise Unreadable
+
+    probe = rf.probe(fails, every=1)
+    with pytest.warns(LoopWarning, match="Unreadable"):
+        probe.step()
+    assert probe.off.startswith("Unreadable")
+
+
+def test_results_without_numbers_to_keep_are_kept_as_text():
+    odd = {
+        "sparse": torch.eye(2).to_sparse(),
+        "meta": torch.ones(2, device="meta"),
+    }
+    probe = rf.probe(lambda: odd, every=1)
+    probe.step()
+    assert probe.off is None
+    assert {type(each) for each in probe[0].result.values()} == {str}

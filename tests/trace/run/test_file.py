@@ -220,6 +220,7 @@ def test_with_the_code_at_hand_it_runs_again_with_the_same_seed(tmp_path):
         loaded.rerun()
 
 
+@pytest.mark.slow
 def test_in_another_process_the_dims_are_new_and_the_numbers_the_same(tmp_path):
     import subprocess
     import sys

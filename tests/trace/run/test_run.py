@@ -167,6 +167,7 @@ def test_nothing_is_recorded_unless_asked():
         assert sums([[1.0]], debug=True) is not None
 
 
+@pytest.mark.slow
 def test_recording_many_runs_keeps_memory_flat(monkeypatch):
     monkeypatch.setattr("rfnb.core.dims.align._RECENT", 64)  # the table of signatures turns over soon
 
@@ -215,6 +216,7 @@ def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch)
         assert run[i].check == "replay agrees"
 
 
+@pytest.mark.slow
 def test_a_run_and_the_leftovers_of_a_body_hold_no_graph_of_gradients():
     import weakref
 

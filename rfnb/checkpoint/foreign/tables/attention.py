@@ -24,6 +24,8 @@ _FUSED = (
     Row("qkv.weight", _three("{}_proj_weight"), "heads"),
     Row("qkv.bias", ("in_proj_bias",), "heads"),
     Row("qkv.weight", _three("w{}.weight"), "heads"),
+    Row("qkv.weight", ("qkv.weight",), "in one"),
+    Row("qkv.bias", ("qkv.bias",), "in one"),
 )
 SELF_ATTENTION = (
     *_FUSED,
@@ -47,6 +49,8 @@ CROSS_ATTENTION = (
     *below("q", "q_proj", LINEAR),
     Row("kv.weight", ("k_proj.weight", "v_proj.weight"), "heads"),
     Row("kv.bias", ("k_proj.bias", "v_proj.bias"), "heads"),
+    Row("kv.weight", ("kv.weight",), "in one"),
+    Row("kv.bias", ("kv.bias",), "in one"),
     *_PROJ,
 )
 FEED_FORWARD_GATED = (

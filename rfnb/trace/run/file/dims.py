@@ -54,9 +54,11 @@ class DimWriter:
         if dim.expr is not None and dim_math.make(*dim.expr) is dim:
             op, parts, numbers = dim.expr
             return {"op": op, "of": [self.dim(part) for part in parts], "numbers": [int(n) for n in numbers]}
-        labels = None if dim.vocab is None else list(dim.vocab.labels)
+        vocab: dict[str, Any] = {"labels": None} if dim.vocab is None else {"labels": list(dim.vocab.labels)}
+        if dim.vocab is not None and dim.vocab.aliases:
+            vocab["aliases"] = dim.vocab.aliases
         key = list(pickling.key_of(dim))
-        return {"key": key, "name": dim.name, "size": dim.dimension, "kind": dim.kind, "labels": labels}
+        return {"key": key, "name": dim.name, "size": dim.dimension, "kind": dim.kind, **vocab}
 
     def size(self, size: Size | None) -> int | None:
         """The number of a size in the table; adds the size if it is new."""
@@ -119,10 +121,10 @@ class DimReader:
         if "op" in data:
             return self._derived(data)
         size, kind = optional(data, "size", int), optional(data, "kind", str)
-        name, labels = get(data, "name", str), data.get("labels")
+        name = get(data, "name", str)
         if size is not None:
             count(data, "size", 2**62)
-        vocab = None if labels is None else Vocab.of_labels(raw_strings(data, "labels"))
+        vocab = self._vocab(data)
         maker, serial = get(data, "key", list)
         key = (of_type(maker, str, "key"), of_type(serial, int, "key"))
         known = pickling.dim_by_key(key)
@@ -132,6 +134,16 @@ class DimReader:
         made.vocab, made.made = vocab, None  # its tokenizer may have more labels
         self._new.append(made)
         return made if known is not None else pickling.remember(key, made)
+
+    def _vocab(self, data: Any) -> Vocab | None:
+        if data.get("labels") is None:
+            return None
+        labels, aliases = raw_strings(data, "labels"), data.get("aliases", {})
+        if not isinstance(aliases, dict):
+            raise RunFileError("'aliases' in the file has the wrong type")
+        for number in aliases.values():
+            chosen(labels, number, "aliases")
+        return Vocab.of_labels(labels, aliases)
 
     def _derived(self, data: Any) -> Dim:
         op, numbers = get(data, "op", str), list_of(data, "numbers", int)

@@ -10,7 +10,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import RunFileError
-from rfnb.printable import printable
+from rfnb.printable import terminal_text
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.raws import RawReader, RawWriter
@@ -131,4 +131,4 @@ class AbsentTensor(Tensor):
 
     def __repr__(self) -> str:
         tensor = f"Tensor{{{self.name!r}, {self.describe_dims()}, {self.dtype}}}"
-        return printable(f"{tensor} not in the file: {self.statistics.words()}")
+        return terminal_text(f"{tensor} not in the file: {self.statistics.words()}")

@@ -17,9 +17,10 @@ from rfnb.checkpoint.foreign import settings
 from rfnb.checkpoint.foreign.config import from_config
 from rfnb.checkpoint.foreign.convert import converted, unfold_lstms
 from rfnb.checkpoint.foreign.tables.row import Row
-from rfnb.checkpoint.load import load
+from rfnb.checkpoint.load import assign
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport
+from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.tensor.op_call import guarded
 from rfnb.nn.module.module import Module
 
@@ -41,7 +42,8 @@ def import_weights(
     >>> theirs, ours = torch.nn.LSTM(3, 4), rf.LSTM(feat, out)
     >>> print(rf.import_weights(theirs, ours))
     3 parameters loaded from LSTM
-      renamed    weight_ih → ff_weight, weight_hh → rec_weight, bias_ih + bias_hh → bias
+      converted  bias_ih, bias_hh → bias: sum
+      renamed    weight_ih → ff_weight, weight_hh → rec_weight
     >>> x = torch.randn(5, 3)
     >>> state = ours.default_initial_state(batch_dims=[])
     >>> y, _ = ours(rf.convert_to_tensor(x, dims=[time, feat]), state=state, spatial_dim=time)
@@ -67,23 +69,22 @@ def import_weights(
     """
     theirs = source if isinstance(source, torch.nn.Module) else None
     with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
-        state = {name: checkpoint.read(entry.key) for name, entry in checkpoint.entries.items()}
-    names = renamed(unfold_lstms({name: name for name in state}), rename)
-    wanted = targets(module)
-    found = converted(module, wanted, {new: state[old] for new, old in names.items()}, [Row(*r) for r in table])
-    found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
-    every = [*found.rest, *(name for target in wanted for name in target.names)]
-    chosen = chooser(only, skip, every)
-    settings.check_resets(module, list(filter(chosen, found.rest)))
-    pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
-    others = _other_settings(source, pairs, module)
-    report = load({**found.rest, **found.values}, module, strict=strict, only=chosen)
+        wanted = targets(module)
+        here = [name for target in wanted for name in target.names]
+        there = [name for name in checkpoint.entries if not name.startswith(TRAINING)]
+        names = renamed(unfold_lstms({name: name for name in there}, keep=here), rename)
+        entries = {new: checkpoint.entries[old] for new, old in names.items()}
+        chosen = chooser(only, skip, [*entries, *here])
+        rows = [Row(*row) for row in table]
+        found = converted(checkpoint, entries, wanted, chosen, importing=True, table=rows)
+        settings.check_resets(module, list(filter(chosen, found.entries)))
+        others = _other_settings(source, {name: names[weight] for name, weight in found.pairs.items()}, module)
+        report = assign(found, module, wanted, chosen, strict=strict)
     for name, value in others.items():
         module.set_deep(name, value)
     return replace(
         report,
         path=checkpoint.name if theirs is None else type(theirs).__name__,
-        renamed={name: " + ".join(sources) for name, sources in found.sources.items() if sources != (name,)},
         settings=tuple(f"{name} = {value:g}" for name, value in others.items()),
     )
 
@@ -97,6 +98,3 @@ def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> di
             from_config(config.to_dict(), pairs, module)
         return settings.adopted(pairs, module, source)
     return {} if isinstance(source, Mapping) else from_config(config_of(Path(source)), pairs, module)
-
-
-_NO_WEIGHTS = ("num_batches_tracked", "inv_freq")

@@ -1,0 +1,9 @@
+"""Loops of plain Python, recorded while they run. The order to read it in:
+
+record      `rf.steps` and `rf.record_loops`: who wants which loops.
+events      Line events of chosen code, by the standard library alone.
+syntax      `Outline`: the loops of a code object, what its statements assign, and what begins at each instruction.
+recorder    `FrameRecorder`, which follows one frame and writes the log of its loops.
+values      Values as they were: by reference, as copies, or as statistics.
+remembered  What a Run reads from the log.
+"""

@@ -1,0 +1,217 @@
+"""`rf.steps` and `rf.record_loops`: plain Python loops become runs that are stepped through like those of `rf.Loop`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Generic, TypeVar
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
+from rfnb.core.tensor.op_call import guarded
+from rfnb.errors import ParameterError
+from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.events import Busy
+from rfnb.trace.plain.recorder import Client, Iterations, recording_here
+from rfnb.trace.plain.remembered import run_of
+from rfnb.trace.plain.syntax import LoopText, outline
+from rfnb.trace.run.session import store
+
+T = TypeVar("T")
+Axes = Mapping[str, Sequence[str | Dim]]
+
+
+class Steps(Generic[T]):
+    """The result of `rf.steps`: the same items, whose loop is recorded."""
+
+    def __init__(self, items: Iterable[T], name: str | None, dims: Axes | None):
+        self._items, self._name, self._dims = items, name, dims
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        items = iter(self._items)
+        frame = _user_frame(sys._getframe(1))
+        text = None if frame is None else outline(frame.f_code)
+        place = None if text is None or frame is None else text.places.get(frame.f_lasti)
+        number = None if text is None or place is None else text.headers.get(place.statement)
+        if frame is None or text is None or number is None:
+            warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
+        else:
+            _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps")
+        return items
+
+
+class OneLoop:
+    """A client that wants one loop of a frame, with those inside it, once."""
+
+    def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
+        self._code, self._number, self._name, self._dims = code, number, name, dims
+
+    def chooses(self, code: CodeType) -> bool:
+        """No frame but the one that is followed already."""
+        return False
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """The loop, and those inside it."""
+        return self._number in (number, *loop.around)
+
+    def name(self, number: int) -> str | None:
+        """The name that the user gave."""
+        return self._name if number == self._number else None
+
+    def done(self, loop: Iterations) -> None:
+        """Stores the run of the loop."""
+        if loop.number == self._number:
+            recording_here().remove(self)
+            _store(loop, self._dims)
+
+
+class AllLoops:
+    """A client that wants all loops of chosen code."""
+
+    def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
+        self.chooses, self._dims = chooses, dims
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """All of them."""
+        return True
+
+    def name(self, number: int) -> str | None:
+        """No loop has a name of its own."""
+        return None
+
+    def done(self, loop: Iterations) -> None:
+        """Stores the run of a loop; loops inside of another one are read from its run."""
+        if not loop.text.around:
+            _store(loop, self._dims)
+
+
+def _start(client: Client, frame: FrameType | None, caller: str) -> bool:
+    """Begins to record for a client, also in a frame that runs already."""
+    try:
+        recording_here().add(client)
+    except Busy as error:
+        warn(f"{caller}: nothing is recorded, because {error}")
+        return False
+    if frame is not None:
+        recording_here().follow(frame, client)
+    return True
+
+
+def _store(loop: Iterations, dims: Axes | None) -> None:
+    if not loop.stored:
+        loop.stored = True
+        store(run_of(loop, dims))
+
+
+@guarded
+def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
+    """The items of a loop of plain Python, whose iterations become the steps of a run.
+
+    >>> total = 0
+    >>> for n in rf.steps(range(4), name="sum"):
+    ...     total = total + n
+    >>> run = rf.runs["sum"]
+    >>> run.steps, run[2].before.total.item(), run[2].total.item()
+    (4, 1, 3)
+
+    Args:
+        items: any iterable.
+        name: of the run; by default that of the function, or the text of the loop.
+        dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
+    """
+    return Steps(items, name, dims)
+
+
+class record_loops(ContextDecorator):
+    """Records the loops of plain Python that run inside the block, or inside the decorated function.
+
+    >>> def countdown(n):
+    ...     while n > 0:
+    ...         n = n - 1
+    ...     return n
+    >>> with rf.record_loops(countdown):
+    ...     countdown(3)
+    0
+    >>> rf.runs["countdown"][1].n.item()
+    1
+
+    Args:
+        functions: functions, methods, or their places as text "module:function": their loops, and those of functions in
+            the same file that they call. Without them: the loops of all code that is yours, which is that of cells, and
+            of files outside of installed packages.
+        dims: for variables, the names of their axes.
+
+    Raises ParameterError for what is not a function with source.
+    """
+
+    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+        self._files = frozenset(_code_of(function).co_filename for function in functions)
+        self._client = AllLoops(self._chosen, dims)
+
+    def __enter__(self) -> record_loops:
+        frame = _user_frame(sys._getframe(1))
+        _start(self._client, frame if frame is not None and self._chosen(frame.f_code) else None, "record_loops")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        recording_here().remove(self._client)
+
+    def _chosen(self, code: CodeType) -> bool:
+        return code.co_filename in self._files if self._files else is_yours(code.co_filename)
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """The folders of the standard library and of installed packages."""
+    paths = sysconfig.get_paths()
+    return tuple(str(Path(paths[name])) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def is_yours(file: str) -> bool:
+    """Whether a file is the user's: a cell, or a file outside of installed packages."""
+    if file in CELLS or MARIMO.fullmatch(file.rpartition("/")[2]):
+        return True
+    if file.startswith("<") and not file.startswith("<doctest"):
+        return False
+    return not file.startswith((PACKAGE, *_installed())) and "/site-packages/" not in file
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code."""
+    while frame is not None and not is_yours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _code_of(function: Callable[..., Any] | str) -> CodeType:
+    """The code of a function, method, or "module:function"."""
+    target: Any = function
+    if isinstance(function, str):
+        module, _, path = function.partition(":")
+        try:
+            target = importlib.import_module(module)
+            for name in filter(None, path.split(".")):
+                target = getattr(target, name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ParameterError(
+                f"record_loops: {function!r} is not there: {error}", expected='"module:function"'
+            ) from None
+    target = inspect.unwrap(getattr(target, "__func__", target)) if callable(target) else target
+    code = getattr(target, "__code__", None)
+    if not isinstance(code, CodeType):
+        raise ParameterError(
+            "record_loops: not a function of Python",
+            got=repr(function)[:60],
+            expected='functions, methods, or "module:function"',
+        )
+    return code

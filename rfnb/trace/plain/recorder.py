@@ -1,0 +1,409 @@
+"""Records the iterations of plain Python loops while they run: which lines ran, and what they assigned."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, Protocol
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.events import Events, make_events
+from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, is_same, keep, summary, version_of
+from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.options import options
+
+
+class Entry(NamedTuple):
+    """A variable after a line that assigned or changed it.
+
+    value: a raw tensor, number or text, or a `Kept`. version: of the raw tensor, as it was then.
+    """
+
+    name: str
+    line: int
+    value: Any
+    version: int | None = None
+
+
+class Log:
+    """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
+
+    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
+    """
+
+    __slots__ = ("items", "statements")
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.statements: list[int] = []  # those that ran, in order
+
+    def entries(self, start: int, end: int) -> Iterator[Entry]:
+        """The entries of a range."""
+        for at in range(start, end, 3):
+            use, value, version = self.items[at : at + 3]
+            if use.statement != BEFORE:
+                yield Entry(use.name, use.line, value, version)
+
+
+BEFORE = -1
+"""Stands for no statement: of a value from before the loop, or that a line only read."""
+
+
+class Iterations:
+    """The iterations of a loop of plain Python, while it runs and afterwards.
+
+    code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
+    where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
+    """
+
+    def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
+        self.code, self.outline, self.number, self.log = code, outline, number, log
+        self.starts: list[int] = []
+        self.ran: list[int] = []  # where in the statements of the log each iteration begins
+        self.end = 0
+        self._initial: dict[str, int] = {}
+        self.inner: list[Iterations] = []
+        self.failed: Failure | None = None
+        self.name: str | None = None
+        self.tentative = False  # whether the loop may have ended before its last iteration
+        self.stored = False  # whether it is a run already
+
+    @property
+    def text(self) -> LoopText:
+        """The loop as it is written."""
+        return self.outline.loops[self.number]
+
+    def begins_with(self, places: dict[str, int]) -> None:
+        """Takes the variables before the first iteration, by their places in the log."""
+        self._initial = places
+
+    @property
+    def initial(self) -> list[Entry]:
+        """The variables before the first iteration."""
+        return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self._initial.items()]
+
+    def span(self, step: int) -> tuple[int, int]:
+        """Where in the log an iteration begins and ends."""
+        return self.starts[step], self.starts[step + 1] if step + 1 < len(self.starts) else self.end
+
+    def entries(self, step: int) -> list[Entry]:
+        """What an iteration assigned, in order; of loops inside it, the last of each line and variable."""
+        start, end = self.span(step)
+        found: list[Entry] = []
+        for inner in self.loops(step):
+            found += self.log.entries(start, inner.starts[0])
+            start = inner.end
+            last: dict[tuple[int, str], Entry] = {}
+            for entry in (entry for number in range(len(inner.starts)) for entry in inner.entries(number)):
+                last.pop((entry.line, entry.name), None)  # in the order in which they were last assigned
+                last[entry.line, entry.name] = entry
+            found += last.values()
+        return [*found, *self.log.entries(start, end)]
+
+    def loops(self, step: int) -> list[Iterations]:
+        """The loops inside of an iteration."""
+        start, end = self.span(step)
+        return [inner for inner in self.inner if inner.starts and start <= inner.starts[0] and inner.end <= end]
+
+
+class Client(Protocol):
+    """What wants loops to be recorded."""
+
+    def chooses(self, code: CodeType) -> bool:
+        """Whether frames that run this code are followed from their first line on."""
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """Whether a loop of a frame that is followed is recorded."""
+
+    def name(self, number: int) -> str | None:
+        """The name of a loop; None if it has none of its own."""
+
+    def done(self, loop: Iterations) -> None:
+        """Takes a loop that has ended."""
+
+
+class FrameRecorder:
+    """Follows one frame, and gives the iterations of its loops to `clients` when each has ended.
+
+    frames: those that are followed now, by frame.
+    """
+
+    def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
+        self._code, self._outline, self.clients, self._frames = code, text, clients, frames
+        self._places, self._log = text.places, Log()
+        self._open: list[Iterations] = []
+        self._previous = BEFORE
+        self._version = raw_registry.selected().version_raw
+        self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._hides = any(statement.hides for statement in text.statements)
+        self._uncounted: set[str] = set()  # variables of which nothing counts the changes
+        self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._writers = {number: set(names) for number, names in text.writes.items()}
+
+    # -- events
+
+    def line(self, frame: FrameType) -> None:
+        """A line is about to run."""
+        place = self._places.get(frame.f_lasti)
+        if place is not None:
+            try:
+                self._line(frame, place)
+            except Exception as error:
+                self._give_up(error)
+
+    def _line(self, frame: FrameType, place: Place) -> None:
+        statement, starts, begins, tentative = place
+        if not begins and not starts and statement == self._previous:
+            return  # a statement goes on in another line
+        if begins:
+            names = frame.f_locals
+            for loop in begins:
+                self._begin(loop, names, tentative and loop == begins[-1])
+        elif self._open:
+            names = frame.f_locals
+            self._finish(names)
+            around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
+            while self._open and self._open[-1].number not in around and self._open[-1].number != own:
+                self._look_again(names)
+                self._close()
+        if self._open:
+            self._log.statements.append(statement)
+            for name in self._writers.get(statement, ()):
+                self._separate(name)
+        self._previous = statement
+
+    def leave(self, frame: FrameType, error: BaseException | None) -> None:
+        """The function returns, or is left by an error."""
+        try:
+            if self._open:
+                self._finish(frame.f_locals, whole=error is None)
+                self._look_again(frame.f_locals)
+            while self._open:
+                self._close(error)
+            self._previous = BEFORE
+        except Exception as problem:
+            self._give_up(problem)
+        self._frames.pop(frame, None)
+
+    def _give_up(self, error: Exception) -> None:
+        """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
+        self._places, self._open, self._last, self._log = {}, [], {}, Log()
+        with contextlib.suppress(Warning):  # also where warnings are errors
+            warn(f"the loop is no longer recorded: {type(error).__name__}: {error}")
+
+    # -- iterations
+
+    def _begin(self, number: int, names: Mapping[str, Any], tentative: bool) -> None:
+        """An iteration of a loop begins; what the header assigned belongs to it."""
+        text = self._outline.loops[number]
+        if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
+            self._previous = next(header for header, loop in self._outline.headers.items() if loop == number)
+        header_ran = not text.short and self._outline.headers.get(self._previous) == number
+        if not header_ran:
+            self._finish(names)
+        self._look_again(names)
+        while self._open and self._open[-1].number not in (number, *text.around):
+            self._close()
+        if not self._open or self._open[-1].number != number:
+            clients = [client for client in self.clients if client.wants(text, number)]
+            if not clients:
+                return
+            loop = Iterations(self._code, self._outline, number, self._log)
+            loop.name = next(filter(None, (client.name(number) for client in clients)), None)
+            uses = [variable for variable in text.names if variable in names]
+            for variable in uses:
+                self._look(variable, names[variable])
+            loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            self._open.append(loop)
+        loop = self._open[-1]
+        loop.starts.append(len(self._log.items))
+        loop.ran.append(len(self._log.statements))
+        loop.tentative = tentative
+        if header_ran:
+            self._finish(names, header=True)
+        self._previous = BEFORE
+
+    def _close(self, error: BaseException | None = None) -> None:
+        """The innermost open loop has ended."""
+        loop, end = self._open.pop(), len(self._log.items)
+        if loop.tentative and loop.starts[-1] == end:
+            loop.starts.pop()
+        loop.end = end
+        if error is not None and loop.starts:
+            loop.failed = Failure(len(loop.starts) - 1, f"{type(error).__name__}: {error}".removesuffix(": "))
+        if self._open:
+            self._open[-1].inner.append(loop)
+        else:
+            self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
+        let_graphs_go(loop.log.items)
+        for client in [*self.clients]:
+            if client.wants(loop.text, loop.number):
+                client.done(loop)
+
+    # -- values
+
+    def _finish(self, names: Mapping[str, Any], *, whole: bool = True, header: bool = False) -> None:
+        """Takes what the previous line assigned, or changed in place.
+
+        whole: the line ran to its end. header: it is that of a loop, whose target has a new value.
+        """
+        if self._previous == BEFORE or not self._open:
+            return
+        items, last, version_raw = self._log.items, self._last, self._version
+        for use in self._outline.uses[self._previous]:
+            name, statement, _, always, reads = use
+            try:
+                value = names[name]
+            except KeyError:
+                continue
+            at = last.get(name)
+            if at is None:
+                self._add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
+                continue
+            old, version = items[at + 1], items[at + 2]
+            if old is value:
+                same = version is None or version_raw(old) == version
+            else:
+                same = version is None and is_same(value, old)
+            if not same:
+                if reads and (old is value or (type(old) is Kept and old.object is value)):
+                    self._writers.setdefault(statement, set()).add(name)
+                self._add(name, use, value)
+            elif (always and whole) or (header and not reads):
+                last[name] = len(items)
+                items += (use, old, version)
+
+    def _look(self, name: str, value: Any) -> None:
+        """Keeps a value that no line of the loop has assigned."""
+        at = self._last.get(name)
+        if at is None or not self._is_same(value, at):
+            self._add(name, Use(name, BEFORE, 0, False, True), value)
+
+    def _look_again(self, names: Mapping[str, Any]) -> None:
+        """Takes values whose changes nothing counts, and that other lines, or other names, have changed."""
+        for name in [*self._uncounted]:
+            at = self._last.get(name)
+            if at is not None and name in names and not self._is_same(names[name], at):
+                line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
+                self._add(name, Use(name, self._previous, line, False, True), names[name])
+
+    def _is_same(self, value: Any, at: int) -> bool:
+        """Whether a variable still has the value in the log."""
+        old, version = self._log.items[at + 1 : at + 3]
+        if version is not None:
+            return old is value and bool(backend_of(old).version_raw(old) == version)
+        return old is value or is_same(value, old)
+
+    def _add(self, name: str, use: Use, value: Any) -> None:
+        items = self._log.items
+        self._last[name] = len(items)
+        if type(value) in PLAIN:
+            items += (use, value, None)
+            return
+        version = None if self._hides else version_of(value)
+        if version is None:
+            value = keep(value, self._hides)
+            self._bytes += value.bytes
+            self._uncounted.add(name)
+        else:
+            self._bytes += value.nbytes
+        items += (use, value, version)
+        if self._bytes > self._budget:
+            self._summarize()
+
+    def _summarize(self) -> None:
+        """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
+        items, now = self._log.items, set(self._last.values())
+        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
+            at, self._summarized = self._summarized, self._summarized + 3
+            if at not in now:
+                value, version = items[at + 1 : at + 3]
+                self._bytes -= value.nbytes if version is not None else value.bytes if isinstance(value, Kept) else 0
+                items[at + 1], items[at + 2] = summary(value, version), None
+
+    def _separate(self, name: str) -> None:
+        """Takes a copy of a value before a line that is known to change it in place."""
+        at = self._last.get(name)
+        if at is None:
+            return
+        items = self._log.items
+        value, version = items[at + 1 : at + 3]
+        kept = value if version is None else Kept.of_raw(value, version)
+        if isinstance(kept, Kept) and kept.version is not None:
+            kept.separate()
+            items[at + 1], items[at + 2] = kept, None
+            self._uncounted.add(name)
+
+
+def let_graphs_go(items: list[Any]) -> None:
+    """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
+    for at in range(0, len(items), 3):
+        value, version = items[at + 1 : at + 3]
+        if version is not None and backend_of(value).needs_gradient_raw(value):
+            items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
+
+
+class Recording:
+    """Records loops in one thread for several clients, from the first that is added until the last is removed."""
+
+    def __init__(self) -> None:
+        self._clients: list[Client] = []
+        self._frames: dict[FrameType, FrameRecorder] = {}
+        self._events: Events | None = None
+
+    def add(self, client: Client) -> None:
+        """Records for one more client. Raises Busy if another tool uses the events."""
+        if self._events is None:
+            events = make_events(self._chosen, self._begin)
+            events.start()
+            self._events = events
+        self._clients.append(client)
+        self._events.ask_again()
+
+    def remove(self, client: Client) -> None:
+        """Records no more for a client."""
+        if client in self._clients:
+            self._clients.remove(client)
+        if not self._clients and self._events is not None:
+            self._events.stop()
+            self._events = None
+            self._frames.clear()
+
+    def follow(self, frame: FrameType, client: Client) -> None:
+        """Records a frame that runs already, for a client."""
+        text = outline(frame.f_code)
+        if frame in self._frames:
+            self._frames[frame].clients.append(client)
+        elif text is not None and self._events is not None:
+            self._frames[frame] = FrameRecorder(frame.f_code, text, [client], self._frames)
+            self._events.follow(frame)
+
+    def _chosen(self, code: CodeType) -> bool:
+        return any(client.chooses(code) for client in self._clients) and outline(code) is not None
+
+    def _begin(self, frame: FrameType) -> FrameRecorder | None:
+        text = outline(frame.f_code)
+        if frame not in self._frames and text is not None:
+            clients = [client for client in self._clients if client.chooses(frame.f_code)]
+            if clients:
+                self._frames[frame] = FrameRecorder(frame.f_code, text, clients, self._frames)
+        return self._frames.get(frame)
+
+
+class _OfThread(threading.local):
+    """The recording of each thread."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+
+
+_of_thread = _OfThread()
+
+
+def recording_here() -> Recording:
+    """The recording of this thread."""
+    return _of_thread.recording

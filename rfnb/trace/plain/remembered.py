@@ -1,0 +1,265 @@
+"""What a Run of a plain Python loop reads from: values that its lines assigned, as they were then."""
+
+from __future__ import annotations
+
+import linecache
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.graph import BodyGraph
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import Block, Source
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError, LoopNameError
+from rfnb.printable import printable
+from rfnb.trace.plain.recorder import Entry, Iterations
+from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.run.kept_steps import KeptSteps
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import over_steps
+from rfnb.trace.run.step import KEPT, StepText, StepValue
+
+SHOWN_PARTS = 64
+"""Largest number of parts of a variable that a step has as values."""
+
+
+class Remembered(KeptSteps):
+    """The iterations of a loop of plain Python, as a Run reads them.
+
+    Args:
+        iterations: what was recorded.
+        dims: for variables, the names of their axes, or Dims.
+    """
+
+    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+        self.iterations, self._named = iterations, dict(dims or {})
+        self.axis = Dim(None, name="iterations")
+        self.axis.bind(Size([], len(iterations.starts)))
+        self._dims: dict[tuple[Any, ...], Dim] = {}
+
+    # -- values
+
+    def values(self, step: int) -> tuple[list[StepValue], str]:
+        """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
+        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)], KEPT
+
+    def texts(self, step: int) -> list[StepText]:
+        """Everything else that they assigned."""
+        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepText)]
+
+    def state_names(self) -> list[str]:
+        """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
+        first = {entry.name: entry for entry in self.iterations.initial}
+        steps = len(self.iterations.starts)
+        last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
+        names = [name for name in self.iterations.text.carried if name in first or name in last]
+        return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
+
+    def state(self, name: str, step: int) -> Any:
+        """A variable before `step`. Raises LoopNameError if it did not exist."""
+        history = self._history.get(name, [])
+        at = bisect_left(history, step, key=lambda place: place[0])
+        if at == 0:
+            raise LoopNameError(f"there is no variable {name!r} before step {step}", expected=", ".join(self._history))
+        entry = history[at - 1][1]
+        return self._tensor(name, entry.value, entry.version)
+
+    @cached_property
+    def _history(self) -> dict[str, list[tuple[int, Entry]]]:
+        """By variable, each value with the step that assigned it; -1 for values from before the loop."""
+        history = {entry.name: [(-1, entry)] for entry in self.iterations.initial}
+        for number in range(len(self.iterations.starts)):
+            for entry in self.iterations.entries(number):
+                history.setdefault(entry.name, []).append((number, entry))
+        return history
+
+    def stack(self, name: str, resolve: bool = True) -> Tensor:
+        """A variable after each step, stacked. → {axis, …}"""
+        tensors: list[Tensor] = []
+        for step in range(len(self.iterations.starts)):
+            value = self.state(name, step + 1)
+            if not isinstance(value, Tensor):
+                raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
+            if tensors and value.dims != tensors[0].dims:
+                raise LoopError(
+                    f"{name!r} cannot be stacked: its sizes differ",
+                    got=f"{value.describe_dims()} at step {step}",
+                    expected=f"{tensors[0].describe_dims()}, as at step 0",
+                )
+            tensors.append(value)
+        if not tensors:
+            raise LoopError(f"{name!r} cannot be stacked: the loop has no steps")
+        return over_steps(tensors, self.axis, Size([], len(tensors))).with_name(name)
+
+    def _values(self, entry: Entry) -> Iterator[StepValue | StepText]:
+        if entry.version is not None:
+            parts: Iterable[tuple[str, Any]] = [(entry.name, entry.value)]
+        else:
+            parts = _leaves(entry.name, entry.value)
+        for name, part in parts:
+            value = self._tensor(name, part, entry.version)
+            row = StepText if isinstance(value, str) else StepValue
+            yield row(name, _kind(part), entry.line, value)
+
+    def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
+        """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
+        kept = value if version is None else Kept.of_raw(value, version)
+        whole = kept.value if isinstance(kept, Kept) else kept
+        if isinstance(kept, Kept) and kept.changed():
+            return "changed later, by a line that the recording did not see"
+        if isinstance(whole, Tensor):
+            made = tensor_of(whole._raw, whole.sig, whole.lengths)
+        else:
+            raw = _array(kept)
+            if raw is None:
+                return printable(_words(kept))
+            backend = raw_registry.backend_of_raw(raw)
+            made = tensor_of(raw, align.sig(self._axes(name, backend.get_shape_tuple_raw(raw))), EMPTY)
+        made.name = name
+        return made
+
+    def _axes(self, name: str, shape: Sequence[int]) -> list[Dim]:
+        """Dims for the axes of a variable: the same for the same name and size."""
+        given = self._named.get(name, ())
+        names = given if len(given) == len(shape) else [None] * len(shape)
+        dims = []
+        for axis, (size, named) in enumerate(zip(shape, names, strict=True)):
+            if isinstance(named, Dim):
+                dims.append(named)
+                continue
+            key = (named, size) if named else (name, axis, size)
+            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}")))
+        return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
+
+    # -- about the run
+
+    def storages(self) -> dict[Any, int]:
+        """The memory of the tensors."""
+        items, sizes = self.iterations.log.items, {}
+        start, end = (self.iterations.starts or [0])[0], self.iterations.end
+        for at in range(start, end, 3):
+            value, version = items[at + 1 : at + 3]
+            if version is not None:
+                sizes[id(value)] = value.nbytes
+            elif isinstance(value, Kept):
+                sizes[id(value)] = value.bytes
+        return sizes
+
+    @property
+    def flags(self) -> list[str]:
+        """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
+        steps = len(self.iterations.starts)
+        last = self.values(steps - 1)[0] if steps else []
+        failed = [] if self.iterations.failed is None else [self.iterations.failed.text]
+        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
+
+    @property
+    def begun(self) -> Size:
+        """How many steps there were."""
+        return Size([], len(self.iterations.starts))
+
+    def loops(self, step: int) -> list[Run]:
+        """The runs of the loops inside a step, in order."""
+        return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
+
+
+def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
+    """The Run of a recorded loop."""
+    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
+    done = len(iterations.starts) - (iterations.failed is not None)
+    size = Size([], done)
+    block = block_of(iterations)
+    return Run(
+        name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
+        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=iterations.failed,
+    )  # fmt: skip
+
+
+def name_of(iterations: Iterations) -> str:
+    """What a loop is called: by its function if that has no other, else by its header."""
+    code, outline = iterations.code, iterations.outline
+    only = len(outline.loops) == 1 and code.co_name != "<module>"
+    return code.co_name if only else iterations.text.header
+
+
+def place_of(iterations: Iterations, source: Source) -> str:
+    """Where a loop begins, as text."""
+    line = iterations.text.first
+    if source.cell is not None:
+        return f"cell {source.cell.number}, line {line + source.cell.skipped_lines}"
+    return f"{source.file.rpartition('/')[2]}:{line}"
+
+
+def block_of(iterations: Iterations) -> Block:
+    """The source lines of a loop."""
+    source, text = Source(iterations.code, 0), iterations.text
+    cell, lines = source.cell, linecache.getlines(source.file)
+    return Block(
+        file=None if cell else source.file,
+        cell_id=cell.cell_id if cell else None,
+        cell_text=cell.text if cell else None,
+        first_line=text.first + (cell.skipped_lines if cell else 0),
+        lines=tuple(line.rstrip("\n") for line in lines[text.first - 1 : text.last]),
+    )
+
+
+def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a value that are shown, with their names."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    if not isinstance(value, Parts) or _array(kept) is not None or not value.items:
+        yield name, kept
+        return
+    for number, (key, item) in enumerate(value.named()):
+        if number == SHOWN_PARTS:
+            break
+        yield from _leaves(f"{name}.{key}", item)
+
+
+def _array(kept: Any) -> Any:
+    """The raw tensor of a tensor, array, number or list of numbers; None for other values."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    if isinstance(value, Tensor):
+        return value._raw
+    if isinstance(kept, Kept) and kept.backend is not None:
+        return value
+    if isinstance(value, Parts) and issubclass(value.kind, list | tuple) and value.items:
+        numbers = all(isinstance(item, bool | int | float) for item in value.items)
+        value = np.asarray(value.items) if numbers else None
+    if isinstance(value, bool | int | float | np.generic | np.ndarray):
+        array = np.asarray(value)
+        return raw_registry.selected().from_numpy_raw(array, None) if array.dtype.kind in "biufc" else None
+    return None
+
+
+def _words(kept: Any) -> str:
+    value = kept.value if isinstance(kept, Kept) else kept
+    if isinstance(value, Parts):
+        return f"{value.kind.__name__} of {value.length} parts"
+    return repr(value)
+
+
+def _is_numeric(entry: Entry) -> bool:
+    return entry.version is not None or _array(entry.value) is not None
+
+
+def _kind(kept: Any) -> str:
+    value = kept.value if isinstance(kept, Kept) else kept
+    if isinstance(value, Parts):
+        return value.kind.__name__
+    return value.kind if isinstance(value, Opaque) else type(value).__name__
+
+
+def _has_nan(value: StepValue) -> bool:
+    if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
+        return False
+    backend = raw_registry.backend_of_raw(value.tensor._raw)
+    if backend.is_finite_raw(value.tensor._raw):
+        return False
+    return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())

@@ -1,0 +1,407 @@
+"""What the lines of plain Python code do: the loops they belong to, the variables they assign and read."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NamedTuple
+
+from rfnb.core.ground.source import PerPlace, Source, parsed
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
+"""Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopText:
+    """A loop as it is written.
+
+    header: its text without the colon. first, last: its lines. short: its body begins
+    in the line of the header. around: the loops around it, outermost
+    first. carried: the variables that an iteration reads before it assigns them, and assigns. names: all that it uses,
+    without those that the header assigns.
+    """
+
+    header: str
+    first: int
+    last: int
+    short: bool
+    around: tuple[int, ...]
+    carried: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement without the statements inside it.
+
+    line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
+    that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
+    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`. parts: attributes and entries that it assigns, as they are
+    written. hides: it may change tensors where nothing counts changes: by `x.data`, `x.numpy()`. simple: whether it
+    runs as a whole, once it runs.
+    """
+
+    line: int
+    loops: tuple[int, ...]
+    assigned: tuple[str, ...]
+    read: tuple[str, ...]
+    writes: tuple[str, ...]
+    parts: tuple[str, ...]
+    hides: bool
+    simple: bool
+
+
+class Place(NamedTuple):
+    """What begins at an instruction.
+
+    statement: its number. starts: whether the statement begins here; else it goes on. begins: the loops of which an
+    iteration begins here, outermost first. tentative: the last of them may as well end here.
+    """
+
+    statement: int
+    starts: bool
+    begins: tuple[int, ...] = ()
+    tentative: bool = False
+
+
+class Use(NamedTuple):
+    """A variable that a statement assigns, or reads and may change in place.
+
+    always: whether the statement has assigned it once it has ended.
+    """
+
+    name: str
+    statement: int
+    line: int
+    always: bool
+    reads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The loops and statements of a code object, and the place of each instruction by its offset."""
+
+    loops: tuple[LoopText, ...]
+    statements: tuple[Statement, ...]
+    places: dict[int, Place]
+    headers: dict[int, int]
+    """By statement, the loop of which it is the header."""
+    writes: dict[int, tuple[str, ...]]
+    """By statement, the variables that it changes in place."""
+    uses: tuple[tuple[Use, ...], ...]
+    """For each statement, the variables that may have other values when the next line begins."""
+
+
+def outline(code: CodeType) -> Outline | None:
+    """The outline of a code object; None if it has no loop, or if its text is no longer available."""
+    return _outlines[Source(code, 0)]
+
+
+def _outline(source: Source) -> Outline | None:
+    code = source.code
+    scope = _scope(code)
+    if scope is None:
+        return None
+    nodes: list[Any] = []
+    loops: list[int] = []
+    around: list[tuple[int, ...]] = []
+    _gather(scope.body, (), nodes, loops, around)
+    places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
+    if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
+        return None
+    statements = tuple(_statement(node, of) for node, of in zip(nodes, around, strict=True))
+    return Outline(
+        tuple(_loop(nodes[header], around[header]) for header in loops),
+        statements,
+        places,
+        {header: number for number, header in enumerate(loops)},
+        {number: statement.writes for number, statement in enumerate(statements) if statement.writes},
+        tuple(tuple(_uses(statements, group)) for group in _groups(nodes)),
+    )
+
+
+def _uses(statements: Sequence[Statement], group: Sequence[int]) -> Iterator[Use]:
+    for number in group:
+        statement = statements[number]
+        always = statement.simple and number == group[0]
+        yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
+        yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+
+
+_outlines: PerPlace[Outline | None] = PerPlace(_outline)
+
+
+def _scope(code: CodeType) -> Any:
+    """The node of a function, or of a whole text, that a code object was compiled from."""
+    try:
+        tree = parsed("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):
+        return None
+    if code.co_name == "<module>":
+        return tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def _gather(
+    body: Sequence[ast.stmt],
+    around: tuple[int, ...],
+    nodes: list[ast.stmt],
+    loops: list[int],
+    loops_of: list[tuple[int, ...]],
+) -> None:
+    """Lists statements in the order of the text, the headers of loops, and for each statement the loops around it."""
+    for node in body:
+        nodes.append(node)
+        loops_of.append(around)
+        inside = around
+        if isinstance(node, LOOPS):
+            inside = (*around, len(loops))
+            loops.append(len(nodes) - 1)
+        for field, block in () if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else _blocks(node):
+            _gather(block, inside if field == "body" else around, nodes, loops, loops_of)
+
+
+def _blocks(node: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """The blocks of statements inside a statement, each with its name: "body", "orelse", …"""
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list) and block:
+            yield field, block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield "part", part.body
+
+
+Spans = list[int | None]
+
+
+def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
+    """For each instruction, the number of the innermost statement that it was compiled from."""
+    inside: dict[tuple[Any, ...], int | None] = {}
+    spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in nodes]
+    for decorated in (n for n in nodes if getattr(n, "decorator_list", None)):
+        first = min(decorated.decorator_list, key=lambda d: d.lineno)
+        spans[nodes.index(decorated)] = ((first.lineno, 0), (decorated.end_lineno, decorated.end_col_offset))
+    found: Spans = []
+    for position in code.co_positions():
+        if position not in inside:
+            line, end_line, col, end_col = position
+            inside[position] = None
+            if line is not None and end_line is not None and col is not None and end_col is not None:
+                around = [i for i, (a, b) in enumerate(spans) if a <= (line, col) and (end_line, end_col) <= b]
+                inside[position] = max(around, default=None)  # later ones are inside of earlier ones
+        found.append(inside[position])
+    return found
+
+
+def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans) -> dict[int, Place]:
+    """What begins at each instruction of a statement."""
+    last = [_last_inside(nodes, number) for number in range(len(nodes))]
+    present = {number for number in run if number is not None}
+    firsts: dict[int, tuple[int, ...]] = {}  # by the statement that a loop's body begins with, the loops
+    headers = dict(enumerate(loops))
+    short: dict[int, int] = {}  # by header, a loop whose body begins in the same line
+    for loop, header in enumerate(loops):
+        body = range(nodes.index(nodes[header].body[0]), last[nodes.index(nodes[header].body[-1])] + 1)
+        first = next((number for number in body if number in present), None)
+        if first is not None:
+            firsts[first] = (*firsts.get(first, ()), loop)
+            if nodes[first].lineno <= _own_end(nodes[header]):
+                short[header] = loop
+    begun: set[int] = set()
+    places: dict[int, Place] = {}
+    for index, number in enumerate(run):
+        if number is None:
+            continue
+        before = run[index - 1] if index else None
+        back = "BACKWARD" in _name_before(code, index)
+        starts = before != number and (isinstance(nodes[number], (*LOOPS, *SIMPLE)) or number not in begun)
+        begins = firsts.get(number, ()) if number not in begun else ()
+        if not begins and not back:  # the code of a `finally` block is there twice
+            begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
+        again = code.co_code[2 * index] == FOR_ITER
+        tentative = number in short and (number not in begun or again)
+        if tentative:
+            begins = (*begins, short[number]) if number not in begun else (short[number],)
+        begun.add(number)
+        places[2 * index] = Place(number, starts, begins, tentative)
+    return places
+
+
+def _name_before(code: CodeType, index: int) -> str:
+    """The name of the instruction before one."""
+    index -= 1
+    while index > 0 and code.co_code[2 * index] == CACHE:
+        index -= 1
+    return dis.opname[code.co_code[2 * index]]
+
+
+def _last_inside(nodes: Sequence[Any], number: int) -> int:
+    """The last statement inside of a statement; statements are numbered in the order of the text."""
+    inside = {id(node) for node in ast.walk(nodes[number])}
+    last = number
+    while last + 1 < len(nodes) and id(nodes[last + 1]) in inside:
+        last += 1
+    return last
+
+
+SIMPLE = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.AnnAssign,
+    ast.Expr,
+    ast.Return,
+    ast.Delete,
+    ast.Raise,
+    ast.Assert,
+    ast.Pass,
+    ast.Break,
+    ast.Continue,
+    ast.Import,
+    ast.ImportFrom,
+)
+
+
+def _own_end(node: Any) -> int:
+    """The last line of a statement, without the statements inside it."""
+    parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
+    whole = isinstance(node, SIMPLE) or not hasattr(node, "body")
+    return int(node.end_lineno if whole else max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)]))
+
+
+def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """For each statement, those that run with it before the next line begins: they begin in the line where it ends."""
+    groups = []
+    for number, node in enumerate(nodes):
+        group, end = [number], _own_end(node)
+        for other in range(number + 1, len(nodes)):
+            if nodes[other].lineno > end or isinstance(node, FUNCTIONS):
+                break
+            group.append(other)
+            end = _own_end(nodes[other])
+        groups.append(tuple(group))
+    return tuple(groups)
+
+
+def _own_nodes(node: Any) -> Iterator[ast.AST]:
+    """The nodes of a statement, without the statements inside it and without the insides of other scopes."""
+    blocks = {id(child) for _, block in _blocks(node) for child in block} if isinstance(node, ast.stmt) else set()
+    for child in ast.iter_child_nodes(node):
+        if id(child) in blocks:
+            continue
+        yield child
+        if isinstance(child, ast.NamedExpr) or not isinstance(child, SCOPES):
+            yield from _own_nodes(child)
+        else:
+            yield from _read_by_scope(child)
+
+
+def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
+    own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {a.arg for n in ast.walk(node) if isinstance(n, ast.Lambda) for a in n.args.args}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr):
+            own.discard(inner.target.id)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr) or (isinstance(inner, ast.Name) and inner.id not in own):
+            yield inner.target if isinstance(inner, ast.NamedExpr) else inner
+
+
+def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
+    own = [] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node))
+    assigned = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    for handler in getattr(node, "handlers", ()):
+        assigned |= {handler.name: None} if handler.name else {}
+    patterns = [n.name for n in own if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
+    assigned |= dict.fromkeys(patterns)
+    read = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        read[node.target.id] = None
+    parts = [n for n in own if isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store)]
+    return Statement(
+        node.lineno,
+        loops,
+        tuple(assigned),
+        tuple(name for name in read if name not in assigned),
+        tuple(dict.fromkeys(_written(node, own))),
+        tuple(dict.fromkeys(map(ast.unparse, parts))),
+        any(isinstance(n, ast.Attribute) and n.attr in HIDES for n in own),
+        isinstance(node, SIMPLE),
+    )
+
+
+def _loop(loop: Any, around: tuple[int, ...]) -> LoopText:
+    order: dict[str, bool] = {}  # by variable of the body, whether it is read before it is assigned
+    _first_uses(loop, order)
+    stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    return LoopText(
+        f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
+        loop.lineno,
+        loop.end_lineno or loop.lineno,
+        loop.body[0].lineno <= _own_end(loop),
+        around,
+        tuple(name for name, reads in order.items() if reads and name in stored),
+        tuple(name for name in order if name not in targets),
+    )
+
+
+def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
+    """The variables whose values a statement changes by its form."""
+    if isinstance(node, ast.AugAssign):
+        yield from _roots(node.target)
+    for part in own:
+        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store | ast.Del):
+            yield from _roots(part)
+        called = part.func if isinstance(part, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr.endswith("_") and not called.attr.endswith("__"):
+            yield from _roots(called.value)
+        for keyword in part.keywords if isinstance(part, ast.Call) else ():
+            yield from _roots(keyword.value) if keyword.arg == "out" else ()
+
+
+def _roots(node: Any) -> Iterator[str]:
+    """The variable that an expression is a part of."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+def _for(loop: Any) -> str:
+    return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+
+
+def _first_uses(node: Any, order: dict[str, bool]) -> None:
+    """Notes, for each variable, whether the first use in the order of execution reads it."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        if node.value is not None:
+            _first_uses(node.value, order)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            order.setdefault(node.target.id, True)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            _first_uses(target, order)
+        return
+    if isinstance(node, ast.For | ast.AsyncFor):
+        children: list[Any] = [node.target, *node.body, *node.orelse]  # the iterable is evaluated before the steps
+    else:
+        children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Name):
+        order.setdefault(node.id, isinstance(node.ctx, ast.Load))
+    if not isinstance(node, SCOPES):
+        for child in children:
+            _first_uses(child, order)

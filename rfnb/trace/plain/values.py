@@ -1,0 +1,274 @@
+"""Values of variables as they were after a line: by reference where changes in place can be seen, else copied."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+
+SMALL = 2**16
+"""Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
+MOST_PARTS = 4096
+"""Number of parts of a container that are kept."""
+DEEPEST = 6
+"""Levels of containers in containers that are kept."""
+MAY = "may have changed later"
+PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
+"""Types of values that cannot change, and that are compared as they are."""
+ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
+MISSING = object()
+
+
+class Opaque:
+    """Stands for an object of which only the type is kept."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, value: Any):
+        self.kind = type(value).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}>"
+
+
+class Parts:
+    """A container as it was: its kind, and its parts by key."""
+
+    __slots__ = ("items", "keys", "kind", "length")
+
+    def __init__(self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...], length: int):
+        self.kind, self.keys, self.items, self.length = kind, keys, items, length
+
+    def named(self) -> Iterator[tuple[str, Any]]:
+        """The parts with their names."""
+        keys = range(len(self.items)) if self.keys is None else self.keys
+        yield from ((str(key), item) for key, item in zip(keys, self.items, strict=True))
+
+
+class Kept:
+    """A tensor or array, or the value of a variable, as it was after a line.
+
+    value: a raw tensor that shares memory, a copy, an atom, `Parts` or `Opaque`. origin: gives the object that was
+    kept, while it lives; None if it is `value`. version: of the raw tensor when it was kept; None where nothing counts
+    its changes. backend: of the raw tensor. note: what is to be said about the value.
+    """
+
+    __slots__ = ("__weakref__", "backend", "note", "origin", "value", "version")
+
+    def __init__(
+        self,
+        value: Any,
+        origin: Callable[[], Any] | None = None,
+        version: int | None = None,
+        backend: Any = None,
+        note: str = "",
+    ):
+        self.value, self.origin, self.version, self.backend, self.note = value, origin, version, backend, note
+
+    @classmethod
+    def of_raw(cls, raw: Any, version: int) -> Kept:
+        """A raw tensor with the version that it had; no autograd graph is kept."""
+        backend = backend_of(raw)
+        return cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
+
+    @property
+    def object(self) -> Any:
+        """The object that was kept; None if it no longer exists."""
+        return self.value if self.origin is None else self.origin()
+
+    @property
+    def raw(self) -> Any:
+        """The raw tensor."""
+        return self.value._raw if isinstance(self.value, Tensor) else self.value
+
+    def changed(self) -> bool:
+        """Whether the memory that is shared was written after the value was kept."""
+        return self.version is not None and self.backend.version_raw(self.raw) != self.version
+
+    def separate(self) -> None:
+        """Takes a copy, before the memory that is shared is written."""
+        if self.version is None or self.changed():
+            return
+        copied = self.backend.snapshot_raw(self.raw)
+        value = self.value
+        if self.origin is None:
+            self.origin = weakref.ref(value)
+        self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
+        self.version = None
+
+    @property
+    def bytes(self) -> int:
+        """The memory of a tensor or array, and of those in a container."""
+        if isinstance(self.value, Parts):
+            return sum(part.bytes for part in tensors_in(self.value))
+        if isinstance(self.value, np.ndarray):
+            return self.value.nbytes
+        return int(self.backend.nbytes_raw(self.raw)) if self.backend is not None else 0
+
+
+def version_of(value: Any) -> int | None:
+    """The version of a raw tensor that can be kept as it is; None for all other values."""
+    kind = type(value)
+    if kind not in _by_type:
+        backend_of(value)
+    backend = _by_type[kind]
+    if backend is None or backend.needs_gradient_raw(value) or not backend.counts_changes_raw(value):
+        return None
+    return int(backend.version_raw(value))
+
+
+def keep(value: Any, copied: bool = False) -> Kept:
+    """The value of a variable, as it is now. copied: also tensors that count their changes."""
+    return Kept(value) if isinstance(value, ATOMS) else _kept(value, 0, [MOST_PARTS], copied)
+
+
+def is_same(value: Any, kept: Any) -> bool:
+    """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change."""
+    if not isinstance(kept, Kept):
+        return type(kept) is type(value) and (kept is value or bool(kept == value))
+    if kept.object is not value:
+        return False
+    if kept.version is not None:
+        return not kept.changed()
+    if isinstance(kept.value, Parts):
+        return _same_parts(value, kept.value, 0)
+    if kept.note == MAY or isinstance(value, ATOMS):
+        return True
+    if isinstance(kept.value, np.ndarray):
+        return value.shape == kept.value.shape and value.tobytes() == kept.value.tobytes()
+    if kept.backend is not None:
+        return bool(kept.backend.same_raw(value._raw if isinstance(value, Tensor) else value, kept.raw))
+    return True
+
+
+def _kept(value: Any, depth: int, left: list[int], copied: bool) -> Any:
+    if isinstance(value, np.ndarray):
+        large = value.nbytes > SMALL
+        return Kept(value.view() if large else value.copy(), _reference(value), note=MAY if large else "")
+    backend = backend_of(value._raw if isinstance(value, Tensor) and value.raw_tensor is not None else value)
+    if backend is not None:
+        return _kept_raw(value, backend, copied)
+    parts = _parts_of(value) if depth < DEEPEST else None
+    origin = _reference(value)
+    if parts is None:
+        return Kept(Opaque(value), origin)
+    keys, items = parts
+    left[0] -= len(items)
+    if left[0] < 0:
+        return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
+    inside = tuple(item if isinstance(item, ATOMS) else _kept(item, depth + 1, left, copied) for item in items)
+    return Kept(Parts(type(value), keys, inside, len(items)), origin)
+
+
+def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
+    raw = value._raw if isinstance(value, Tensor) else value
+    origin = _reference(value)
+    counts = backend.counts_changes_raw(raw) and not copied
+    note = ""
+    if counts or backend.nbytes_raw(raw) > SMALL:
+        held, version = backend.alias_raw(raw), backend.version_raw(raw) if counts else None
+        note = "" if counts else MAY
+    else:
+        held, version = backend.snapshot_raw(raw), None
+    whole = tensor_of(held, value.sig, value.lengths) if isinstance(value, Tensor) else held
+    return Kept(whole, origin, version, backend, note)
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
+
+
+_by_type = raw_registry.table_by_type()
+
+
+def backend_of(value: Any) -> Any:
+    """The backend of a raw tensor; None for arrays of numpy, which count no changes, and for other values."""
+    kind = type(value)
+    if kind not in _by_type:
+        known = isinstance(value, tuple(raw_registry.BACKENDS)) and not isinstance(value, np.ndarray)
+        _by_type[kind] = raw_registry.backend_of_raw(value) if known else None
+    return _by_type[kind]
+
+
+def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
+    """Keys and parts of a container; None for other objects."""
+    if isinstance(value, list | tuple | deque):
+        return getattr(value, "_fields", None), tuple(value)
+    if isinstance(value, dict):
+        return tuple(value), tuple(value.values())
+    if isinstance(value, set | frozenset):
+        return None, tuple(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside: Mapping[str, Any] = getattr(value, "__dict__", {})
+        names = [field.name for field in dataclasses.fields(value) if field.name in inside]
+        return tuple(names), tuple(inside[name] for name in names)
+    return None
+
+
+def _same_parts(value: Any, parts: Parts, depth: int) -> bool:
+    now = _parts_of(value)
+    if now is None:
+        return True
+    keys, items = now
+    if len(items) != parts.length or keys != parts.keys:
+        return False
+    return all(
+        (item is kept or (type(item) is type(kept) and item == kept))
+        if isinstance(item, ATOMS)
+        else isinstance(kept, Kept) and is_same(item, kept)
+        for item, kept in zip(items, parts.items, strict=True)
+    )
+
+
+def tensors_in(kept: Any) -> Iterator[Kept]:
+    """The tensors and arrays of a value."""
+    if isinstance(kept, Kept):
+        if kept.backend is not None or isinstance(kept.value, np.ndarray):
+            yield kept
+        yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
+    elif isinstance(kept, Parts):
+        for item in kept.items:
+            yield from tensors_in(item)
+
+
+class Summary:
+    """What is left of a value that no longer fits into the budget: shape and statistics, as text."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: str):
+        self.words = words
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def summary(value: Any, version: int | None) -> Any:
+    """A value without its tensors."""
+    kept = Kept.of_raw(value, version) if version is not None else value
+    if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
+        return value
+    if kept.changed():
+        return Summary("changed later")
+    if isinstance(kept.value, Parts):
+        return Summary(f"{kept.value.kind.__name__} of {kept.value.length} parts, no longer kept")
+    array = kept.value if isinstance(kept.value, np.ndarray) else kept.backend.to_numpy_raw(kept.raw)
+    shape = "×".join(map(str, array.shape))
+    if array.dtype.kind not in "fiub" or not array.size:
+        return Summary(f"{shape} {array.dtype}, no longer kept")
+    finite = array[np.isfinite(array)].astype(np.float64)
+    numbers = f"{finite.min():.4g} … {finite.max():.4g}, μ {finite.mean():.4g}" if finite.size else "none is finite"
+    nan = int(np.isnan(array).sum())
+    return Summary(f"{shape}, {numbers}{f', {nan} NaN' if nan else ''}, no longer kept")

@@ -1,0 +1,201 @@
+"""Random loops of plain Python, each as a text that is recorded and one that takes deep copies of its variables."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+HEAD = """import numpy as np
+import torch
+
+
+class Stop(Exception):
+    pass
+
+
+def grow(items, x):
+    items.append(x)
+
+
+def program(w, snap):
+    a, b, n, k = torch.ones(3), torch.arange(3.0), 1, 0
+    items, table, array, word = [], {}, np.zeros(3), "x"
+    nested, same = [[], []], a
+"""
+
+SIMPLE = [
+    "a = torch.tanh(a @ w + b)",
+    "b = b + n",
+    "a = b",
+    "a += 1",
+    "b.mul_(0.5)",
+    "a[0] = n",
+    "b = a[:2].sum() + b",
+    "n = n + 1",
+    "n, k = k + 1, n",
+    "k = (n := n + 2) % 5",
+    "items.append(n)",
+    "grow(items, n)",
+    "items = items + [k]",
+    "items[:1] = []",
+    "nested[n % 2].append(k)",
+    "table[n % 3] = a",
+    "table.clear()",
+    "table = dict(table)",
+    "array += n",
+    "array = array + 1",
+    "array[0] = k",
+    'word = word + "y"',
+    "same = a",
+    "same.add_(1)",
+    "a = a.clone()",
+    "a, b = b, a",
+    "[k, *_] = [n, k, k]",
+    "k = sum(i for i in range(n % 4))",
+    "items = [i + 1 for i in items]",
+    "a = torch.where(a > 0, a, b); n = n + 1",
+    "a = torch.stack(\n{pad}    [\n{pad}        a,\n{pad}        b,\n{pad}    ]\n{pad}).sum(0)",
+    "pass",
+    "assert n is not None",
+    "del k; k = 3",
+    "view = a.view(3); view.add_(0.5)",
+    "row = array[:2]; row += 1",
+    "a.data.add_(1)",
+    "b.detach().mul_(2)",
+    "shared = b.numpy(); shared += 1",
+    "array = b.numpy()",
+    "b = torch.from_numpy(np.ones(3, dtype=np.float32))",
+    "with torch.inference_mode(): a = a + 1; a.add_(1)",
+]
+
+
+class Writer:
+    """Writes a random function; each loop has at most a few iterations."""
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed)
+        self.loops = 0
+        self.lines: list[str] = []
+
+    def line(self, depth: int, text: str) -> None:
+        pad = "    " * depth
+        self.lines.append(pad + text.replace("{pad}", pad))
+
+    def block(self, depth: int, loops: int, in_loop: bool) -> None:
+        """A few statements."""
+        for _ in range(self.random.randint(1, 3)):
+            self.statement(depth, loops, in_loop)
+
+    def statement(self, depth: int, loops: int, in_loop: bool) -> None:
+        kind = self.random.random()
+        if depth > 5 or kind < 0.62:
+            self.line(depth, self.random.choice(SIMPLE))
+        elif kind < 0.8 and loops < 3:
+            self.loop(depth, loops)
+        elif kind < 0.88:
+            self.line(depth, f"if n % {self.random.randint(2, 3)}:")
+            self.block(depth + 1, loops, in_loop)
+            if self.random.random() < 0.5:
+                self.line(depth, "else:")
+                self.block(depth + 1, loops, in_loop)
+        elif kind < 0.94:
+            self.line(depth, "try:")
+            self.block(depth + 1, loops, in_loop)
+            self.line(depth + 1, f"if n % {self.random.randint(2, 4)} == 0:")
+            self.line(depth + 2, 'raise Stop("no")')
+            self.line(depth, "except Stop as error:")
+            self.block(depth + 1, loops, in_loop)
+            if self.random.random() < 0.3:
+                self.line(depth, "finally:")
+                self.block(depth + 1, loops, False)
+        elif in_loop:
+            self.line(depth, f"if n % {self.random.randint(2, 5)} == 1:")
+            self.line(depth + 1, self.random.choice(["break", "continue"]))
+        else:
+            self.line(depth, "with torch.no_grad():")
+            self.block(depth + 1, loops, False)
+
+    def loop(self, depth: int, loops: int) -> None:
+        number, steps = self.loops, self.random.randint(0, 4)
+        self.loops += 1
+        t = f"t{number}"
+        header = self.random.choice(
+            [
+                f"for {t} in range({steps}):",
+                f"for {t}, _ in zip(\n{{pad}}    range({steps}),\n{{pad}}    [1, 2, 3, 4, 5],\n{{pad}}):",
+                "while True:",
+                f"while {t} < {steps}:",
+                f"while ({t} := {t} + 1) <= {steps}:",
+            ]
+        )
+        counted = header.startswith("while")
+        if counted:
+            self.line(depth, f"{t} = 0")
+        self.line(depth, header)
+        self.line(depth + 1, f"snap({number}, dict(locals()))")
+        if header == "while True:":
+            self.line(depth + 1, f"{t} += 1")
+            self.line(depth + 1, f"if {t} > {steps}:")
+            self.line(depth + 2, "break")
+        elif counted and ":=" not in header:
+            self.line(depth + 1, f"{t} = {t} + 1")
+        self.block(depth + 1, loops + 1, True)
+        if self.random.random() < 0.2:
+            self.line(depth, "else:")
+            self.block(depth + 1, loops, False)
+
+    def text(self) -> str:
+        self.loop(1, 0)
+        self.block(1, 0, False)
+        self.line(1, "return a, b, n, k, items, table, array, word")
+        return HEAD + "\n".join(self.lines) + "\n"
+
+
+def module(text: str, file: Path) -> ModuleType:
+    """A text as a module of its own."""
+    file.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def programs(seed: int, folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The function that is recorded, without calls of `snap`, and the one with them."""
+    text = Writer(seed).text()
+    plain = "\n".join(line for line in text.split("\n") if not line.strip().startswith("snap("))
+    return module(plain, folder / f"plain{seed}.py").program, module(text, folder / f"snapped{seed}.py").program
+
+
+class Snapshots:
+    """Deep copies of the variables at the beginning of each iteration, by loop, in the order in which loops end."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, dict[str, Any]]] = []
+
+    def __call__(self, loop: int, names: dict[str, Any]) -> None:
+        kept = {k: v for k, v in names.items() if k not in ("snap", "w", "error", "_")}
+        self.begun.append((loop, copy.deepcopy({k: v for k, v in kept.items() if not isinstance(v, Exception)})))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two values are the same, bit for bit; NaN equals NaN."""
+    if isinstance(a, torch.Tensor | np.ndarray):
+        if type(a) is not type(b) or a.shape != b.shape:
+            return False
+        x, y = (np.asarray(v.detach() if isinstance(v, torch.Tensor) else v) for v in (a, b))
+        return x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(map(equal, a.values(), b.values()))
+    return type(a) is type(b) and bool(a == b)
