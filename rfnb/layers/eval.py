@@ -155,8 +155,8 @@ class Switch(Layer, layer_class="switch"):
 
     def setup(self, **inputs: Tensor) -> None:  # type: ignore[override]
         """Which dims of the others are those of the first one."""
-        first = next(iter(inputs.values()), None)
-        self.renames = {name: self.matching(self.pool, x, first) for name, x in inputs.items() if x is not first}
+        given = list(inputs.items())
+        self.renames = {name: self.matching(self.pool, x, given[0][1]) for name, x in given[1:]}
 
     def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""

@@ -202,10 +202,10 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
     old_feature = sources[0].feature_dim if sources else None
     for source in sources[1:]:
         more = [dim for dim in source.dims if dim not in order]
-        last = [dim for dim in more if dim is source.feature_dim is not None and not dim.is_spatial_dim()]
+        ends = [dim for dim in more if dim is source.feature_dim and not dim.is_spatial_dim()]
         place = len(order) - (old_feature is not None and order[-1] is old_feature)
-        order[place:place] = [dim for dim in more if dim not in last]
-        order += last
+        order[place:place] = [dim for dim in more if dim not in ends]
+        order += ends
     gone = [dim for dim in order if dim not in out.sig.index]
     new = [dim for dim in out.dims if dim not in order]
     swapped: dict[Dim, Dim] = {}

@@ -138,7 +138,7 @@ def test_a_dim_in_the_place_of_another_one_is_of_the_same_kind(dims):
     assert axes.instead(other, time, x) is time
 
 
-def test_a_dim_that_is_the_same_as_another_one_is_found_by_both_and_by_all_names(dims):
+def test_a_dim_that_is_the_same_as_another_one_is_found_by_all_names(dims):
     time, _, feature = dims
     axes, first, second = Axes(), rf.SpatialDim("first"), rf.SpatialDim("second")
     axes.make_same(first, second)

@@ -42,7 +42,7 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
-        found = layer.matching(axes, x, templates[0]) if pairs else ()
+        found = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
         if layer.joins:
             found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(found)
