@@ -60,7 +60,7 @@ class NamesOnly(ModuleType):
 
     def __dir__(self) -> list[str]:
         below = (module.rpartition(".") for module in sys.modules)
-        return [*self._names, *(name for parent, _, name in below if parent == self.__name__)]
+        return [*self._names, *(name for parent, _, name in below if parent == self.__name__ and name[0] != "_")]
 
 
 class FrontendModule(NamesOnly):

@@ -15,7 +15,7 @@ FILE = Path(__file__).parents[1] / "docs" / "errors.md"
 PAGE = FILE.read_text(encoding="utf-8")
 MISTAKE = re.compile(r"```python\n([^`]*?)```\n```text\n(.*?)```", re.DOTALL)
 MISTAKES = MISTAKE.findall(PAGE)
-SETUP, *_, LAST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SETUP, *_, LAST, OF_TORCH = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -66,3 +66,5 @@ def test_the_tree_is_the_tree():
 def test_what_raises_no_error_is_found(run, capsys):
     run("model.py", LAST)
     assert "tanh" in capsys.readouterr().out
+    run("model.py", OF_TORCH)
+    assert "multi_head_attention_forward differs for sequence 1" in capsys.readouterr().out

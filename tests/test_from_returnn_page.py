@@ -49,4 +49,4 @@ def test_what_is_left_out_is_not_there():
     assert not [name for name in LEFT_OUT if hasattr(rf, name)]
     with pytest.raises(rf.errors.BackendError):
         rf.select_backend_tf()
-    assert rf.dropout_broadcast_default() is False
+    assert rf.dropout_broadcast_default() is True

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from rfnb.core.run.behavior_version import BehaviorVersion
 from rfnb.errors import OptionError
 
 __all__ = ["Config", "get_global_config", "global_config_ctx", "set_global_config"]
@@ -125,9 +126,15 @@ def get_global_config(
 
 
 def set_global_config(config: Config | Mapping[str, Any]) -> None:
-    """Sets the config that models read: a Config, or a dict of options."""
+    """Sets the config that models read: a Config, or a dict of options.
+
+    Warns of what modules did in its `behavior_version` but do not do here.
+    """
     global _global
     _global = config if isinstance(config, Config) else Config(config)
+    version = _global.typed_value("behavior_version")
+    if version is not None:
+        BehaviorVersion.set(version)
 
 
 @contextmanager

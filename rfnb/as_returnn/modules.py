@@ -14,8 +14,8 @@ from rfnb.module_paths import PATHS, FrontendModule, NamesOnly, register
 PACKAGE = "returnn"
 
 FRONTEND = """
-    amp array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx conv
-    device dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
+    _backend amp array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx
+    conv device dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
     normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal static_traceable
     stepwise_scheduler types
 """.split()
@@ -43,10 +43,26 @@ OTHERS = {
 OUTSIDE_FRONTEND = {
     "returnn.forward_iface": "ForwardCallbackIface",
     "returnn.log": "log",
-    "returnn.util.basic": "BehaviorVersion NotSpecified prod",
+    "returnn.util.basic": "BehaviorVersion NotSpecified get_login_username prod",
     "returnn.util.math": "PiecewiseLinear ceil_div",
 }
 """Modules that give names of `outside_frontend`."""
+
+INSIDE_FRONTEND = {
+    "": "RawTensorTypes",
+    "_backend": "RawTensorTypes global_backend",
+    "array_": "RawTensorTypes global_backend",
+    "attention": "_apply_rope",
+    "build_from_dict": "_get_cls",
+    "const": "RawTensorTypes global_backend",
+    "decoder.transformer": "ceil_div",
+    "dims": "global_backend",
+    "gradient": "global_backend",
+    "loop": "global_backend",
+    "tensor_array": "global_backend",
+    "types": "RawTensorTypes",
+}
+"""Modules below `returnn.frontend` that give names of `outside_frontend` as well."""
 
 
 def install() -> None:
@@ -73,7 +89,9 @@ def _modules() -> Iterator[NamesOnly]:
         yield NamesOnly(name, {entry: entry for entry in listed.split()}, outside_frontend.__name__)
     yield NamesOnly(f"{PACKAGE}.config", {name: name for name in config.__all__}, config.__name__)
     for path in ("", *PATHS, *FRONTEND):
-        yield FrontendModule(f"{PACKAGE}.frontend", path)
+        module = FrontendModule(f"{PACKAGE}.frontend", path)
+        vars(module).update({name: getattr(outside_frontend, name) for name in INSIDE_FRONTEND.get(path, "").split()})
+        yield module
 
 
 class _NothingElse(MetaPathFinder):

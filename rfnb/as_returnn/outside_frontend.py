@@ -1,18 +1,37 @@
-"""What models import besides the frontend: the log, curves over steps, callbacks of a forward pass, and more."""
+"""What models import besides the frontend: the log, curves over steps, callbacks of a forward pass, and more.
+
+With some names that are not public there, but that models import all the same.
+"""
 
 from __future__ import annotations
 
+import getpass
 import math
+import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rfnb.core.run.behavior_version import BehaviorVersion
-from rfnb.errors import ParameterError
-from rfnb.nn.module.not_specified import NotSpecified
+import numpy as np
 
-__all__ = ["BehaviorVersion", "ForwardCallbackIface", "NotSpecified", "PiecewiseLinear", "ceil_div", "log", "prod"]
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw
+from rfnb.core.run.behavior_version import BehaviorVersion
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.module.build import class_of_name as _get_cls
+from rfnb.nn.module.not_specified import NotSpecified
+from rfnb.ops.concat import split
+from rfnb.ops.position import turn_pairs
+
+__all__ = [
+    "BehaviorVersion", "ForwardCallbackIface", "NotSpecified", "PiecewiseLinear", "RawTensorTypes", "_apply_rope",
+    "_get_cls", "ceil_div", "get_login_username", "global_backend", "log", "prod",
+]  # fmt: skip
+
+RawTensorTypes = int | float | complex | np.number | np.ndarray | bool | str
+"""What `rf.convert_to_tensor` accepts besides tensors, for annotations."""
 
 
 class _Log:
@@ -85,6 +104,34 @@ class PiecewiseLinear:
 def ceil_div(a: int, b: int) -> int:
     """⌈a / b⌉."""
     return -(-a // b)
+
+
+def get_login_username() -> str:
+    """The name of the user; its number if it has no name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+class _SelectedBackend:
+    """Has the attributes of the backend that makes new tensors, whichever is selected."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(raw.selected(), name)
+
+
+global_backend = _SelectedBackend()
+
+
+def _apply_rope(x: Tensor, pos_enc: Tensor, feat_dim: Dim) -> Tensor:
+    """Pairs of neighbours in `feat_dim` turned by angles. {…, feat_dim} → {…, feat_dim}
+
+    pos_enc: the sines, then the cosines of the angles, as of `rf.sinusoidal_positional_encoding`. {…, feat_dim}
+    """
+    half = feat_dim // 2
+    sines, cosines = split(pos_enc, axis=feat_dim, out_dims=[half, half])
+    return turn_pairs(x, cosines, sines, feat_dim=feat_dim)
 
 
 def prod(numbers: Iterable[Any]) -> Any:

@@ -76,10 +76,10 @@ def import_weights(
         entries = {new: checkpoint.entries[old] for new, old in names.items()}
         chosen = chooser(only, skip, [*entries, *here])
         rows = [Row(*row) for row in table]
-        found = converted(checkpoint, entries, wanted, chosen, importing=True, table=rows)
-        settings.check_resets(module, list(filter(chosen, found.entries)))
-        others = _other_settings(source, {name: names[weight] for name, weight in found.pairs.items()}, module)
-        report = assign(found, module, wanted, chosen, strict=strict)
+        weights = converted(checkpoint, entries, wanted, chosen, importing=True, table=rows)
+        settings.check_resets(module, list(filter(chosen, weights.entries)))
+        others = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)
+        report = assign(weights, module, wanted, chosen, strict=strict)
     for name, value in others.items():
         module.set_deep(name, value)
     return replace(

@@ -91,12 +91,12 @@ def load(
         wanted = targets(module)
         names = [*(name for target in wanted for name in target.names), *entries]
         chosen = chooser(only, skip, names)
-        found = converted(checkpoint, entries, wanted, chosen, layout=layout)
-        return assign(found, module, wanted, chosen, strict=strict, training=training)
+        weights = converted(checkpoint, entries, wanted, chosen, layout=layout)
+        return assign(weights, module, wanted, chosen, strict=strict, training=training)
 
 
 def assign(
-    found: Converted,
+    weights: Converted,
     module: Module,
     wanted: list[Target],
     chosen: Callable[[str], bool],
@@ -105,7 +105,7 @@ def assign(
     training: Mapping[str, Any] | None = None,
 ) -> LoadReport:
     """Sets the parameters to the entries with their names, and reports. Raises CheckpointError if they do not fit."""
-    checkpoint, entries = found.checkpoint, found.entries
+    checkpoint, entries = weights.checkpoint, weights.entries
     matched = match(wanted, entries, chosen)
     _check(matched, entries, module, checkpoint, strict=strict)
     values = [(target, _value(target, stored, checkpoint, module)) for target, stored in matched.fitting]
@@ -117,7 +117,7 @@ def assign(
         with torch.no_grad():
             target.parameter.raw_tensor.copy_(value)
     here = {name for target, _ in matched.fitting for name in target.names}
-    origins = found.origins
+    origins = weights.origins
     keys = {name: entry.key for name, entry in entries.items() if name in here and name not in origins}
     return LoadReport(
         checkpoint.name,

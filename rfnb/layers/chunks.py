@@ -7,6 +7,7 @@ from typing import Any
 
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
@@ -26,8 +27,8 @@ class TimeChunking(Layer, layer_class="time_chunking"):
     The last chunk of a sequence is the first one that reaches its end; it may be shorter.
     """
 
-    chunk_size: int = value(REQUIRED, int)
-    chunk_step: int = value(REQUIRED, int)
+    chunk_size: int = value(REQUIRED, Positive)
+    chunk_step: int = value(REQUIRED, Positive)
     axis: Any = value("T")
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]

@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
@@ -69,7 +70,7 @@ class Split(Layer, layer_class="split"):
     """Parts of an axis, which are "name/0", "name/1" and so on; the layer itself is its source. {…, axis} → the same"""
 
     axis: Dim = axis("F")
-    num_splits: int | None = value(None, int)
+    num_splits: int | None = value(None, Positive)
     size_splits: Any = value(None, list, tuple)
     out_dims: Any = value(None, list, tuple)
 
@@ -117,7 +118,7 @@ class TopK(Layer, layer_class="top_k"):
     """The largest entries of an axis, and as "name/indices" their positions. {…, axis} → {…, k}"""
 
     axis: Dim = axis("F")
-    k: int | Dim = value(1, int, Dim)
+    k: int | Dim = value(1, Positive, Dim)
     k_dim: Dim | None = value(None, Dim)
     sorted: bool = value(True, bool)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.argument_kinds import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
@@ -127,12 +128,12 @@ class Conv(Sliding, layer_class="conv"):
     """Filters that slide over spatial axes. {…, spatial…, in} → {…, spatial'…, n_out}"""
 
     filter_size: Any = value(REQUIRED, int, list, tuple)
-    groups: int = value(1, int)
+    groups: int = value(1, Positive)
     activation: Any = value(None)
     with_bias: bool | None = value(None, bool)
-    input_expand_dims: int = value(0, int)
+    input_expand_dims: int = value(0, Count)
     input_add_feature_dim: bool = value(False, bool)
-    input_split_feature_dim: int | None = value(None, int)
+    input_split_feature_dim: int | None = value(None, Positive)
     filter: Any = layer(None)
     bias: Any = layer(None)
     forward_weights_init: Any = value("glorot_uniform")

@@ -8,6 +8,7 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -73,7 +74,7 @@ class ReduceOut(Layer, layer_class="reduce_out"):
     """The maximum, or the mean, over groups of neighbouring features. {…, F} → {…, F // num_pieces}"""
 
     mode: str = value("max", str)
-    num_pieces: int = value(2, int)
+    num_pieces: int = value(2, Positive)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new features."""

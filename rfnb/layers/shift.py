@@ -7,6 +7,7 @@ from operator import add
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_lengths, with_padding
@@ -84,7 +85,7 @@ class Resize(Layer, layer_class="resize"):
     """
 
     axis: Dim = axis()
-    factor: int = value(1, int)
+    factor: int = value(1, Positive)
     kind: str = value("nn", str)
     fill_value: Any = value(None)
     fill_dropout: float | None = value(None, float)

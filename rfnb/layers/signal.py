@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
@@ -27,9 +28,9 @@ from rfnb.ops.signal import stft
 class Stft(Layer, layer_class="stft"):
     """The short-time Fourier transform with a Hann window. {…, time} or {…, time, 1} → {…, frames, bins} complex"""
 
-    frame_shift: int = value(REQUIRED, int)
-    frame_size: int = value(REQUIRED, int)
-    fft_size: int | None = value(None, int)
+    frame_shift: int = value(REQUIRED, Positive)
+    frame_size: int = value(REQUIRED, Positive)
+    fft_size: int | None = value(None, Positive)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The bins, which are the feature axis."""
@@ -62,8 +63,8 @@ class MelFilterbank(Layer, layer_class="mel_filterbank"):
     """Sums of the bins of a spectrum in triangular bands, equally spaced on the mel scale. {…, bins} → {…, bands}"""
 
     sampling_rate: float = value(16000, float)
-    fft_size: int = value(1024, int)
-    nr_of_filters: int = value(80, int)
+    fft_size: int = value(1024, Positive)
+    nr_of_filters: int = value(80, Positive)
     f_min: float | None = value(None, float)
     f_max: float | None = value(None, float)
 
@@ -98,9 +99,9 @@ class Istft(Layer, layer_class="istft"):
     the sum over the frames is the signal (Griffin & Lim 1984).
     """
 
-    frame_shift: int = value(REQUIRED, int)
-    frame_size: int = value(REQUIRED, int)
-    fft_size: int | None = value(None, int)
+    frame_shift: int = value(REQUIRED, Positive)
+    frame_size: int = value(REQUIRED, Positive)
+    fft_size: int | None = value(None, Positive)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The samples."""

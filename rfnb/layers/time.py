@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Count, Positive
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -28,11 +29,11 @@ class Window(Layer, layer_class="window"):
     can_step = True
     window_size: int | Dim = value(1, int, Dim)
     window_dim: Dim | None = value(None, Dim)
-    window_left: int | None = value(None, int)
-    window_right: int | None = value(None, int)
+    window_left: int | None = value(None, Count)
+    window_right: int | None = value(None, Count)
     axis: Dim = axis("T")
     padding: str = value("same", str)
-    stride: int = value(1, int)
+    stride: int = value(1, Positive)
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new axis."""
@@ -90,7 +91,7 @@ class Prefix(Layer, layer_class="prefix_in_time"):
 
     axis: Dim = axis("T")
     prefix: Any = layer(0.0)
-    repeat: int = value(1, int)
+    repeat: int = value(1, Count)
     size_base: Any = value(None)
     at_end = False
 

@@ -222,7 +222,7 @@ class _Scan:
             if self.cond is not None and not before:
                 loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
             stacked = _map(loop.stack, outputs)
-        return stacked, loop.state.s if self.initial is not None else None
+        return stacked, _map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
 
     def all_begin(self) -> bool:
         """Whether no sequence ends before its first step.
@@ -262,9 +262,13 @@ class _Scan:
         return frames, state
 
     def kept(self, active: Tensor, new: Any, state: Any) -> Any:
-        """The new state, where sequences that have ended keep theirs."""
+        """The new state, where sequences that have ended keep theirs. Of dims with the same lengths, the new stay."""
         if self.carries_dims:
-            return mask_nested(new, mask=active, mask_value=state)
+            if bool(reduce_all(active, axis=active.dims)):
+                return new
+            pairs = zip(leaves(new), leaves(state), strict=False)
+            same = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
+            return mask_nested(new, mask=active, mask_value=state, dim_map=same)
         return _map_pairs(partial(_where, active), new, state)
 
     @property
@@ -320,6 +324,12 @@ def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
 def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     rest = iter(leaves(b))
     return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
+
+
+def _in_order_of(x: Any, body: Any) -> Any:
+    """`x`, which has the order of dims of the first state, with the order that the body gave it."""
+    both = isinstance(x, Tensor) and isinstance(body, Tensor)
+    return x.copy_transpose(body.dims) if both and x.dims_set == body.dims_set else x
 
 
 def _where(on: Tensor, new: Any, old: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import Call, Var, opaque, untaped
 from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.listener import listening, running_loop
 from rfnb.core.tensor.op import OpRow
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import TracedStep
@@ -49,7 +49,8 @@ class BodyRun:
         loop, step = self.loop, self.step
         try:
             judge(step)
-            results = self._run_outside() if step.outer is None else self._run_inside()
+            with running_loop():
+                results = self._run_outside() if step.outer is None else self._run_inside()
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:

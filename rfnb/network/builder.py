@@ -11,17 +11,18 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options
 from rfnb.network.axes import declared_order
+from rfnb.network.build.check import check_call
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.origin import origin_of
-from rfnb.network.build.prepare import class_of, join, known_options, set_options
+from rfnb.network.build.prepare import class_of, join, known_options, named_layers, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer
 from rfnb.network.layer_call.batch_norm import BatchNorm
-from rfnb.network.layer_call.layer_errors import name_layer
+from rfnb.network.layer_call.layer_errors import errors_explained, name_layer
 from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
@@ -59,7 +60,7 @@ class Builder:
         self._add(net_dict)
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
-            if key is not None:
+            if isinstance(key, str):
                 self._aliases[key] = name
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
@@ -99,7 +100,7 @@ class Builder:
                         self._in_order(scope, name)
 
     def _in_order(self, scope: Scope, name: str) -> None:
-        """Constructs a layer, its sources first: a chain of sources may be longer than Python can nest calls."""
+        """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
         todo = [(scope, name, False)]
         begun: dict[str, None] = {}  # in their order
         while todo:
@@ -113,7 +114,8 @@ class Builder:
             elif path not in self.nodes:
                 begun[path] = None
                 todo.append((scope, name, True))
-                todo.extend((*found, False) for found in reversed(sources_of(scope, name)))
+                needed = [*sources_of(scope, name), *named_layers(scope, name)]
+                todo.extend((*found, False) for found in reversed(needed))
 
     def _all_subs(self) -> list[Scope]:
         return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
@@ -204,8 +206,10 @@ class Builder:
             raise NetworkError(what, got=repr(described)[:60], expected='{"class": …}')
         self.stack.append(path)
         try:
+            options = class_of(described).options
             for _ in self.loops.attempts(scope, path):
-                self._build(scope, path, described, scope)
+                with errors_explained(described, options):
+                    self._build(scope, path, described, scope)
         except RfError as error:
             if isinstance(error, DimError) and scope.in_loop is not None and error.hint is None:
                 error.hint = "the source is one step of the loop, without frames; with all frames it is outside, base:…"
@@ -264,6 +268,7 @@ class Builder:
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
+        vars(layer)["described"] = original
         layer.keeps_log = self.takes_logs
         if inner is not None:
             layer.inner = inner
@@ -285,6 +290,8 @@ class Builder:
                 for i, target in enumerate(targets):
                     path_of_target = node.target if not i else self._target(scope, target, path)
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
+            if rec is None:
+                check_call(layer, prepared, inputs, original)
             layer._origin_of = lambda i, dim: origin_of(self.nodes, sources[i], dim)
             layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}

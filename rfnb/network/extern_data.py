@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,20 +14,28 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.argument_kinds import Choice, Positive
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DataNotFound, DimError, NetworkError
 from rfnb.network.axes import Axes
+from rfnb.network.options import REQUIRED, Option, checked
 from rfnb.ops.collate import Collate, Entry
 from rfnb.ops.convert import convert_to_tensor
 
-KNOWN = (
-    "dim sparse shape dtype dim_tags time_dim_axis batch_dim_axis feature_dim_axis available_for_inference "
-    "same_dim_tags_as sparse_dim vocab name feature_dim batch undefined"
+DTYPES = (
+    "float32 float64 float16 bfloat16 int32 int64 int16 int8 uint8 uint16 uint32 uint64 bool complex64 "
+    "complex128 string"
 ).split()
-"""Options of a data key."""
+KINDS: dict[str, tuple[Any, ...]] = {
+    "dim": (Positive,), "sparse": (bool,), "shape": (list, tuple), "dtype": (Annotated[str, Choice(*DTYPES)],),
+    "dim_tags": (list, tuple), "time_dim_axis": (int,), "batch_dim_axis": (int,), "feature_dim_axis": (int,),
+    "available_for_inference": (bool,), "same_dim_tags_as": (str, dict), "sparse_dim": (Dim,), "vocab": (),
+    "name": (str,), "feature_dim": (Dim,), "batch": (), "undefined": (bool,),
+}  # fmt: skip
+"""By option of a data key: what it may be, beside None."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +125,15 @@ class ExternData:
 
     def register_data_from_dict(self, data: Mapping[str, Any]) -> None:
         """Adds data keys."""
-        for key, described in data.items():
-            self.data[key] = self._described(key, _as_dict(key, described))
+        before = dict(self.data)
+        try:
+            for key, described in data.items():
+                if not isinstance(key, str):
+                    raise NetworkError("extern_data: a key is not a string", got=repr(key)[:60], expected="a string")
+                self.data[key] = self._described(key, _as_dict(key, described))
+        except Exception:
+            self.data = before
+            raise
         self.data = {key: described.with_dims(self.axes.of) for key, described in self.data.items()}
 
     def register_data(self, data: Data) -> None:
@@ -227,17 +242,25 @@ class ExternData:
         return TensorDict(made)
 
     def _described(self, key: str, given: dict[str, Any]) -> Data:
-        unknown = [name for name in given if name not in KNOWN]
-        if unknown:
-            hint = did_you_mean(unknown[0], KNOWN)
-            raise NetworkError(
-                f"extern_data {key!r}: unknown option {unknown[0]!r}", expected=", ".join(KNOWN), hint=hint
-            )
+        for name, value in given.items():
+            if name not in KINDS:
+                what, hint = f"extern_data {key!r}: unknown option {name!r}", did_you_mean(name, KINDS)
+                raise NetworkError(what, expected=", ".join(KINDS), hint=hint)
+            _check(key, name, value, *KINDS[name])
+        for entry in given.get("dim_tags") or ():
+            _check(key, "an entry of dim_tags", entry, Dim, optional=False)
+        for entry in given.get("shape") or ():
+            _check(key, "an entry of shape", entry, Positive, Dim)
         size, sparse = given.get("dim"), bool(given.get("sparse") or given.get("sparse_dim"))
         dtype = given.get("dtype") or ("int32" if sparse else "float32")
         available = given.get("available_for_inference", key == self.default_input)
         tags = given.get("dim_tags")
         dims = list(tags) if tags is not None else self._shape(key, given, sparse, size)
+        for name in ("time_dim_axis", "feature_dim_axis"):
+            at = given.get(name)
+            if at is not None and not -len(dims) <= at < len(dims):
+                what = f"extern_data {key!r}: {name} is not an axis"
+                raise NetworkError(what, got=at, expected=f"0 to {len(dims) - 1}")
         if (at := given.get("time_dim_axis")) is not None:
             mark_time(dims[at])
         feature = given.get("feature_dim")
@@ -322,10 +345,21 @@ def _as_dict(key: str, described: Any) -> dict[str, Any]:
         return dict(described)
     if isinstance(described, list | tuple) and len(described) == 2:
         size, axes = described
+        _check(key, "the number of axes", axes, Positive, optional=False)
         if axes == 1:
             return {"dim": size, "sparse": True}
         return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
     raise NetworkError(f"extern_data {key!r} is not described", got=repr(described)[:60], expected='{"dim": …}')
+
+
+def _check(key: str, name: str, value: Any, *kinds: Any, optional: bool = True) -> None:
+    """Raises NetworkError if a value of a data description is of another kind."""
+    if value is not None or not optional:
+        try:
+            checked(Option("value", REQUIRED, kinds), name, value)
+        except NetworkError as error:
+            error.what = f"extern_data {key!r}: {error.what}"
+            raise
 
 
 def _numbers(lengths: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
-from rfnb.network.layer_call.layer_errors import named_after
+from rfnb.network.layer_call.layer_errors import errors_explained, errors_of, named_after
 from rfnb.network.layer_call.penalties import darc1, spatial_smoothing
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.math import cast, square
@@ -83,13 +83,15 @@ class LossHolder:
     def _value(self) -> Tensor | None:
         if self.layer.only_on_eval and self.train:
             return reduced(self.output) * 0.0
-        return self.loss.value(self.output, self.logits, self.target, train=self.train)
+        with errors_of(self.layer):
+            return self.loss.value(self.output, self.logits, self.target, train=self.train)
 
     @cached_property
     def _error(self) -> Tensor | None:
         if self.layer.only_on_eval and self.train:
             return reduced(self.output) * 0.0
-        return self.loss.error(self.output, self.logits, self.target, train=self.train)
+        with errors_of(self.layer):
+            return self.loss.error(self.output, self.logits, self.target, train=self.train)
 
     def get_loss_value(self) -> Tensor | None:
         """The sum of the loss, without `scale`. → {}"""
@@ -173,7 +175,8 @@ def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
     loss = loss_by_name(layer.loss or "", layer.loss_opts)
     try:
-        return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+        with errors_explained(layer.described, layer.options):
+            return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
     except DimError as error:
         if layer.loop is not None and node.target is not None and error.hint is None:
             key = node.target.removeprefix("data:")
@@ -204,15 +207,22 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
     """
     total: Any = 0
     for layer in layers:
-        if layer.for_penalties is not None and layer.feature_dim is not None:
-            before, out = layer.for_penalties
-            total = total + darc1(before, layer.feature_dim) * layer.darc1 if layer.darc1 else total
-            if layer.spatial_smoothing:
-                total = total + spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
-        for parameter in layer.params.values() if layer.L2 else ():
-            if parameter.trainable:
-                total = reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2 + total
+        with errors_of(layer):
+            for term in _constraints(layer):
+                total = total + term
     return total
+
+
+def _constraints(layer: Layer) -> Iterator[Tensor]:
+    if layer.for_penalties is not None and layer.feature_dim is not None:
+        before, out = layer.for_penalties
+        if layer.darc1:
+            yield darc1(before, layer.feature_dim) * layer.darc1
+        if layer.spatial_smoothing:
+            yield spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
+    for parameter in layer.params.values() if layer.L2 else ():
+        if parameter.trainable:
+            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2
 
 
 def _by_sequence(x: Tensor | None) -> Tensor | None:

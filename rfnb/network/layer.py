@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Count, Positive, Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -71,7 +72,7 @@ class Layer(Module):
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
         keeps_log: whether another layer of the net takes logarithms, so that a softmax keeps what went into it.
-        line: of the config, where the net dict describes the layer.
+        described: what the net dict gives. line: of the config, where that stands.
         so_far: an axis of the output that grows from step to step.
         loop: the recurrent net that the layer stands in. nets: all recurrent nets of the network, by path.
         parts: further outputs of the last call, such as "indices"; references name them "layer/indices".
@@ -93,11 +94,11 @@ class Layer(Module):
     state_has_output: ClassVar[bool] = False
     units: ClassVar[tuple[str, ...]] = ()
 
-    n_out: int | None = value(None, int)
+    n_out: int | None = value(None, Positive)
     out_dim: Dim | None = value(None, Dim)
     out_type: Any = value(None)
-    target: Any = value(None)
-    size_target: Any = value(None)
+    target: Any = value(None, str, list, tuple)
+    size_target: Any = value(None, str)
     loss: str | None = value(None, str)
     loss_opts: dict[str, Any] | None = value(None, dict)
     loss_scale: float = value(1.0, float)
@@ -113,12 +114,12 @@ class Layer(Module):
     L2: float | None = value(None, float)
     darc1: float | None = value(None, float)
     spatial_smoothing: float | None = value(None, float)
-    param_dropout: float | None = value(None, float)
-    param_dropout_min_ndim: int | None = value(None, int)
+    param_dropout: float | None = value(None, Probability)
+    param_dropout_min_ndim: int | None = value(None, Count)
     param_variational_noise: float | None = value(None, float)
-    dropout: float = value(0.0, float)
+    dropout: float = value(0.0, Probability)
     dropout_axis: Any = value(None)
-    dropout_noise_shape: Any = value(None)
+    dropout_noise_shape: Any = value(None, dict, list, tuple)
     dropout_on_forward: bool = value(False, bool)
     allow_broadcast_all_sources: bool = value(True, bool)
     batch_norm: bool | dict[str, Any] | None = value(None, bool, dict)
@@ -338,6 +339,7 @@ class Layer(Module):
 
     pool: Axes
     config: Mapping[str, Any] = MappingProxyType({})
+    described: Mapping[str, Any] = MappingProxyType({})
     _made: tuple[str, ...] = ()  # the names of the parameters
     _new_parameter: NewParameter | None = None
     _value_of: Callable[[str], Tensor] | None = None

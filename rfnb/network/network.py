@@ -10,10 +10,12 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError
+from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node, every_node
 from rfnb.network.build.outputs import Outputs
@@ -24,7 +26,7 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
 from rfnb.network.layer import Layer
-from rfnb.network.layer_call.layer_errors import named_after
+from rfnb.network.layer_call.layer_errors import errors_of
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
@@ -151,6 +153,7 @@ class Network(Interface):
         if get_layer is not None or add_layer is not None:
             what = "construct_layer: get_layer and add_layer are for the graphs of TensorFlow"
             raise NetworkError(what, hint='"from" in the net dict says which layer is meant')
+        check_net(net_dict)
         path = self._builder.construct_one(net_dict, name)
         self._order = order_of(self._nodes, None)
         return self.get_layer(path)
@@ -170,6 +173,7 @@ class Network(Interface):
         if not isinstance(net_dict, Mapping):
             what = "construct_from_dict: this is not a net dict"
             raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
+        check_net(net_dict)
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
         if not ends and strict:
             raise NetworkError("construct_from_dict: there is no layer to construct", expected='"output": {…}')
@@ -249,14 +253,11 @@ class Network(Interface):
             raise DataNotFound(
                 f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
             )
-        try:
+        with errors_of(node.layer):  # type: ignore[arg-type]
             if isinstance(node, RecNet):
                 RecRun(node, values, self._nodes).run()
             else:
                 run_node(node, values)
-        except RfError as error:
-            named_after(node.layer, error)  # type: ignore[arg-type]
-            raise
 
     def search(
         self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
@@ -371,3 +372,6 @@ class Network(Interface):
     def extra_repr(self) -> str:
         """The number of layers."""
         return f"{len(self.layers)} layers"
+
+
+guard_methods(Network, "from_config")

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_errors import kind_in_words, leaves, mismatches
+from rfnb.core.tensor.argument_kinds import check_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
+from rfnb.errors import NetworkError, ParameterError
 from rfnb.network.axes import Axes
 
 REQUIRED = object()
 """The default of an option that must be given."""
+LARGEST = 2**31 - 1
+"""The largest whole number of an option, a seed apart."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,25 @@ def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | Non
         if option.kind == "axis":
             return axes.one(given, source, numbers=numbers)
         return axes.find(given, source, numbers=numbers)
-    return given if option.kind == "layers" else checked(option, name, given)
+    return checked(option, name, given)
 
 
 def checked(option: Option, name: str, given: Any) -> Any:
-    """The given value; None where the default means nothing. Raises NetworkError if it has another type."""
-    types = tuple(int if kind is bool else kind for kind in option.types)
+    """The given value; None where the default means nothing. Raises NetworkError if it is of another kind."""
+    types = option.types if option.kind == "value" else ()
+    if name != "seed" and any(isinstance(leaf, int) and abs(leaf) > LARGEST for leaf in leaves(given)):
+        raise NetworkError(f"{name} is too large", got=f"{given!r:.60}", expected=f"at most {LARGEST}")
     if given is None and types and not option.default:
         return option.default
-    if given is option.default or not types or isinstance(given, (*types, *((int,) if float in types else ()))):
+    if given is option.default or not types:
         return given
-    expected = " or ".join("a Dim" if kind is Dim else kind.__name__ for kind in option.types)
-    raise NetworkError(
-        f"{name} has a value of another type", got=f"{type(given).__name__} {given!r:.60}", expected=expected
-    )
+    if all(mismatches(given, int if kind is bool else kind) for kind in types):
+        what, got = f"{name} has a value of another type", f"{type(given).__name__} {given!r:.60}"
+        raise NetworkError(what, got=got, expected=" or ".join(map(kind_in_words, types)))
+    for check in filter(None, map(check_of, types)):
+        try:
+            check(name, name, given)
+        except ParameterError as error:
+            what = error.what.removeprefix(f"{name}: ")
+            raise NetworkError(what, got=error.got, expected=error.expected, hint=error.hint) from None
+    return bool(given) if types == (bool,) else given

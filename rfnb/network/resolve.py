@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,18 +18,24 @@ STEP = ":i"
 """The number of the step, in a recurrent subnetwork."""
 
 
+def class_name(described: Any) -> str:
+    """The name of the class of a layer; "" if it has none, or none that is a string."""
+    name = described.get("class") if isinstance(described, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
 def inner_net(described: Any) -> Any:
     """The net dict inside of a layer, whose layers are "name/layer" outside; None if it is not a layer of this kind."""
     if not isinstance(described, Mapping):
         return None
-    if described.get("class") == "rec":
+    if class_name(described) == "rec":
         return described["unit"] if isinstance(described.get("unit"), Mapping) else None
-    return described.get("subnetwork") if described.get("class") == "subnetwork" else None
+    return described.get("subnetwork") if class_name(described) == "subnetwork" else None
 
 
 def layers_inside(described: Mapping[str, Any]) -> list[Any]:
     """The layers that make the result of a layer, each described in its options, or named there."""
-    options = {"masked_computation": ("unit",), "cond": ("true_layer", "false_layer")}.get(str(described.get("class")))
+    options = {"masked_computation": ("unit",), "cond": ("true_layer", "false_layer")}.get(class_name(described))
     return [described[option] for option in options or () if option in described]
 
 
@@ -100,8 +106,7 @@ class Scope:
     def is_subnet(self, name: str) -> bool:
         """Whether the layer with this name is a subnetwork."""
         described = self.layers.get(name)
-        is_subnetwork = isinstance(described, Mapping) and described.get("class") == "subnetwork"
-        return is_subnetwork or inner_net(described) is not None
+        return class_name(described) == "subnetwork" or inner_net(described) is not None
 
     @property
     def recurrent(self) -> bool:
@@ -183,30 +188,35 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     """The names under `from`, without "none"."""
     given = described.get("from", default)
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
-    return [name for name in listed if name != "none"]
+    return [name for name in listed if not (isinstance(name, str) and name == "none")]
 
 
 def names_of_operands(described: Mapping[str, Any]) -> list[str]:
     """The names of what a layer is computed from: the base of attention, sources, and what the sides of a `cond` have;
     those of the step before last. What is not a name is left out: it is an error when the layer is constructed."""
-    sides = layers_inside(described) if described.get("class") == "cond" else []
+    sides = layers_inside(described) if class_name(described) == "cond" else []
     of_sides = [name for side in sides if isinstance(side, Mapping) for name in names_of_operands(side)]
     names = [described.get("base"), *names_of_sources(described, None), *sides, *of_sides]
     return sorted([name for name in names if isinstance(name, str)], key=lambda name: "prev:" in name)
 
 
 def sources_of(scope: Scope, name: str) -> list[tuple[Scope, str]]:
-    """The layers under `from`; of a subnetwork, its output. What does not exist is an error when it is needed."""
+    """The layers under `from`; of a subnetwork, its output."""
     described = scope.layers.get(name)
     if not isinstance(described, Mapping) or scope.recurrent:
         return []
-    if scope.is_subnet(name) and described["class"] == "subnetwork":
+    if class_name(described) == "subnetwork":
         inner = described.get("subnetwork")
         return [(scope.sub(name), "output")] if isinstance(inner, Mapping) and "output" in inner else []
+    return places_of(scope, names_of_sources(described, None))
+
+
+def places_of(scope: Scope, names: Iterable[Any]) -> list[tuple[Scope, str]]:
+    """The layers that names mean, with their nets. What does not exist is an error when it is needed."""
     found = []
-    for source in names_of_sources(described, None):
+    for name in names:
         try:
-            where, reference = scope.find(source)
+            where, reference = scope.find(name)
             while reference == "data" and where.parent is not None:
                 inner = names_of_sources(where.options_of_subnet(), None)
                 where, reference = where.parent.find(inner[0] if inner else "data")

@@ -52,6 +52,7 @@ from rfnb.nn.encoder.conformer import (
     ConformerEncoder as ConformerEncoder,
     ConformerEncoderLayer as ConformerEncoderLayer,
     ConformerPositionwiseFeedForward as ConformerPositionwiseFeedForward,
+    make_ff as make_ff,
 )
 from rfnb.nn.encoder.e_branchformer import EBranchformerLayer as EBranchformerLayer
 from rfnb.nn.encoder.transformer import (
@@ -73,11 +74,7 @@ from rfnb.nn.layers.conv import (
 )
 from rfnb.nn.layers.dropout import Dropout as Dropout
 from rfnb.nn.layers.embedding import Embedding as Embedding
-from rfnb.nn.layers.feed_forward import (
-    FeedForward as FeedForward,
-    FeedForwardGated as FeedForwardGated,
-    make_ff as make_ff,
-)
+from rfnb.nn.layers.feed_forward import FeedForward as FeedForward, FeedForwardGated as FeedForwardGated
 from rfnb.nn.layers.linear import Linear as Linear
 from rfnb.nn.layers.norm import (
     GroupNorm as GroupNorm,

@@ -21,7 +21,7 @@ from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
-from rfnb.ops.random import dropout, dropout_broadcast_default
+from rfnb.ops.random import attention_dropout_broadcast_default, dropout
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.softmax import softmax
 
@@ -99,7 +99,7 @@ def attend(
     """
     listener = active_listener()
     found: Tensor | None = None
-    broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
+    broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
     own = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
     if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:

@@ -290,8 +290,10 @@ def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
 
 
 def _size(batch: Dim, values: Any) -> Size:
+    dtype = str(getattr(values, "dtype", "")).rpartition(".")[2]  # "torch.int32"
     if isinstance(values, Tensor):
-        return Size(values.dims, raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw))
+        raw = raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw)
+        return Size(values.dims, raw, dtype=dtype)
     if getattr(values, "is_meta", False):
         values = raw_registry.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
     elif hasattr(values, "detach"):
@@ -299,4 +301,4 @@ def _size(batch: Dim, values: Any) -> Size:
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:
         raise DimError("convert_to_tensor: lengths must be integers", got=array.tolist(), expected="integers")
-    return Size([batch] if array.ndim else [], array)
+    return Size([batch] if array.ndim else [], array, dtype=dtype)

@@ -10,7 +10,7 @@ import warnings
 from rfnb.backend.base.ctc import class_dim
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
@@ -221,7 +221,7 @@ def _starts(path: Tensor, dim: Dim, blank: int) -> Tensor:
 
 def _count(starts: Tensor, dim: Dim) -> Size:
     counts = reduce_sum(cast(starts, "int64"), axis=dim)
-    return Size(counts.dims, counts.numpy())
+    return size_from(counts)
 
 
 def _labels(starts: Tensor, dim: Dim, labels: Dim | None, check: bool, stop: bool) -> Dim:

@@ -11,13 +11,14 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.capacity import check_fixed
 from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_device
+from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.ops.math import cast, logical_and
+from rfnb.ops.math import logical_and
 
 
 @op()
@@ -55,18 +56,33 @@ def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str |
 
 
 def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
-    """The lengths in the current batch. → {batch} int64"""
+    """The lengths in the current batch. → {batch} int"""
     lengths = current_lengths([dim])
     size = dim.size
-    backend = raw_registry.selected()
-    raw = lengths.cached(("size", dim.serial, device, backend), lambda: backend.from_numpy_raw(size.values, device))
-    return tensor_of(raw, align.sig(size.dims), lengths)
+    return tensor_of(_raw(dim, lengths, "size", size.values, device), align.sig(size.dims), lengths)
+
+
+def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None) -> Any:
+    """Lengths of `dim` as a raw tensor, with the dtype of the tensors that they follow from, by default int64."""
+    dtypes = {
+        (size.dtype if root.template is None else root.template.dtype) or get_default_array_index_dtype()
+        for root in dim.roots.values()
+        if (size := lengths.size(root)) is not None
+    }
+    dtype, backend = dtypes.pop() if len(dtypes) == 1 else get_default_array_index_dtype(), raw_registry.selected()
+
+    def make() -> Any:
+        return backend.cast_raw(backend.from_numpy_raw(values, device), dtype)
+
+    return lengths.cached((what, dim.serial, device, backend, dtype), make)
 
 
 @method_of(Dim)
 @op(frames="any")
 def get_size_tensor(self: Dim, *, device: str | None = None) -> Tensor:
-    """The lengths as a Tensor. → {batch} int64, or {} if all have the same length
+    """The lengths as a Tensor. → {batch}, or {} if all have the same length
+
+    The dtype is that of the tensors that the lengths follow from, and int64 if they were given as numbers.
 
     >>> size = rf.Dim([3, 1], name="time").get_size_tensor()
     >>> size.dims == (rf.batch_dim,), size.raw_tensor.tolist()
@@ -77,7 +93,7 @@ def get_size_tensor(self: Dim, *, device: str | None = None) -> Tensor:
 
 @method_of(Dim)
 def get_dyn_size_ext_for_device(self: Dim, device: str | None) -> Tensor:
-    """The lengths as a Tensor on `device`. → {batch} int64
+    """The lengths as a Tensor on `device`. → {batch}
 
     >>> size = rf.Dim([3, 1], name="time").get_dyn_size_ext_for_device("cpu")
     >>> size.device, size.raw_tensor.tolist()
@@ -88,7 +104,7 @@ def get_dyn_size_ext_for_device(self: Dim, device: str | None) -> Tensor:
 
 @method_of(Dim)
 def get_dim_value_tensor(self: Dim) -> Tensor | int:
-    """The size of the padded axis: an int for a static dim, else a Tensor. → {} int64
+    """The size of the padded axis: an int for a static dim, else a Tensor. → {}
 
     >>> rf.Dim([3, 1], name="time").get_dim_value_tensor().item(), rf.Dim(4, name="feat").get_dim_value_tensor()
     (3, 4)
@@ -98,11 +114,10 @@ def get_dim_value_tensor(self: Dim) -> Tensor | int:
 
 @op()
 def longest(dim: Dim) -> Tensor:
-    """The size of the padded axis. → {} int64"""
-    lengths, backend = current_lengths([dim]), raw_registry.selected()
+    """The size of the padded axis. → {}"""
+    lengths = current_lengths([dim])
     check_fixed(dim)
-    values = np.asarray(dim.size.max)
-    raw = lengths.cached(("longest", dim.serial, backend), lambda: backend.from_numpy_raw(values, None))
+    raw = _raw(dim, lengths, "longest", np.asarray(dim.size.max), None)
     return _of_this_step(dim, tensor_of(raw, align.sig(()), lengths))
 
 
@@ -124,8 +139,6 @@ def _dyn_size_ext(self: Dim) -> Tensor | None:
     lengths = get_size_tensor(self)
     if self.expr is not None or active_listener() is not None:
         return lengths
-    if self.template is not None and self.template.dtype != lengths.dtype:
-        lengths = cast(lengths, self.template.dtype)
     return lengths._as_lengths_of(self)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rfnb.core.dims.align import apply, move
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves, map_pairs
 from rfnb.core.tensor.op_call import guarded
@@ -199,7 +199,9 @@ def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: Dim
     def leaf(x: Any) -> Any:
         if isinstance(x, Dim):
             if x not in table and not axes.isdisjoint(_size(x).dims):
-                table[x] = _new(x, pick(convert_to_tensor(_size(x).values, dims=_size(x).dims, device=device)))
+                size = _size(x)
+                lengths = convert_to_tensor(size.values, dims=size.dims, dtype=size.dtype, device=device)
+                table[x] = _new(x, pick(lengths))
             return table.get(x, x)
         if not isinstance(x, Tensor) or axes.isdisjoint(x.dims):
             return x
@@ -222,7 +224,7 @@ def _size(dim: Dim) -> Size:
 
 def _new(dim: Dim, lengths: Tensor) -> Dim:
     new = Dim(None, name=dim.name, kind=dim.kind)
-    new.bind(Size(lengths.dims, lengths.numpy()))
+    new.bind(size_from(lengths))
     return new
 
 
@@ -243,7 +245,7 @@ class _Chosen:
                 self._pair(one, other, a.size_of(one), b.size_of(other))
 
     def _pair(self, a: Dim, b: Dim, mine: Size, theirs: Size) -> None:
-        if a is b or a in self.table:
+        if a is b or a in self.table or self.table.get(b) is a:
             return
         over = [*dict.fromkeys([*self.mask.dims, *mine.dims, *theirs.dims])]
         mask = apply(move(self.mask.dims, over, trailing=False), self.mask.numpy())

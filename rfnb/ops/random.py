@@ -252,47 +252,54 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
     return int(seeds) if size is None else seeds
 
 
-_dropout_broadcast = False
+_dropout_broadcast: bool | None = None
 
 
 def dropout_broadcast_default() -> bool:
-    """Whether modules share dropout over all dims but the features, and attention over all dims but the keys.
+    """Whether modules share dropout over all dims but the features.
 
     >>> rf.dropout_broadcast_default()
-    False
+    True
 
     Your own modules follow it with `rf.dropout(x, 0.1, axis=rf.dropout_broadcast_default() and x.feature_dim)`.
     """
-    return _dropout_broadcast
+    return _dropout_broadcast is not False
 
 
-def set_dropout_broadcast(shared: bool) -> None:
+def attention_dropout_broadcast_default() -> bool:
+    """Whether attention shares the dropout of its weights over all dims but the keys: only if this was set."""
+    return _dropout_broadcast is True
+
+
+def set_dropout_broadcast(shared: bool | None) -> None:
     """Sets whether modules share dropout: the same features of all frames and sequences, the same keys of all queries.
 
-    It takes less time and memory, and is what some published models were trained with. An option of a module, such as
-    `att_dropout_broadcast`, has precedence. Raises DtypeError if `shared` is not a bool.
+    None, the default: features are shared, which takes less time and memory, and the keys of attention are not. An
+    option of a module, such as `att_dropout_broadcast`, has precedence. Raises DtypeError for anything else.
 
-    >>> rf.set_dropout_broadcast(True)
-    >>> rf.dropout_broadcast_default()
-    True
     >>> rf.set_dropout_broadcast(False)
+    >>> rf.dropout_broadcast_default()
+    False
+    >>> rf.set_dropout_broadcast(None)
 
     To change it temporarily, use `rf.set_dropout_broadcast_ctx`.
     """
     global _dropout_broadcast
-    if not isinstance(shared, bool):
-        raise DtypeError("set_dropout_broadcast: `shared` is not a bool", got=repr(shared), expected="True or False")
+    if not isinstance(shared, bool | None):
+        raise DtypeError(
+            "set_dropout_broadcast: `shared` is not a bool", got=repr(shared), expected="True, False or None"
+        )
     _dropout_broadcast = shared
 
 
 @contextmanager
-def set_dropout_broadcast_ctx(shared: bool) -> Iterator[None]:
+def set_dropout_broadcast_ctx(shared: bool | None) -> Iterator[None]:
     """Sets whether modules share dropout inside the block, as `rf.set_dropout_broadcast` does.
 
-    >>> with rf.set_dropout_broadcast_ctx(True):
+    >>> with rf.set_dropout_broadcast_ctx(False):
     ...     inside = rf.dropout_broadcast_default()
     >>> inside, rf.dropout_broadcast_default()
-    (True, False)
+    (False, True)
     """
     before = _dropout_broadcast
     set_dropout_broadcast(shared)

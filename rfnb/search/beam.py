@@ -13,6 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
@@ -126,7 +127,10 @@ def beam_step(
         total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
     else:
         given = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
-        total = combine(*given).copy_transpose(order)
+        total = combine(*given)
+        if not isinstance(total, Tensor):
+            raise not_a_tensor("beam_step: the result of `combine`", total)
+        total = total.copy_transpose(order)
     if groups != 1:
         labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
     elif living is not None and end is not None:

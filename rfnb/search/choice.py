@@ -13,7 +13,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.argument_errors import explained, not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
@@ -71,17 +71,26 @@ class Chosen:
         return self._hypotheses.follow(x) if self._hypotheses is not None and isinstance(x, Traced) else x
 
 
-def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chosen:
+def choose(body: Body, scores: Any, **given: Any) -> Chosen:
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
     body.refuse_in_branch("choice")
-    options = read_options(given)
+    try:
+        return _chosen(body, scores, read_options(given))
+    except Exception as failure:
+        error = explained("choice", ChoiceOptions.__init__, given, failure)
+        if error is None:
+            raise
+        raise error from error.__cause__
+
+
+def _chosen(body: Body, scores: Any, options: ChoiceOptions) -> Chosen:
+    options.check()
     if isinstance(scores, Mapping):
         return _of_parts(body, scores, options)
     sources: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     for source in sources:
         if not isinstance(source, Tensor):
             raise not_a_tensor("choice: `scores`", source)
-    options.check()
     dims: list[Any] = list(options.axis) if isinstance(options.axis, list | tuple) else [options.axis] * len(sources)
     if len(dims) != len(sources):
         raise ParameterError("choice: `axis` has a dim for each source", got=len(dims), expected=len(sources))
@@ -108,7 +117,11 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     """A step whose scores are a sum of parts, which are kept by name."""
     parts = read_parts(given)
     tensors = [part.value for part in parts if isinstance(part.value, Tensor)]
-    axis = options.axis if isinstance(options.axis, Dim) else label_dim_of(tensors)
+    if options.axis is not None and not isinstance(options.axis, Dim):
+        raise DimError(
+            "choice: `axis` is not a Dim", got=repr(options.axis), expected="the dim of the labels, of all parts"
+        )
+    axis = options.axis or label_dim_of(tensors)
     if axis is None and not tensors:
         raise DimError(
             f"{body.loop.name}: choice: which labels do the scorers score?", got=", ".join(given),

@@ -10,6 +10,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
@@ -28,6 +29,7 @@ from rfnb.search.variants.outside import Change, Variant
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
+@guarded
 def decode(
     step: Step,
     state: Any = None,
@@ -73,10 +75,10 @@ def decode(
     Args:
         step: makes one step for all hypotheses. Use `torch.no_grad()` around the call.
         state: tensors with the batch as first axis, or nested lists, tuples, dicts and dataclasses of them; they
-            are repeated for the beam, and follow their hypotheses. Or an object with `reorder_cache(index)`, as the
-            caches of Hugging Face have it, which is called for both. Leave out what is the same for all hypotheses of a
-            sequence. If there are Tensors {batch, …} in it, the step gets `prev` and those as Tensors {batch, beam, …},
-            and returns such.
+            are repeated for the beam, and follow their hypotheses. Arrays of numpy stay arrays. Or an object with
+            `reorder_cache(index)`, as the caches of Hugging Face have it, which is called for both. Leave out what is
+            the same for all hypotheses of a sequence. If there are Tensors {batch, …} in it, the step gets `prev` and
+            those as Tensors {batch, beam, …}, and returns such.
         beam: the number of hypotheses.
         start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.
@@ -103,7 +105,10 @@ def decode(
     for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
         check_count("decode", name, count, least)
     exponent, offset = length_normalization_exponent, length_normalization_offset
-    check_numbers("decode", length_normalization_exponent=exponent, length_normalization_offset=offset)
+    if partial_candidates is not None:
+        check_count("decode", "partial_candidates", partial_candidates, 1)
+    numbers = {"diversity": diversity} | ({} if most_gain is None else {"most_gain": most_gain})
+    check_numbers("decode", length_normalization_exponent=exponent, **numbers)
     check_offset("decode", offset)
     own = labels if isinstance(labels, Dim) else None
     labels = labels if own is None else own.vocab
@@ -172,6 +177,8 @@ class _Rows:
             moved = reorder(self.backend.from_numpy_raw(self.rows, None))
             return leaf if moved is None else moved
         shape = getattr(leaf, "shape", ())
+        if isinstance(leaf, np.ndarray) and shape[:1] == (self.count,):
+            return leaf[self.rows]
         if not shape or shape[0] != self.count:
             raise SearchError(
                 "decode: the first axis of each part of the state counts the hypotheses",

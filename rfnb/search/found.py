@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses
@@ -23,8 +26,6 @@ from rfnb.search.words import InWords
 from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
-    from rfnb.core.tensor.tensor import Tensor
     from rfnb.trace.run.run import Run
 
 SHOWN, BEST = 3, 4
@@ -66,6 +67,10 @@ class Found(InWords):
     doubts: tuple[Doubt, ...] | None = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.trace, Trace):
+            raise SearchError(
+                "Found: `trace` is not the trace of a search", got=type(self.trace).__name__, expected="found.trace"
+            )
         for name, array in (("scores", self.trace.final_scores), ("lengths", self.trace.lengths)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, array)
@@ -187,6 +192,7 @@ def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:
     return convert_to_tensor(shaped.astype(scores.dtype), dims=[*dims, beam], device=scores.device)
 
 
+@guarded
 def load(path: str | os.PathLike[str]) -> Found:
     """Loads the search in a file of `found.save("x.rfbeam")`, without model, code or data.
 
@@ -210,3 +216,4 @@ def load(path: str | os.PathLike[str]) -> Found:
 
 
 OTHERS.update({Found: compare_searches, Tree: compare_trees})
+guard_methods(Found, "__init__", "best", "nbest", "rerank", "same_hypotheses", "save")

@@ -11,9 +11,10 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.search.beam import Combine
 from rfnb.search.blank.in_loop import BlankOptions
+from rfnb.search.blank.step import Merge as Merge
 from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.sources import InputType
-from rfnb.search.variants.endings import EndOptions
+from rfnb.search.variants.endings import Ended as Ended, EndOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,16 @@ class ChoiceOptions(BlankOptions, EndOptions):
     def check(self) -> None:
         """Raises ParameterError for numbers that are out of range."""
         check_numbers("choice", **{name: getattr(self, name) for name in NUMBERS})
+        check_offset("choice", self.length_normalization_offset)
+        limits = {name: getattr(self, name) for name in ("diversity", "threshold", "most_gain")}
+        check_numbers("choice", **{name: x for name, x in limits.items() if repr(x) not in ("None", "inf")})
+        if self.custom_score_combine is not None and not callable(self.custom_score_combine):
+            raise ParameterError(
+                "choice: `custom_score_combine` is not a function", got=repr(self.custom_score_combine),
+                expected="lambda scores, base: base + scores",
+            )  # fmt: skip
+        if not isinstance(self.cheating, bool) and self.cheating != "exclusive":
+            raise ParameterError("choice: unknown `cheating`", got=self.cheating, expected='True, False or "exclusive"')
         for size in (self.beam_size, *(self.source_beam_sizes or ())):
             if size is not None:
                 check_count("choice", "beam_size" if size is self.beam_size else "source_beam_sizes", size, 1)
@@ -82,9 +93,7 @@ def read_options(given: dict[str, Any]) -> ChoiceOptions:
             "choice: there is no such option", got=unknown[0], expected=", ".join(known),
             hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
         )  # fmt: skip
-    options = ChoiceOptions(**given)
-    check_offset("choice", options.length_normalization_offset)
-    return options
+    return ChoiceOptions(**given)
 
 
 OTHER_NAMES = {

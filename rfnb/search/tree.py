@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,6 +15,7 @@ import numpy as np
 from rfnb.core.ground.show import view_of
 from rfnb.core.ground.suggestions import number_of
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import keep, run_of
@@ -23,7 +25,7 @@ from rfnb.search.node import Hypothesis, Node
 from rfnb.search.stored.columns import read_tree, write_tree
 from rfnb.search.trace import Trace
 from rfnb.search.tree_arrays import TreeArrays, normalized
-from rfnb.search.words import InWords, number
+from rfnb.search.words import InWords, number, place_of
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -54,6 +56,11 @@ class Tree(TreeArrays, InWords):
         trace: the search.
         sequence: the position of the sequence in the batch.
     """
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.trace, Trace):
+            raise SearchError("Tree: `trace` is not the trace of a search", got=type(self.trace).__name__)
+        place_of("Tree", "sequence", self.sequence, len(self.trace.steps))
 
     # -- names and texts
 
@@ -147,7 +154,12 @@ class Tree(TreeArrays, InWords):
         )
 
     def prefix(self, step: int, place: int) -> tuple[int, ...]:
-        """The labels of a hypothesis up to a step, its end label included."""
+        """The labels of a hypothesis up to a step, its end label included.
+
+        Raises SearchError if there is no such step or place; before step 0, no hypothesis has labels.
+        """
+        if step != -1:
+            step, place = place_of("tree", "step", step, self.steps), place_of("tree", "place", place, self.beam)
         found: list[int] = []
         counts = self.counts
         for at in range(step, -1, -1):
@@ -158,6 +170,7 @@ class Tree(TreeArrays, InWords):
 
     def node(self, step: int, place: int) -> Node:
         """The node at a place of the beam. Raises SearchError if there is no hypothesis at it."""
+        step, place = index(step), index(place)
         if not (0 <= step < self.steps and 0 <= place < self.beam and self.alive[step, place]):
             raise SearchError(
                 f"tree: no hypothesis is at step {step}, place {place}",
@@ -180,7 +193,11 @@ class Tree(TreeArrays, InWords):
         )
 
     def nodes(self, step: int) -> list[Node]:
-        """The nodes of a step in the order of their ranks, without places that have no hypothesis."""
+        """The nodes of a step in the order of their ranks, without places that have no hypothesis.
+
+        Raises SearchError if there is no such step.
+        """
+        step = place_of("tree", "step", step, self.steps)
         places = np.flatnonzero(self.alive[step])
         return [self.node(step, int(place)) for place in places[np.argsort(self.ranks[step, places])]]
 
@@ -190,6 +207,9 @@ class Tree(TreeArrays, InWords):
         most: how many. By default those that the search kept (`candidates=8`), or, if it kept none and its run is
         recorded, the 8 best. Of a recorded run there may be any number; its step is computed again for them.
         """
+        step = place_of("tree", "step", step, max(self.steps, 1))  # without steps, none were pruned
+        if most is not None and not most >= 0:
+            raise SearchError("pruned: `most` is negative", got=most, expected="0 or more")
         own, replayed = self.own.pruned, self.trace.replayed
         if most is None or replayed is None or (own is not None and most <= own.labels.shape[2]):
             kept = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
@@ -348,13 +368,7 @@ class Trees(InWords, Sequence[Tree]):
             return [Tree(self.trace, i) for i in range(*which.indices(len(self)))]
         if isinstance(which, str):
             return Tree(self.trace, number_of(which, self.trace.tags, "tree", SearchError))
-        if not -len(self) <= which < len(self):
-            raise SearchError(
-                "tree: the search has no sequence with this position",
-                got=which,
-                expected=f"0 to {len(self) - 1}" if len(self) else "nothing, as the batch is empty",
-            )
-        return Tree(self.trace, int(which) % len(self))
+        return Tree(self.trace, place_of("tree", "sequence", which, len(self)))
 
     def __iter__(self) -> Iterator[Tree]:
         return (Tree(self.trace, i) for i in range(len(self)))
@@ -366,3 +380,9 @@ class Trees(InWords, Sequence[Tree]):
             f"{printable_name(tree.name)}: {printable_name(tree.best.text) if tree.best else 'no hypothesis is left'}"
             for tree in self
         )
+
+
+guard_methods(
+    Tree, "__init__", *"from_json keep label node nodes prefix prefix_text pruned save text_of where why".split()
+)
+guard_methods(Trees, "__getitem__")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from rfnb.core.ground.show import Shown, kind_of
+from rfnb.errors import SearchError
 from rfnb.printable import terminal_text
 
 
@@ -32,3 +34,16 @@ def number(value: float) -> str:
     ('-1.235', '-123.5', '-inf')
     """
     return f"{value:.4g}"
+
+
+def place_of(what: str, kind: str, position: int, count: int) -> int:
+    """A position among `count`, from 0; negative ones count from the end. Raises SearchError if there is none.
+
+    >>> place_of("tree", "step", -1, 3)
+    2
+    """
+    position = index(position)
+    if not -count <= position < count:
+        expected = f"0 to {count - 1}" if count else "nothing, as there are none"
+        raise SearchError(f"{what}: there is no {kind} with this position", got=position, expected=expected)
+    return position % count

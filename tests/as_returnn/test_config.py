@@ -71,3 +71,8 @@ def test_the_global_config():
         set_global_config(CONFIG)
         assert get_global_config(return_empty_if_none=True) is CONFIG
     assert get_global_config() is before
+
+
+def test_a_config_with_an_earlier_behavior_version_gives_a_warning():
+    with pytest.warns(UserWarning, match="In version 21"), global_config_ctx({"behavior_version": 21}):
+        pass

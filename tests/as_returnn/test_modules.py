@@ -49,7 +49,14 @@ def test_what_models_import_is_the_same_object():
         from returnn.log import log
         from returnn.util.basic import NotSpecified, BehaviorVersion, prod
         from returnn.util.collect_outputs_dict import CollectOutputsDict
+        from returnn.util.basic import get_login_username
         from returnn.util.math import PiecewiseLinear, ceil_div
+        from returnn.frontend import RawTensorTypes
+        from returnn.frontend._backend import Backend, global_backend, select_backend
+        from returnn.frontend.types import RawTensorTypes as same_types
+        from returnn.frontend.attention import _apply_rope
+        from returnn.frontend.build_from_dict import _get_cls
+        from returnn.frontend.decoder.transformer import ceil_div as same_ceil_div
         from returnn.torch.util.gradient_checkpoint import gradient_checkpoint_scope
         from returnn.datasets.util.vocabulary import Vocabulary
         from returnn.torch.frontend.bridge import rf_module_to_pt_module
@@ -61,6 +68,8 @@ def test_what_models_import_is_the_same_object():
         assert Vocabulary is ours.Vocab and Glorot is ours.init.Glorot is rf.init.Glorot and rf.audio is ours.audio
         assert FeedForwardConvGated is ours.encoder.e_branchformer.FeedForwardConvGated
         assert rf.attention.dot_attention is dot_attention and NotSpecified is rf.NotSpecified
+        assert ceil_div is same_ceil_div and RawTensorTypes is same_types and Backend is ours.Backend
+        assert global_backend.name == "torch" and _get_cls("rf.Linear") is ours.Linear
         assert CollectOutputsDict is ours.CollectOutputsDict and set_amp_policy is ours.set_amp_policy
         """
     )

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import rfnb as rf
+from rfnb.as_returnn import outside_frontend
 from rfnb.as_returnn.outside_frontend import ForwardCallbackIface, PiecewiseLinear, ceil_div, log, prod
 
 
@@ -49,3 +50,37 @@ def test_the_interface_of_a_forward_pass():
     callback.process_seq(seq_tag="a", outputs=rf.TensorDict({"labels": rf.zeros([rf.Dim(3, name="time")])}))
     callback.finish()
     assert callback.found == {"a": 3}
+
+
+def test_the_name_of_the_user_is_a_text_even_if_there_is_none(monkeypatch):
+    assert outside_frontend.get_login_username()
+
+    def unknown():
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert outside_frontend.get_login_username().isdigit()
+
+
+def test_the_global_backend_is_the_one_that_is_selected():
+    rf.select_backend("numpy")
+    names = [outside_frontend.global_backend.name]
+    rf.select_backend("torch")
+    assert [*names, outside_frontend.global_backend.name] == ["numpy", "torch"]
+
+
+def test_a_class_is_found_by_its_name():
+    assert outside_frontend._get_cls("returnn.frontend.Linear") is rf.Linear
+    assert outside_frontend._get_cls("rf.relu") is rf.relu
+    with pytest.raises(rf.errors.ParameterError, match="cannot be found"):
+        outside_frontend._get_cls("rf.Nothing")
+
+
+def test_rotary_positions_turn_pairs_of_neighbours():
+    time, feat = rf.Dim(3, name="time"), rf.Dim(4, name="feat")
+    x = rf.convert_to_tensor([[0.0, 1, 2, 3], [8, 9, 10, 11], [16, 17, 18, 19]], dims=[time, feat])
+    angles = rf.sinusoidal_positional_encoding(spatial_dim=time, feat_dim=feat)
+    turned = outside_frontend._apply_rope(x, angles, feat)
+    rows = [0, 1, 2, 3, -3.250821, 11.594487, 9.998900, 11.001000, -22.116407, 7.474259, 17.996201, 19.003599]
+    assert turned.dims == (time, feat)
+    assert turned.raw_tensor.flatten().tolist() == pytest.approx(rows, abs=1e-4)

@@ -423,3 +423,35 @@ def test_both_sides_of_a_cond_are_known_by_their_keys():
         sides = rf.cond(x > 1e9, lambda: {"a": x, "b": x * 2}, lambda: {"b": x * 5, "a": x * 3})
         threes, x = loop.stack(sides["a"]), loop.stack(x)
     np.testing.assert_allclose(threes.numpy(), 3 * x.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[3, 3, 3], [3, 2, 1]])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_state_with_changing_dims_keeps_the_order_of_the_body(lengths, turned):
+    """The dim of the last step is the one that the body made, also if sequences have ended before."""
+    batch, first = rf.Dim(3, name="batch"), rf.Dim(1, name="first")
+    time = rf.Dim(rf.convert_to_tensor(lengths, dims=[batch]), name="time")
+    x = rf.convert_to_tensor(torch.arange(9.0).reshape(3, 3), dims=[batch, time])
+    beams = []
+
+    def body(x, s):
+        beam = rf.Dim(2, name="beam")
+        beams.append(beam)
+        y = rf.reduce_mean(s["state"] + x, axis=s["dim"]) * rf.range_over_dim(beam, dtype="float32")
+        y = y.copy_transpose([beam, batch]) if turned else y
+        return y, {"state": y, "dim": beam}
+
+    initial = {"state": rf.zeros([batch, first]), "dim": first}
+    ys, state, _ = rf.scan(spatial_dim=time, xs=x, initial=initial, body=body, return_tensor_arrays=True)
+    order = (beams[-1], batch) if turned else (batch, beams[-1])
+    assert ys[-1].dims == order and state["state"].dims == order and state["dim"] is beams[-1]
+    last = {3: [2.5, 7.75, 13.0], 2: [1.0, 5.5, 10.0], 1: [0.0, 3.0, 6.0]}
+    expected = [[0.0, last[n][i]] for i, n in enumerate(lengths)]
+    assert state["state"].copy_transpose([batch, beams[-1]]).tolist() == expected
+
+
+def test_the_last_state_of_a_scan_has_the_order_of_the_body():
+    batch, time, feat = rf.Dim(2, name="batch"), rf.Dim(3, name="time"), rf.Dim(4, name="feat")
+    places = {"spatial_dim": time, "xs": rf.ones([batch, time, feat]), "initial": rf.zeros([feat, batch])}
+    _, state, _ = rf.scan(**places, body=lambda x, s: (x + s, x + s))
+    assert state.dims == (batch, feat) and (state.raw_tensor == 3).all()

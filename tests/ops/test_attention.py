@@ -107,7 +107,13 @@ def test_dropped_weights(broadcast):
     rows = weights.copy_transpose([few, eye.dims[1]]).raw_tensor
     assert set(rows.unique().mul(40).round().tolist()) == {0.0, 2.0}
     assert bool((rows == rows[0]).all()) == bool(broadcast)
-    assert attention.dropout_broadcast_default() is False
+
+
+def test_queries_share_dropped_keys_only_if_this_was_set():
+    assert attention.attention_dropout_broadcast_default() is False
+    for shared in (True, False):
+        with rf.set_dropout_broadcast_ctx(shared):
+            assert attention.attention_dropout_broadcast_default() is shared
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -473,3 +474,17 @@ def test_one_axis_takes_a_pair_of_zeros_as_it_is():
         assert torch.equal(found.raw_tensor, expected.raw_tensor)
         pooled, _ = rf.pool1d(x, mode="max", pool_size=3, strides=1, padding=pair, in_spatial_dim=time)
         assert pooled.dims[1].size.values.tolist() == [max(n + sum(pair) - 2, 0) for n in (5, 3)]
+
+
+@pytest.mark.parametrize("option", ["padding", "strides", "dilation_rate"])
+@pytest.mark.parametrize("wrong", [True, 1.0])
+def test_a_number_of_another_type_does_not_change_later_calls(option, wrong):
+    time, feat, width = rf.Dim(8, name="time"), rf.Dim(2, name="feat"), rf.Dim(2, name="width")
+    x, filter = rf.ones([time, feat]), rf.ones([width, feat, feat.copy(match_priority=1)])
+    conv = {"in_dim": feat, "out_dim": feat, "in_spatial_dims": [time], "filter": filter, "filter_size": [width]}
+    pool = {"mode": "max", "pool_size": 2, "in_spatial_dims": [time]}
+    for op, options in ((rf.conv, conv), (rf.pool, pool)):
+        options = {"padding": "valid", **options}
+        with contextlib.suppress(rf.errors.RfError):
+            op(x, **{**options, option: wrong})
+        op(x, **{**options, option: 1})

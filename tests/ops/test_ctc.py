@@ -190,6 +190,25 @@ def test_durations_and_greedy_decoding(paths, blank):
         assert blanks.raw_tensor[i, : blanks.size_of(gaps).values[i]].tolist() == expected
 
 
+@pytest.mark.parametrize("durations_of", [rf.ctc_durations_from_path, rf.ctc_no_label_loop_blank_durations_from_path])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_durations_have_lengths_of_the_dtype_that_the_labels_have(durations_of, dtype):
+    batch = rf.Dim(3, name="batch")
+    time, word = (
+        rf.Dim(rf.convert_to_tensor(lengths, dims=[batch], dtype=dtype), name=name)
+        for name, lengths in {"time": [5, 3, 2], "word": [2, 1, 0]}.items()
+    )
+    raw = torch.tensor([[3, 1, 3, 3, 1], [3, 3, 0, 0, 0], [3, 3, 0, 0, 0]])
+    path = rf.convert_to_tensor(raw, dims=[batch, time], sparse_dim=rf.Dim(4, name="vocab"))
+    given = {"path": path, "path_spatial_dim": time, "blank_index": 3}
+    _, out = durations_of(**given, targets_spatial_dim=word)
+    _, counted = durations_of(**given)
+    for dim, expected in ((out, dtype), (counted, "int64")):
+        size = dim.dyn_size_ext
+        assert size.dims == (batch,) and size.dtype == expected
+    assert out.dyn_size_ext.tolist() == counted.dyn_size_ext.tolist()
+
+
 def test_durations_of_the_best_path():
     x = Inputs([(4, [0, 1]), (3, [1]), (2, [])], 2)
     path = rf.ctc_best_path(**x.given)

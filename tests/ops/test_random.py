@@ -56,19 +56,20 @@ def test_the_usual_idiom_follows_the_switch(training):
     def drop():
         return rf.dropout(x, 0.5, axis=rf.dropout_broadcast_default() and x.feature_dim).raw_tensor
 
-    with rf.set_dropout_broadcast_ctx(True):
-        shared = drop()
-    assert (shared == shared[:1]).all() and not (drop() == drop()[:1]).all()
+    shared = drop()
+    with rf.set_dropout_broadcast_ctx(False):
+        own = drop()
+    assert (shared == shared[:1]).all() and not (own == own[:1]).all()
 
 
 def test_the_switch_of_shared_dropout():
-    assert rf.dropout_broadcast_default() is False
-    rf.set_dropout_broadcast(True)
     assert rf.dropout_broadcast_default() is True
     rf.set_dropout_broadcast(False)
-    with pytest.raises(ZeroDivisionError), rf.set_dropout_broadcast_ctx(True):
-        raise ZeroDivisionError
     assert rf.dropout_broadcast_default() is False
+    rf.set_dropout_broadcast(None)
+    with pytest.raises(ZeroDivisionError), rf.set_dropout_broadcast_ctx(False):
+        raise ZeroDivisionError
+    assert rf.dropout_broadcast_default() is True
     with pytest.raises(DtypeError, match="set_dropout_broadcast"):
         rf.set_dropout_broadcast("yes")
 

@@ -73,11 +73,11 @@ MAKE = {
 @pytest.mark.parametrize("make", MAKE.values(), ids=[cls.__name__ for cls in MAKE])
 def test_whether_dropout_is_shared_is_readable_and_settable(make):
     layer = make()
-    assert layer.dropout_broadcast is False
-    with rf.set_dropout_broadcast_ctx(True):
-        assert layer.dropout_broadcast is True
-    layer.dropout_broadcast = True
     assert layer.dropout_broadcast is True
+    with rf.set_dropout_broadcast_ctx(False):
+        assert layer.dropout_broadcast is False
+    layer.dropout_broadcast = False
+    assert layer.dropout_broadcast is False
 
 
 def test_a_layer_of_its_own_shares_dropout():
@@ -88,9 +88,9 @@ def test_a_layer_of_its_own_shares_dropout():
     layer.linear_ff.weight.initial, layer.linear_ff.bias.initial = 0.0, 1.0
     layer.linear_out = rf.Linear(MODEL, MODEL, with_bias=False)
     layer.linear_out.weight.assign(torch.eye(4))
-    assert len(layer(rf.zeros([time, MODEL])).raw_tensor.unique(dim=0)) > 1
-    layer.dropout_broadcast = True
     assert len(layer(rf.zeros([time, MODEL])).raw_tensor.unique(dim=0)) == 1
+    layer.dropout_broadcast = False
+    assert len(layer(rf.zeros([time, MODEL])).raw_tensor.unique(dim=0)) > 1
 
 
 def test_other_attributes():

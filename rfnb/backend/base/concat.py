@@ -110,7 +110,7 @@ class ConcatOps:
         if not out:
             out = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
             signature.keep(key, weakref.ref(out))
-        return tensor_of(cls.stack_raw(raws), out, lengths)
+        return fitted(cls, tensor_of(cls.stack_raw(raws), out, lengths), out_dim)
 
     @classmethod
     def cum_concat_step(

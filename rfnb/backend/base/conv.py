@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
-from rfnb.backend.base.slide_plan import SlidePlan, bind, fixed, one_axis, plan_of, serials_of, several_axes
+from rfnb.backend.base.slide_plan import SlidePlan, bind, fit, fixed, one_axis, plan_of, serials_of, several_axes
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.dtype import has_fractions
@@ -144,6 +144,7 @@ def _convolved(
     if plan.each:
         raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension or 0])
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
+    result = fit(backend, plan, result)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
     return result, out_spatial or [out.dims[place] for place in plan.places]

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.backend.base.index import out_of_range
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, size_in
+from rfnb.backend.base.sizes import bound, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
@@ -172,7 +172,7 @@ def _select(
     raw = backend.gather_raw(raw, index, first, 1) if batch else backend.index_raw(raw, index, 0)
     feature = tensor.feature_dim if tensor.feature_dim in features else None
     found = tensor_of(raw, align.sig([*batch, out_dim, *features], tensor.sparse_dim, feature), lengths)
-    found = backend.resized(found, sizes)
+    found = fitted(backend, backend.resized(found, sizes), out_dim)
     return found.like(backend.fill_padding(found, 0, (out_dim,))), out_dim
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.slide import Padding, PerAxis, Window, windows
-from rfnb.backend.base.slide_plan import bind, fixed, one_axis, plan_of, serials_of, several_axes
+from rfnb.backend.base.slide_plan import bind, fit, fixed, one_axis, plan_of, serials_of, several_axes
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -64,7 +64,7 @@ class PoolOps:
                 result._raw = _mean_of_frames(cls, result._raw, source, dim, window, place)
         else:  # the maximum over padding alone is -∞
             result._raw = cls.fill_padding(result, 0)
-        return result, out_spatial_dims or [out.dims[place] for place in plan.places]
+        return fit(cls, plan, result), out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
 def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_ints
-from rfnb.backend.base.sizes import bound, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, fitted, size_in, taken, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -38,10 +38,10 @@ class RepeatOps:
             return _all_alike(cls, values, in_spatial_dim, repeats, out_spatial_dim)
         lengths, dims, counts = join(values, repeats), *_counts(cls, values, repeats, in_spatial_dim)
         sizes = counts.sum(-1)
-        lengths = bound(lengths, out_spatial_dim, Size(dims, sizes), "repeat")
+        lengths = bound(lengths, out_spatial_dim, Size(dims, sizes, dtype=repeats.dtype), "repeat")
         at = _positions(counts, sizes)
         raw = cls.from_numpy_raw(at, cls.device_key_raw(values._raw))
-        positions = tensor_of(raw, align.sig([*dims, out_spatial_dim]), lengths)
+        positions = fitted(cls, tensor_of(raw, align.sig([*dims, out_spatial_dim]), lengths), out_spatial_dim)
         result = cls.gather(values, indices=positions, axis=in_spatial_dim)
         feature = out_spatial_dim if values.feature_dim is in_spatial_dim else values.feature_dim
         out = align.sig(result.dims, values.sparse_dim, feature)

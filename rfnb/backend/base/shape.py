@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, size_in
+from rfnb.backend.base.sizes import bound, derived, fitted, known_size, moved, ragged, size_in
 from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -131,7 +131,7 @@ class ShapeOps:
         mark_replaced(in_dim, out_dim)
         if in_dim.dimension is not None and in_dim.dimension == out_dim.dimension:
             source.sig.keep(plan_key, weakref.ref(out))
-        return tensor_of(source._raw, out, lengths)
+        return fitted(cls, tensor_of(source._raw, out, lengths), out_dim)
 
     @classmethod
     def merge_dims(
@@ -173,7 +173,7 @@ class ShapeOps:
         signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
         if _all_static(out_dim, *dims):
             source.sig.keep(plan_key, MergePlan(how, at, weakref.ref(signature)))
-        return tensor_of(raw, signature, lengths), out_dim
+        return fitted(cls, tensor_of(raw, signature, lengths), out_dim), out_dim
 
     @classmethod
     def split_dims(
@@ -226,7 +226,7 @@ class ShapeOps:
         signature = align.sig([*source.dims[:place], *dims, *source.dims[place + 1 :]], source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
             source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
-        return tensor_of(raw, signature, lengths)
+        return fitted(cls, tensor_of(raw, signature, lengths), open_dim)
 
     @classmethod
     def expand_make_non_empty(
@@ -272,7 +272,7 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
         return out_dim.static_size
     if out_dim.expr is not None or out_dim.given.op != "replace_dim" or out_dim.serial in in_dim.roots:
         sizes = (source.lengths.size(out_dim), current_lengths([out_dim]).size(out_dim))
-        known = [size for size in sizes if size is not None]
+        known = [size for size in sizes if size is not None and not size.assumed]
         if known:  # of a dim that `source` once had, the lengths may be over dims that it has no more
             return next((size for size in known if all(dim in source.sig.index for dim in size.dims)), known[-1])
     return source.size_of(in_dim)

@@ -33,8 +33,9 @@ def size_in(x: Tensor, dim: Dim) -> Size:
 
 
 def known_size(lengths: Lengths, dim: Dim) -> Size | None:
-    """The size of `dim` in these lengths, or else in the current batch."""
-    return lengths.size(dim) or current_lengths([dim]).size(dim)
+    """The size of `dim` in these lengths, or else in the current batch; None if at most its capacity is known."""
+    size = lengths.size(dim) or current_lengths([dim]).size(dim)
+    return None if size is not None and size.assumed else size
 
 
 def _size_in(x: Tensor, size: Size) -> Size:
@@ -53,11 +54,17 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     Raises DimError if `dim` has a different size, or is in use.
     """
     here = lengths.size(dim)
-    if here is not None and here.max == size.max and (not (size.dims or here.ragged) or here.agrees(size)):
+    if (
+        here is not None
+        and not here.assumed
+        and here.max == size.max
+        and (not (size.dims or here.ragged) or here.agrees(size))
+    ):
         return lengths
     if dim.dimension is None and dim.expr is None:
+        size.dtype = size.dtype or lengths.dtype
         known = current_lengths([dim]).size(dim)
-        if known is None or not known.agrees(size):
+        if known is None or known.assumed or not known.agrees(size):
             dim.define(size, by)
         return _with(lengths, dim, size.within_capacity(dim))
     if here is None:

@@ -166,10 +166,12 @@ def _slice_by_tensors(
     wanted = values(size, unknown=limit.max) if count is None else count.over(dims)
     first, length = slice_frames(n, values(start), values(end, unknown=limit.max), step, wanted)
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
-    lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape)), "slice")
+    dtype = size.dtype if isinstance(size, Tensor) else None
+    lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape), dtype=dtype), "slice")
     positions = _steps(np.broadcast_to(first, shape), int(length.max(initial=0)), step, limit.max)
     raw = backend.from_numpy_raw(positions, backend.device_key_raw(source._raw))
-    return _at(backend, source, tensor_of(raw, align.sig([*dims, out_dim]), lengths), axis, out_dim)
+    at = fitted(backend, tensor_of(raw, align.sig([*dims, out_dim]), lengths), out_dim)
+    return _at(backend, source, at, axis, out_dim)
 
 
 def _slice_from(
@@ -185,6 +187,7 @@ def _slice_from(
     before = begin.like(backend.compare_raw(begin._raw, "less", 0))
     begin = backend.where(before, from_end, begin, allow_broadcast_all_sources=True)
     steps = tensor_of(backend.range_raw(count.max, "int64", source.device), align.sig([out_dim]), lengths)
+    steps = fitted(backend, steps, out_dim)
     if isinstance(step, Tensor):
         steps = backend.combine(steps, "mul", step, allow_broadcast_all_sources=True)
     elif step is not None:

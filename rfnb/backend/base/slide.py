@@ -98,7 +98,7 @@ def windows(
         padding = [padding]  # type: ignore[list-item]
     paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
     steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
-    for size, stride, dilation, how in zip(sizes, *steps, paddings, strict=True):
+    for size, stride, dilation, how in zip(map(whole, sizes), *steps, paddings, strict=True):
         _check_positive(op, size, stride, dilation)
         how = how.lower() if isinstance(how, str) else how
         around = (size - 1) * dilation
@@ -109,7 +109,7 @@ def windows(
         elif isinstance(how, int):
             found.append(Window(size, stride, dilation, how, how))
         elif isinstance(how, tuple | list) and len(how) == 2 and all(isinstance(zeros, int) for zeros in how):
-            found.append(Window(size, stride, dilation, *how))
+            found.append(Window(size, stride, dilation, *map(whole, how)))
         else:
             raise ParameterError(
                 f"{op}: unknown `padding`",
@@ -156,9 +156,16 @@ def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:
     if value is None:
         return [1] * count
     if isinstance(value, str | int):
-        return [value] * count
+        return [whole(value)] * count
     if len(value) != count:
         raise DimError(
             f"{op}: `{name}` does not match the number of axes", got=list(value), expected=f"a number, or {count}"
         )
-    return list(value)
+    return [whole(entry) for entry in value]
+
+
+def whole(value: Any) -> Any:
+    """A number as plans hold it: True is 1, and equal to it as the key of a plan. Raises TypeError for fractions."""
+    if isinstance(value, float):
+        raise TypeError(f"{value} is not a whole number")
+    return int(value) if isinstance(value, bool) else value

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.sizes import bound, fitted
 from rfnb.backend.base.slide import Spread, Window
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -86,6 +86,13 @@ def bind(op: str, plan: SlidePlan, out: align.Sig, lengths: Lengths, spatial: Se
         size = lengths[spatial[i]]
         lengths = bound(lengths, out.dims[plan.places[i]], Size(size.dims, plan.slides[i].count(size.values)), op)
     return lengths
+
+
+def fit(backend: type[Backend], plan: SlidePlan, result: Tensor) -> Tensor:
+    """The result, whose dims without a formula may have a capacity."""
+    for i in plan.named:
+        result = fitted(backend, result, result.dims[plan.places[i]])
+    return result
 
 
 def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:

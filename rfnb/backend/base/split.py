@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, constant, known_size, ragged, renamed, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, fitted, known_size, ragged, renamed, size_in, taken, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -92,8 +92,7 @@ def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Seq
             first, last = int(start), int(start) + size.max
             raw = backend.slice_raw(source._raw, place, first, last, 1)
             lengths = taken(lengths, axis, dim, ("split", first), functools.partial(_take, first=first, last=last))
-        piece = tensor_of(raw, renamed(source, axis, dim), lengths)
-        pieces.append(trimmed(backend, piece) if lengths.owners and dim in lengths.owners else piece)
+        pieces.append(fitted(backend, tensor_of(raw, renamed(source, axis, dim), lengths), dim))
     return tuple(pieces)
 
 

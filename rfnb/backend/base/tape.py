@@ -90,6 +90,7 @@ class TapeOps:
     frames_raw: Callable[[Any, int], Sequence[Any]]
     needs_gradient_raw: Callable[[Any], bool]
     is_finite_raw: Callable[[Any], bool]
+    is_readable_raw: Callable[[Any], bool]
     same_raw: Callable[[Any, Any], bool]
     all_true_raw: Callable[[Any], bool]
     snapshot_raw: Callable[[Any], Any]

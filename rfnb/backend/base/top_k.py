@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -71,11 +71,15 @@ class TopKOps:
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = k_dim if source.feature_dim in dims else source.feature_dim
-        found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)
+
+        def result(raw: Any, sparse_dim: Dim | None, feature_dim: Dim | None = None) -> Tensor:
+            return fitted(cls, tensor_of(raw, align.sig(out, sparse_dim, feature_dim), lengths), k_dim)
+
+        found = result(values, source.sparse_dim, feature)
         if isinstance(axis, Dim):
-            return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim
+            return found, result(index, dims[0]), k_dim
         parts = cls.split_index_raw(index, sizes)
-        return found, [tensor_of(part, align.sig(out, d), lengths) for part, d in zip(parts, dims, strict=True)], k_dim
+        return found, [result(part, dim) for part, dim in zip(parts, dims, strict=True)], k_dim
 
 
 def _count(backend: type[Backend], source: Tensor, places: Sequence[int], k: int | Tensor) -> Size:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial, wraps
 from pathlib import Path
 from threading import get_ident
@@ -27,6 +27,7 @@ from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, own
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import PACKAGE, Source
+from rfnb.core.tensor.listener import active_listener, loop_runs
 from rfnb.core.tensor.tensor_dict import as_dicts
 
 _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
@@ -70,30 +71,54 @@ def module_graph(
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
             seen.meter.done(result)
     graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
+    if "OptimizedModule" in (type(its).__name__, *(node.op for node in seen.graph.all_nodes())):
+        graph.notes.append("compiled modules ran as they are written, without the compiler")
     name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph
 
 
+@contextmanager
+def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorder]:
+    """Reports the calls of torch inside the block to the meter, without those that rfnb makes itself.
+
+    The paths of `models` and of modules outside of them begin with their class. Code for `torch.compile` runs as it is
+    written, so that its calls are seen. While the recorder is `quiet`, it reports none.
+    """
+    recorder = _ModelRecorder(None, None, meter, own=False)
+    for model in models:
+        if isinstance(model, torch.nn.Module) and not recorder.modules.knows(model):
+            recorder.modules.add(model, type(model).__name__)
+    with recorder.observing():
+        yield recorder
+
+
 class _ModelRecorder(CallRecorder):
     """Collects what hooks and the mode report.
 
     model: the module that is called; None for a function. kept: restore what the call changes, after it, and after all
-    calls. lazy: whether a module that the function called had no parameters yet.
+    calls; None: nothing is restored. lazy: whether a module that the function called had no parameters yet. own:
+    whether calls are recorded that rfnb makes itself, also in loops.
     """
 
     tensor_type = torch.Tensor
 
     def __init__(
-        self, model: torch.nn.Module | None, kept: tuple[ExitStack, ExitStack], meter: Meter | None, *, meta: bool
+        self,
+        model: torch.nn.Module | None,
+        kept: tuple[ExitStack, ExitStack] | None,
+        meter: Meter | None,
+        *,
+        meta: bool = False,
+        own: bool = True,
     ):
         whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
         super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
         if model is not None:
             self.modules.add(model)
-        self._kept, self._meta, self.lazy = kept[0], meta, False
-        self._kept_longer = kept[1]
+        self._kept, self._meta, self.lazy, self.own = kept, meta, False, own
+        self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -108,6 +133,15 @@ class _ModelRecorder(CallRecorder):
     def here(self) -> Source | None:
         """The innermost line outside rfnb and torch."""
         return _here()
+
+    @property
+    def in_library(self) -> bool:  # type: ignore[override]
+        """Whether torch itself has the class of the innermost open module."""
+        return bool(self._open) and type(self._open[-1][0]).__module__.startswith("torch.")
+
+    def ignores(self) -> bool:
+        """Whether calls are not recorded now. While a loop is traced, another listener is active."""
+        return self.quiet or not (self.own or (active_listener() is self._listener and not loop_runs()))
 
     def observing(self) -> ExitStack:
         """Observes calls inside. The modules' own hooks run before those of the recorder."""
@@ -128,7 +162,7 @@ class _ModelRecorder(CallRecorder):
 
         @wraps(call)
         def recorded(fn: Any, *args: Any, **kwargs: Any) -> Any:
-            if get_ident() != self._thread or self.quiet:
+            if get_ident() != self._thread or self.ignores() or not (self.own or _is_from_outside()):
                 return call(fn, *args, **kwargs)
             self.meter.pause()
             try:
@@ -143,16 +177,17 @@ class _ModelRecorder(CallRecorder):
         """Calls a function and adds a node for it. writes: whether it changes its first argument in place."""
         body, self.quiet = self.inside[-1][1], True
         node = self.begin(name, self.numbers(args, kwargs))
-        changed = kwargs.get("out", args[0] if writes and args else None)
-        if changed is not None:
-            self.changes(changed)
+        changed = kwargs.get("out", args[0] if (writes or kwargs.get("inplace")) and args else None)
+        for leaf in leaves(changed):
+            self.changes(leaf)
         self.quiet = False
         with self.open(node):
             result = fn(*args, **kwargs)
         self.quiet = True
-        if changed is not None:
-            self.forget(changed)
-        self.made(node, result if changed is None else changed, (args, kwargs))
+        for leaf in leaves(changed):
+            self.forget(leaf)
+        read = {key: value for key, value in kwargs.items() if key != "out"}
+        self.made(node, result if changed is None else changed, (args, read))
         if not node.outputs:
             body.pop()  # it read a size or a number
         self.quiet = False
@@ -160,19 +195,26 @@ class _ModelRecorder(CallRecorder):
 
     def changes(self, raw: Any) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
-        if isinstance(raw, torch.Tensor) and unwrapped(raw) is raw and self.graph.values[self.number_of(raw)].kind:
-            keep_numbers(raw, self._kept)
+        if not isinstance(raw, torch.Tensor) or unwrapped(raw) is not raw:
+            return
+        self.meter.changes(raw)
+        if self._kept is not None and self.graph.values[self.number_of(raw)].kind:
+            keep_numbers(raw, self._kept[0])
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        if get_ident() != self._thread:
+        if get_ident() != self._thread or self.ignores():
             return
         self.meter.pause()
         self.quiet = True
         if not self.modules.knows(module):  # a function calls it
-            self.lazy |= keep_state(module, self._kept_longer, inside=True)
-            keep_state(module, self._kept, inside=True)
-            if self._meta:
-                on_meta([module], (), self._kept)
+            if self._kept is not None:
+                kept, longer = self._kept
+                self.lazy |= keep_state(module, longer, inside=True)
+                keep_state(module, kept, inside=True)
+                if self._meta:
+                    on_meta([module], (), kept)
+            elif len(self.inside) == 1:
+                self.modules.add(module, type(module).__name__)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
         self._open.append((module, node, depth))
@@ -185,7 +227,7 @@ class _ModelRecorder(CallRecorder):
 
     def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
         """rest: keyword arguments and the result, or only None if the call failed."""
-        if get_ident() != self._thread or not any(opened is module for opened, *_ in self._open):
+        if get_ident() != self._thread or self.ignores() or not any(opened is module for opened, *_ in self._open):
             return
         opened, node, depth = self._open.pop()
         self._end(node)
@@ -218,7 +260,7 @@ class _FunctionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         seen, kwargs = self._seen, kwargs or {}
         name, writes = _kind(func)
-        if seen.quiet or not name:
+        if not name or seen.ignores() or not (seen.own or _is_from_outside()):
             return func(*args, **kwargs)
         seen.meter.pause()
         try:
@@ -253,6 +295,16 @@ def _here() -> Source | None:
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def _is_from_outside() -> bool:
+    """Whether the running torch function was called outside of rfnb, or by a torch module."""
+    frame: Any = sys._getframe(2)
+    in_module = False
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES[1]):
+        in_module = in_module or frame.f_code is torch.nn.Module._call_impl.__code__
+        frame = frame.f_back
+    return in_module or frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _own(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:

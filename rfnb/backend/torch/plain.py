@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.ground.tracers import keep_state, trace_call
+from rfnb.core.ground.tracers import keep_state, record_calls, trace_call
 
 if TYPE_CHECKING:
+    from rfnb.core.graph.call_recorder import CallRecorder
+    from rfnb.core.graph.meter import Meter
     from rfnb.core.graph.model_graph import ModelGraph
 
 
@@ -27,3 +30,11 @@ def keep(model: torch.nn.Module, stack: ExitStack) -> None:
     from rfnb.backend.torch import module_state
 
     module_state.keep_state(model, stack)
+
+
+@record_calls.register
+def record(models: Sequence[Any], meter: Meter) -> AbstractContextManager[CallRecorder]:
+    """Records the calls of torch inside the block."""
+    from rfnb.backend.torch.module_graph import recording_calls
+
+    return recording_calls(models, meter)

@@ -245,7 +245,14 @@ class TorchTape:
     @staticmethod
     def is_finite_raw(raw: torch.Tensor) -> bool:
         """Whether there is no NaN and no infinity."""
-        return not raw.dtype.is_floating_point or bool(torch.isfinite(raw.detach().sum()))
+        return not (raw.is_floating_point() or raw.is_complex()) or bool(torch.isfinite(raw.detach().sum()))
+
+    @staticmethod
+    def is_readable_raw(raw: torch.Tensor) -> bool:
+        """Whether it is a dense tensor whose numbers can be read."""
+        odd = raw.layout is not torch.strided or raw.is_meta or raw.is_nested or raw.is_quantized
+        odd = odd or hasattr(raw, "__tensor_flatten__") or torch._C._functorch.is_functorch_wrapped_tensor(raw)
+        return not odd and not str(raw.dtype).startswith(("torch.float8", "torch.float4"))
 
     @staticmethod
     def same_raw(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -64,9 +65,9 @@ def converted(
         return layout or checkpoint.layout(entry) or ("torch" if importing else None)
 
     readings = [_reading(name, target, entries, table, layout_of) for name, target in names.items()]
-    turned = converted_names(readings, chosen, importing=importing, certain=layout == "torch")
-    rows = {reading: reading.row for reading in readings if reading.name in turned and reading.row is not None}
-    made = {
+    names_of_torch = converted_names(readings, chosen, importing=importing, certain=layout == "torch")
+    rows = {reading: reading.row for reading in readings if reading.name in names_of_torch and reading.row is not None}
+    results = {
         reading.name: _made(row, names[reading.name].owners[reading.name], reading.sources, checkpoint)
         for reading, row in rows.items()
         if chosen(reading.name)
@@ -74,16 +75,16 @@ def converted(
     own = {r.name: r.own for r in readings if r.own is not None and r not in rows}
     used = {entry.key for reading in rows for entry in reading.sources}
     idle = _NO_WEIGHTS if used or importing else ()
-    rest = {name: e for name, e in entries.items() if e.key not in used and not name.endswith(idle)}
-    values = {entry.key: value for entry, value in made.values()}
+    others = {name: e for name, e in entries.items() if e.key not in used and not name.endswith(idle)}
+    values = {entry.key: value for entry, value in results.values()}
 
     def read(key: str) -> torch.Tensor:
         return values[key]() if key in values else checkpoint.read(key)
 
     return Converted(
         replace(checkpoint, read=read),
-        {**rest, **own, **{name: entry for name, (entry, _) in made.items()}},
-        {r.name: _origin(r, row) for r, row in rows.items() if r.name in made},
+        {**others, **own, **{name: entry for name, (entry, _) in results.items()}},
+        {r.name: _origin(r, row) for r, row in rows.items() if r.name in results},
         {**{name: name for name in own}, **{r.name: row.sources[0] for r, row in rows.items()}},
     )
 
@@ -102,10 +103,14 @@ def _reading(
     layout_of: Callable[[StoredEntry], Layout | None],
 ) -> Reading:
     own, owners = entries.get(name), target.owners[name]
+    stored = None if own is None else layout_of(own)
+    of_torch = _is_linear_of_torch(owners, name)
+    if stored in ("rfnb", "as it is") and not table and not of_torch:
+        return Reading(name, own)
     rows = list(_rows(owners, name))
     by_user = _first(_matching(table, "", name), entries)
     row, required = by_user or _first(rows, entries), by_user is not None
-    if by_user is None and own is not None and _is_linear_of_torch(owners, name) and layout_of(own) == "rfnb":
+    if by_user is None and of_torch and stored == "rfnb":
         row, required = Row(name, (name,), "transposed"), True
     if row is not None and row.transform == "transposed" and _is_of_embedding(owners):
         row = row._replace(transform="same")
@@ -139,11 +144,17 @@ def _rows(owners: Owners, name: str) -> Iterator[Row]:
 
 
 def _matching(rows: Sequence[Row], prefix: str, name: str) -> Iterator[Row]:
+    inside = name.removeprefix(prefix)
     for row in rows:
-        pattern = re.escape(prefix + row.target).replace(r"\{i\}", r"(?P<i>\d+)")
-        if found := re.fullmatch(pattern, name):
-            sources = tuple(prefix + source.replace("{i}", found.groupdict().get("i", "")) for source in row.sources)
-            yield Row(name, sources, row.transform)
+        match = _pattern(row.target).fullmatch(inside) if "{i}" in row.target else None
+        if match or row.target == inside:
+            number = "" if match is None else match["i"]
+            yield Row(name, tuple(prefix + source.replace("{i}", number) for source in row.sources), row.transform)
+
+
+@lru_cache(maxsize=1000)
+def _pattern(target: str) -> re.Pattern[str]:
+    return re.compile(re.escape(target).replace(r"\{i\}", r"(?P<i>\d+)"))
 
 
 def _made(

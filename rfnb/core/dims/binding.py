@@ -79,7 +79,7 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
     for dim in dims:
         for root in () if dim.dimension is not None else (dim,) if dim.expr is None else dim.roots.values():
             bound = root._bound if root._of_thread is None else root.bound  # the property costs a third of this call
-            if bound is None or joined is bound:
+            if (bound is None and (bound := root.assumed) is None) or joined is bound:
                 continue
             first, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
             mixed = mixed or (first is not EMPTY and joined is not first)
@@ -144,6 +144,8 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int], *, refill: 
             continue
         known = current_lengths([dim])
         size = (known.bind(unbound) if unbound else known).size(dim)
+        if size is not None and size.assumed and dim.template is not None:
+            size = None  # the tensor waits for its lengths
         if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):
             continue
         if dim.template is not None and (size is None or refill):

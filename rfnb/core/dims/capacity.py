@@ -22,8 +22,10 @@ class Capacity:
     _capacity: int | None = None
     _bounded_by: Dim | None = None
     _bounds: weakref.WeakSet[Dim] | None = None
+    _assumed: Lengths | None = None
 
     if TYPE_CHECKING:
+        serial: int
         dimension: int | None
         expr: Expr | None
         bound: Lengths | None
@@ -53,6 +55,21 @@ class Capacity:
     @capacity.setter
     def capacity(self, size: int | None) -> None:
         self._set("_capacity", _checked(size))
+
+    @property
+    def assumed(self) -> Lengths | None:
+        """The lengths before they are known, which are the whole capacity; None if there is none.
+
+        >>> time = rf.Dim(None, name="time", capacity=8)
+        >>> rf.zeros([time]).raw_tensor.shape, time.is_defined()
+        (torch.Size([8]), False)
+        """
+        capacity = self.capacity
+        if capacity is None:
+            return None
+        if self._assumed is None or self._assumed.sizes[self.serial].max != capacity:
+            self._assumed = Lengths({self.serial: Size((), capacity, capacity=capacity, assumed=True)})
+        return self._assumed
 
     @property
     def bounded_by(self) -> Dim | None:
@@ -93,8 +110,7 @@ class Capacity:
     def _bind_again(self) -> None:
         """Binds the dim to the lengths that it has, with the capacity that it has now."""
         if self.dimension is None and self.expr is None and self.bound is not None:
-            size = self.size
-            self.bind(Size(size.dims, size.values, tags=size.tags, made=size.made, renamed=size.renamed))
+            self.bind(self.size.bounded(None))
 
 
 def _checked(size: Any) -> int | None:

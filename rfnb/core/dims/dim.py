@@ -249,7 +249,8 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
         >>> before, time.is_defined()
         (False, True)
         """
-        return current_lengths([self]).size(self) is not None
+        sizes = current_lengths([self]).sizes
+        return all(serial in sizes and not sizes[serial].assumed for serial in self.roots)
 
     is_dim_known = is_defined
 
@@ -387,7 +388,7 @@ def size_from(lengths: Any) -> Size:
         values = lengths.numpy()
         if values.dtype.kind == "f":
             raise DtypeError(f"{lengths.name}: lengths must be integers", got=values.dtype, expected="int32 or int64")
-        return Size(lengths.dims, values)
+        return Size(lengths.dims, values, dtype=lengths.dtype)
     values = np.asarray(backend_of_raw(lengths).to_numpy_raw(lengths) if hasattr(lengths, "detach") else lengths)
     if values.dtype.kind not in "iu" and values.size:
         raise DimError(
@@ -397,4 +398,5 @@ def size_from(lengths: Any) -> Size:
         )
     if values.ndim:
         batch_dim.bind(Size([], len(values)))
-    return Size([batch_dim] if values.ndim else [], values)
+    dtype = values.dtype.name if hasattr(lengths, "dtype") else None
+    return Size([batch_dim] if values.ndim else [], values, dtype=dtype)

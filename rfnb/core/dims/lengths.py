@@ -22,6 +22,7 @@ _serials = itertools.count()
 _JOINS = 64  # joined Lengths kept per Lengths, as a long-lived tensor meets many batches
 _CACHED = 512  # derived sizes and masks kept per Lengths
 _NUMBERS = (int, list, np.ndarray)
+_DTYPES = ("int32", "int64")
 
 symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
 """Wraps the values of a size that is not a number yet, because torch is tracing."""
@@ -32,11 +33,14 @@ class Size:
 
     max: the length of the padded axis: that of the longest sequence, or the `capacity` of the dim. min: the shortest
     length. ragged: whether there is padding. traced: whether the values are not numbers yet. renamed: the size over the
-    dims as they were before `replace_dim`, with the same values.
+    dims as they were before `replace_dim`, with the same values. dtype: that of the tensor that the lengths were given
+    as, which `dyn_size_ext` has too; the values here are always int64. None: they were not given as a tensor.
+    assumed: whether it is the capacity of a dim whose lengths are not known yet; any other size has precedence.
     """
 
     __slots__ = (
-        "__weakref__", "capacity", "dims", "made", "max", "min", "ragged", "renamed", "tags", "traced", "values",
+        "__weakref__", "assumed", "capacity", "dims", "dtype", "made", "max", "min", "ragged", "renamed", "tags",
+        "traced", "values",
     )  # fmt: skip
 
     def __init__(
@@ -48,8 +52,12 @@ class Size:
         made: Source | None = None,
         renamed: Size | None = None,
         capacity: int | None = None,
+        dtype: str | None = None,
+        assumed: bool = False,
     ):
         self.dims = tuple(dims)
+        self.assumed = assumed
+        self.dtype = dtype if dtype in _DTYPES else None
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made = made or user_source()
         self.renamed = renamed
@@ -82,7 +90,12 @@ class Size:
                 hint=f"{printable_name(dim.name)}.capacity = {longest}",
                 dims=[dim],
             )
-        return Size(self.dims, self.values, tags=self.tags, made=self.made, renamed=self.renamed, capacity=capacity)
+        return self.bounded(capacity)
+
+    def bounded(self, capacity: int | None) -> Size:
+        """The same lengths on an axis with this capacity; None: on one as long as the longest sequence."""
+        facts: dict[str, Any] = {"tags": self.tags, "made": self.made, "renamed": self.renamed, "dtype": self.dtype}
+        return Size(self.dims, self.values, **facts, capacity=capacity)
 
     def agrees(self, other: Size) -> bool:
         """Whether both have the same lengths."""
@@ -191,6 +204,12 @@ class Lengths:
         known: Lengths = self if self.finite else self._infinite
         return known
 
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of all lengths that were given as tensors; None if there are none, or if they differ."""
+        dtypes = {size.dtype for size in self.sizes.values() if size.dtype is not None}
+        return dtypes.pop() if len(dtypes) == 1 else None
+
     def size(self, dim: Dim) -> Size | None:
         """The size of `dim` in this batch; None if it is unknown."""
         found = self.sizes.get(dim.serial)
@@ -271,8 +290,10 @@ class Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
             known = sizes.get(serial)
-            if known is not None and serial in mine and serial in theirs:
-                if not known.agrees(size):
+            if known is not None and known.assumed:
+                sizes[serial] = size
+            elif known is not None and serial in mine and serial in theirs:
+                if not (size.assumed or known.agrees(size)):
                     sizes[serial] = _in_both(mine[serial], known, size)
             elif known is None or serial in theirs:
                 sizes[serial] = size

@@ -20,9 +20,12 @@ class CallRecorder:
     """Builds a `CallGraph`. Base class: subclasses observe the call and report what happens.
 
     inside: the bodies that are open, outermost first, each with the path of its module. meter: measures the nodes.
+    quiet: while true, calls are not recorded. in_library: whether the innermost open module is not the user's.
     """
 
     tensor_type: type
+    quiet: bool = False
+    in_library: bool = False
 
     def __init__(self, model: Any, modules: ModuleTable, meter: Meter | None = None):
         self.meter = meter or NO_METER

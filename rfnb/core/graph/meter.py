@@ -92,6 +92,9 @@ class Meter:
     def exit(self, node: Node) -> None:
         """The work of a node ends."""
 
+    def changes(self, raw: Any) -> None:
+        """Called with a raw tensor before a node changes it in place."""
+
     def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
         """Called with the arguments of a node, and its results as a flat sequence."""
 

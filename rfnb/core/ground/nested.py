@@ -71,21 +71,21 @@ def field_names(cls: type) -> list[str]:
 
 
 def _dict_like(tree: Any, parts: list[Any]) -> Any:
-    """A dict of the same class and with the same keys. A class with a constructor of its own is copied."""
-    cls = type(tree)
-    if _is_made_of_pairs(cls):
-        return cls(zip(tree, parts, strict=True))
+    return _dict_with(tree, list(zip(tree, parts, strict=True)))
+
+
+def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
+    """A dict of the same class with other items. If the class has a constructor of its own, it is copied."""
+    cls: Any = type(tree)
+    if cls.__init__ in (dict.__init__, OrderedDict.__init__):
+        return cls(items)
     made, fields = copy.copy(tree), field_names(cls)
-    for key, part in zip(list(tree), parts, strict=True):
+    made.clear()
+    for key, part in items:
         made[key] = part
         if key in fields:  # the outputs of Hugging Face are dicts and dataclasses
             object.__setattr__(made, key, part)
     return made
-
-
-def _is_made_of_pairs(cls: type) -> bool:
-    own: Any = cls
-    return own.__init__ in (dict.__init__, OrderedDict.__init__)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
@@ -99,10 +99,9 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 def arranged(tree: Any, like: Any) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
-    cls = type(tree)
-    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys() and _is_made_of_pairs(cls):
-        return cls([(key, arranged(tree[key], value)) for key, value in like.items()])
-    form, other = form_of(cls), form_of(type(like))
+    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
+        return _dict_with(tree, [(key, arranged(tree[key], value)) for key, value in like.items()])
+    form, other = form_of(type(tree)), form_of(type(like))
     if form is None or other is None or [*form.names(tree)] != [*other.names(like)]:
         return tree
     return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), other.parts(like), strict=True)])

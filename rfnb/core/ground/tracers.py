@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rfnb.core.ground.hook import ClassHook
+from rfnb.core.ground.hook import ClassHook, Hook
 
 if TYPE_CHECKING:
+    from rfnb.core.graph.call_recorder import CallRecorder
     from rfnb.core.graph.meter import Meter
     from rfnb.core.graph.model_graph import ModelGraph
 
@@ -42,3 +43,9 @@ keep_state: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
     "core.ground.tracers.keep_state", by="backend.torch.plain"
 )
 """Restores the state of modules when the stack closes; registered by the class of modules that a model may hold."""
+
+record_calls: Hook[[Sequence[Any], Meter], AbstractContextManager[CallRecorder | None]] = Hook(
+    "core.ground.tracers.record_calls", by="backend.torch.plain", otherwise=lambda models, meter: nullcontext()
+)
+"""Records the calls of plain torch inside the block, apart from those that rfnb makes itself, and reports them to the
+meter. models: modules whose paths begin with their class."""

@@ -7,11 +7,12 @@ than the annotation says, then for a dim that no tensor has, a dim that is given
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Number
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) ->
     """The error for arguments without names, of a function that takes all of them by name."""
     free, found = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
     for value in given:
-        fits = next((key for key, hint in free.items() if hint is not Any and not _mismatches(value, hint)), None)
+        fits = next((key for key, hint in free.items() if hint is not Any and not mismatches(value, hint)), None)
         free.pop(fits or "", None)
         found.append(f"{fits or '…'}={called(value)}")
     return ParameterError(
@@ -118,7 +119,7 @@ def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, 
     several = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
         for entry in value if parameter in several else [value]:
-            for wrong, hint in _mismatches(entry, hints.get(parameter, Any)):
+            for wrong, hint in mismatches(entry, hints.get(parameter, Any)):
                 yield parameter, wrong, hint
 
 
@@ -193,20 +194,24 @@ def _axis_meant(value: Any, source: Tensor) -> Dim | None:
 
 def _not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
     """The error for a `value` of another kind: a string where a number is declared."""
-    words = list(dict.fromkeys(_words(part) for part in _alternatives(hint) if part is not types.NoneType))
+    words = list(dict.fromkeys(kind_in_words(part) for part in _alternatives(hint) if part is not types.NoneType))
     kind = type(value).__name__
     return DtypeError(f"{what} is not {words[0]}", got=f"{kind} {called(value)}", expected=" or ".join(words))
 
 
-def _words(hint: Any) -> str:
+def kind_in_words(hint: Any) -> str:
     """The values that an annotation allows, in words."""
     kind = get_origin(hint)
     if kind is Annotated:
-        return _words(get_args(hint)[0])
-    if isinstance(kind, type) and issubclass(kind, Sequence):
-        return "a list"
+        return kind_in_words(get_args(hint)[0])
+    if kind is Literal:
+        return " or ".join(map(repr, get_args(hint)))
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return "a dict"
+    if isinstance(kind, type) and issubclass(kind, Iterable) and kind is not tuple:
+        return "a list"
+    if kind is os.PathLike:
+        return "a path"
     if kind is not None:
         return "a function" if kind is _FUNCTION else "a tuple" if kind is tuple else "another value"
     return _WORDS.get(hint) or ("an rf." if hint.__module__.startswith("rfnb.") else "a ") + hint.__name__
@@ -217,23 +222,31 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", compl
 _WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
-def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
+def mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
     """The parts of `value` that do not match the annotation, each with the annotation that it should match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, types.UnionType):
-        each = [_mismatches(value, part) for part in parts]
+        each = [mismatches(value, part) for part in parts]
         inside = [found for found in each if found and found[0][0] is not value]
         return [] if not all(each) else inside[0] if inside else [(value, hint)]
     if kind is Annotated:
-        return _mismatches(value, parts[0])
+        return mismatches(value, parts[0])
+    if kind is Literal:
+        return [] if any(type(value) is type(part) and value == part for part in parts) else [(value, hint)]
+    if kind is Iterable:
+        plain = isinstance(value, str | Mapping) and str not in _kinds(hint)
+        if plain or not isinstance(value, Iterable):
+            return [(value, hint)]
+        several = value if isinstance(value, tuple | list) else ()
+        return [found for v in several for found in mismatches(v, parts[0])]
     if kind is tuple and Ellipsis not in parts:
         if not isinstance(value, tuple | list) or len(value) != len(parts):
             return [(value, hint)]
-        return [found for v, part in zip(value, parts, strict=True) for found in _mismatches(v, part)]
+        return [found for v, part in zip(value, parts, strict=True) for found in mismatches(v, part)]
     if isinstance(kind, type) and issubclass(kind, Sequence):
         if not isinstance(value, tuple | list):
             return [(value, hint)]
-        return [found for v in value for found in _mismatches(v, parts[0])]
+        return [found for v in value for found in mismatches(v, parts[0])]
     return [] if _fits(value, hint if kind is None else kind) else [(value, hint)]
 
 
@@ -256,12 +269,13 @@ def _kinds(hint: Any) -> set[Any]:
     return {hint} if get_origin(hint) is _FUNCTION else {hint}.union(*map(_kinds, get_args(hint)))
 
 
-def _leaves(value: Any) -> list[Any]:
-    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, list | tuple) else [value]
+def leaves(value: Any) -> list[Any]:
+    """The entries of nested lists, or the value alone."""
+    return [leaf for v in value for leaf in leaves(v)] if isinstance(value, list | tuple) else [value]
 
 
 def _tensors(arguments: Arguments) -> Iterator[Tensor]:
-    return (x for x in _leaves(list(arguments.values())) if isinstance(x, Tensor))
+    return (x for x in leaves(list(arguments.values())) if isinstance(x, Tensor))
 
 
 # -- arguments of the right type
@@ -279,7 +293,7 @@ def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
     for parameter, value in arguments.items():
         if not tensors or not AXES.search(parameter) or parameter.startswith("out"):
             continue
-        for dim in _leaves(value):
+        for dim in leaves(value):
             if isinstance(dim, Dim) and not {dim, dim.base} & there:
                 return DimError(
                     f"{name}: no tensor has the dim {dim.name}, which `{parameter}` names",
@@ -293,7 +307,7 @@ def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
 
 def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
     for parameter, value in arguments.items():
-        dims = [dim for dim in _leaves(value) if isinstance(dim, Dim)] if isinstance(value, list | tuple) else []
+        dims = [dim for dim in leaves(value) if isinstance(dim, Dim)] if isinstance(value, list | tuple) else []
         twice = next((dim for dim in dims if dims.count(dim) > 1), None)
         if twice is not None:
             what = f"{name}: `{parameter}` has the dim {twice.name} twice"

@@ -113,11 +113,12 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
     """The checks that calls of `fn` need, by parameter."""
-    checks = {name: _check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
+    checks = {name: check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
     return {name: check for name, check in checks.items() if check is not None}
 
 
-def _check_of(hint: Any) -> Check | None:
+def check_of(hint: Any) -> Check | None:
+    """The check that values of an annotation need; None if its type says it all."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
     return next((mark.check for mark in marks if isinstance(mark, Range | Choice | Text)), None)

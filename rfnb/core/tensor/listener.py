@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -96,3 +97,21 @@ class listening:
     def __exit__(self, *error: object) -> None:
         _listening.remove(self._given)
         _listener.reset(self._token)
+
+
+_loop_runs: ContextVar[bool] = ContextVar("rfnb_loop_runs", default=False)
+
+
+def loop_runs() -> bool:
+    """Whether the steps of a loop are running now, with what is computed before and after them."""
+    return _loop_runs.get()
+
+
+@contextmanager
+def running_loop() -> Iterator[None]:
+    """Inside the block, the steps of a loop are running: their values are observed by its run, not by a listener."""
+    token = _loop_runs.set(True)
+    try:
+        yield
+    finally:
+        _loop_runs.reset(token)

@@ -85,7 +85,7 @@ def guard_methods(cls: type, *names: str) -> None:
         if isinstance(method, classmethod):
             setattr(cls, name, classmethod(guarded(method.__func__, name)))
         else:
-            setattr(cls, name, guarded(method, cls.__name__ if name == "__init__" else name))
+            setattr(cls, name, guarded(method, cls.__name__ if name.startswith("__") else name))
 
 
 def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:

@@ -89,11 +89,11 @@ def _dim(
 
 
 def _send_size(size: Size) -> Any:
-    return _size, (size.dims, size.values, size.tags)
+    return _size, (size.dims, size.values, size.tags, size.dtype)
 
 
-def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None) -> Size:
-    return Size(dims, values, tags=tags)
+def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None, dtype: str | None = None) -> Size:
+    return Size(dims, values, tags=tags, dtype=dtype)
 
 
 def _send_lengths(lengths: Lengths) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim, check_dims
+from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as _raw_registry
 from rfnb.core.vocab.vocab import vocab_of
 from rfnb.errors import BackendError, DimError
@@ -107,7 +108,7 @@ class Templates:
 
         refill: take the next lengths also if all are known, since these may be those of the last batch.
         """
-        unknown = [dim for dim in self.dims if dim.template is not None and self.lengths.size(dim) is None]
+        unknown = [dim for dim in self.dims if dim.template is not None and not known_in(self.lengths, dim)]
         if unknown:
             self._hold(NoData(self.dtype, self.raw_tensor))
         for dim in self.dims if refill else unknown:
@@ -128,9 +129,15 @@ class Templates:
                 raise
             return  # data of an earlier batch
         self.lengths = lengths
-        if all(lengths.size(dim) is not None for dim in self.dims):
+        if all(known_in(lengths, dim) for dim in self.dims):
             self._hold(raw)
             self._hold(backend.finite_padding(self))
+
+
+def known_in(lengths: Lengths, dim: Dim) -> bool:
+    """Whether the lengths of `dim` are known, not only its capacity."""
+    size = lengths.size(dim)
+    return size is not None and not size.assumed
 
 
 # -- arguments of configs: `dim_tags`, or `dim`, `shape` and `sparse`

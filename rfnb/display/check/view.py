@@ -65,7 +65,8 @@ def to_text(view: CheckView) -> str:
 
 def to_html(view: CheckView) -> Html:
     """The findings, with pictures in which the place is marked."""
-    word, colour = ("passed", style.GREY) if view["passed"] else ("found", style.ALARM)
+    has_facts = any(label != "hint" for label, _ in view["facts"])
+    word, colour = ("passed", style.GREY) if view["passed"] else ("found" if has_facts else "not checked", style.ALARM)
     facts: list[tuple[str, Child]] = [(label, words) for label, words in view["facts"]]
     facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
     return el(

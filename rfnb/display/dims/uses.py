@@ -9,6 +9,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Graph
+from rfnb.core.ground.nested import form_of, named_parts
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
@@ -68,6 +69,11 @@ class Uses:
             pairs = held.items() if isinstance(held, Mapping) else enumerate(held)
             for key, part in pairs:
                 self._add(f"{name}[{key!r:.40}]", part, depth - 1)
+            return
+        if form_of(type(held)) is not None:  # a dataclass or a namespace
+            self._seen.add(id(held))
+            for key, part in named_parts(held) or ():
+                self._add(f"{name}.{key}", part, depth - 1)
             return
         graph = getattr(held, "graph", None)
         if isinstance(graph, Graph):  # a run, or the graph of a model

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import Axes
@@ -31,7 +32,7 @@ class Choice(Layer, layer_class="choice"):
 
     joins = False
     in_search: ClassVar[bool] = True
-    beam_size: int | None = value(None, int)
+    beam_size: int | None = value(None, Positive)
     keep_beams: bool = value(False, bool)
     search: Any = value(None)
     add_to_beam_scores: Any = value(None)

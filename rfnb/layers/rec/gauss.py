@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
@@ -26,9 +27,9 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
     """
 
     base: Any = layer(REQUIRED)
-    window_size: int = value(REQUIRED, int)
+    window_size: int = value(REQUIRED, Positive)
     std: float = value(1.0, float)
-    inner_size: int | None = value(None, int)
+    inner_size: int | None = value(None, Positive)
     inner_size_step: float = value(0.5, float)
 
     def setup(self, x: Tensor, base: Tensor) -> None:  # type: ignore[override]

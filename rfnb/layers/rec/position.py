@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Count
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -86,7 +87,7 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
 
     can_step = True
     axis: Dim | None = axis(None)
-    clipping: int = value(16, int)
+    clipping: int = value(16, Count)
     fixed: bool = value(False, bool)
     forward_weights_init: Any = value("glorot_uniform")
     query_spatial_dim: Dim | None = value(None, Dim)

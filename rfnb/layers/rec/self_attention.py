@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Positive, Probability
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -31,11 +32,11 @@ class SelfAttention(Layer, layer_class="self_attention"):
 
     can_step = True
     axis: Dim = axis("T")
-    num_heads: int = value(1, int)
-    total_key_dim: int = value(1, int)
+    num_heads: int = value(1, Positive)
+    total_key_dim: int = value(1, Positive)
     key_shift: Any = layer()
     forward_weights_init: Any = value("glorot_uniform")
-    attention_dropout: float = value(0.0, float)
+    attention_dropout: float = value(0.0, Probability)
     attention_left_only: bool = value(False, bool)
     initial_state: Any = value(None)
     restrict_state_to_last_seq: bool = value(False, bool)

@@ -21,6 +21,7 @@ from rfnb.loop.body.open_bodies import entered
 from rfnb.printable import terminal_text
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
+from rfnb.trace.run.find import takes_one
 from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
@@ -66,11 +67,13 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
     """
     if not isinstance(x, Tensor):
         raise LoopError("watch: `x` is not an rf.Tensor", got=type(x).__name__, hint="use print(…)")
-    if isinstance(steps, str) or not (steps is None or callable(steps) or isinstance(steps, Collection)):
+    if not _is_choice(steps):
         raise LoopError(
             "watch: `steps` must be numbers, or a function of the tensor",
             got=repr(steps),
-            hint="steps=range(0, 1000, 100), or lambda x: …" if steps == "all" else f"steps=[{steps}]",
+            hint="steps=range(0, 1000, 100), or lambda x: …"
+            if isinstance(steps, str) and steps == "all"
+            else f"steps=[{steps}]",
         )
     bodies = entered.get()
     target = assigned_name()
@@ -81,6 +84,14 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
         body.watchers.append(watcher)
     _watch(x, watcher, *[body.step_number() for body in bodies])
     return x
+
+
+def _is_choice(steps: Any) -> bool:
+    if steps is None or callable(steps):
+        return steps is None or takes_one(steps)
+    if isinstance(steps, list | tuple | set | frozenset | dict):
+        return all(hasattr(step, "__index__") for step in steps)
+    return isinstance(steps, Collection) and not isinstance(steps, str | bytes | Tensor)
 
 
 @op(effect=True, name="watch")
@@ -171,7 +182,13 @@ class Watcher:
         if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
-            return bool(self.steps(x))
+            found = self.steps(x)
+            try:
+                return bool(found)
+            except (RuntimeError, ValueError) as error:  # of several entries
+                raise LoopError(
+                    "watch: `steps` must return True or False", got=f"{type(found).__name__} of shape {found.shape}"
+                ) from error
         return self.steps is None or not steps or steps[-1] in self.steps
 
     def _live(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:

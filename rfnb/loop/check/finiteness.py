@@ -16,14 +16,19 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.graph.model_graph import argument_names, owner
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError, fact_lines
+from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.errors import DtypeError, ParameterError, fact_lines
 from rfnb.printable import terminal_text
-from rfnb.trace.observe import Event, observing
+from rfnb.trace.graph.value_meters import raw_of, raws_in
+from rfnb.trace.observe import Event, Observer, observing
 
 KEPT = 4
 """Number of findings of each kind whose tensors are kept."""
@@ -66,12 +71,13 @@ class NotFinite:
 
 @dataclass(repr=False)
 class FiniteReport(Shown):
-    """The result of `finite`; true if all computed values are finite.
+    """The result of `finite`; true if ops were followed and all computed values are finite.
 
     first: the op that made the first NaN, or the first infinity if there is no NaN. made: all such ops, in order.
     passed: how many results have a NaN or an infinity because an operand has one. given: tensors from outside that
     have one. in_training: parameters whose gradient has one only if nothing is observed, as in training, where a loop
-    computes ops for all steps together. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
+    computes ops for all steps together. results: how many results of ops were checked. The tensor of `first` is
+    `report.first.tensor`; later findings have no tensor.
     """
 
     made: list[NotFinite] = field(default_factory=list)
@@ -86,37 +92,45 @@ class FiniteReport(Shown):
         return next((found for found in self.made if found.kind == "NaN"), self.made[0] if self.made else None)
 
     def __bool__(self) -> bool:
-        return not (self.made or self.given or self.in_training)
+        return self.results > 0 and not (self.made or self.given or self.in_training)
 
     def __repr__(self) -> str:
         if self:
-            return f"finite: no NaN and no infinity in {self.results} results"
+            return f"finite: no NaN and no infinity in {count_of(self.results, 'result')}"
         made = count_of(len(self.made), "op")
         head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
+        if not self.results:
+            head = "finite: nothing was checked, as no op of rfnb or torch ran in this call"
         return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the tensors from outside and the first finding, each with a label."""
         found = [*(("given", text) for text in self.given), *(("gradient", text) for text in self.in_training)]
-        return [*found, *([] if self.first is None else self.first.facts())]
+        hint = [] if self.results else [("hint", "rf.check.finite(lambda: …), with the call of the model inside")]
+        return [*found, *([] if self.first is None else self.first.facts()), *hint]
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
     """Calls fn(*args, **kwargs) and names the op, line and loop step that made the first NaN or infinity.
 
-    Padding does not count, nor does an infinity that is passed to an op as a Python number, as for masking.
+    The ops of rfnb are followed, and the functions of plain torch. A scripted module counts as one op; code of
+    `torch.compile` runs as it is written. Padding does not count, nor does an infinity that is passed to an op as a
+    Python number, as for masking, nor −∞ from outside, as in a mask that is added to scores, as long as it stays −∞.
 
     Args:
         gradients: if all values are finite, also check the gradients of the sum of the results of `fn`, op by op. If
             they are finite, `fn` is called again without being observed, as in training, and the gradients of its
             parameters are checked.
 
-    Raises DtypeError if `fn` is not a function.
+    Raises DtypeError if `fn` is not a function, ParameterError if no gradients flow to its result.
 
     >>> x = rf.convert_to_tensor([1.0, 0.0], dims=[rf.Dim(2, name="feat")])
     >>> report = rf.check.finite(lambda: rf.log(x) * 0.0)
     >>> bool(report), report.first.kind, report.first.event.op, report.first.came_from.event.op
     (False, 'NaN', 'mul', 'log')
+    >>> report = rf.check.finite(torch.nn.Linear(2, 3), torch.tensor([1.0, float("nan")]))
+    >>> report.given
+    ['the input `input` {axis0:2} already has NaN, first used by linear at ...']
     """
     if not callable(fn):
         raise DtypeError(
@@ -125,9 +139,11 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
             expected="a function to call, so that its ops can be checked",
             hint="rf.check.finite(lambda: …)",
         )
-    search = _Search()
-    with observing(search.see):
+    search = _Search(argument_names(fn, args, kwargs), gradients=gradients)
+    with observing(search.see, [owner(fn), *leaves([args, kwargs])]) as observer:
+        search.begin(observer)
         result = fn(*args, **kwargs)
+    search.end(result)
     if gradients and not search.report.made:
         search.backward(result)
         if search:
@@ -135,111 +151,198 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
     return search.report
 
 
-class _Search:
-    """Checks each result when it is computed."""
+@dataclass(frozen=True)
+class _Bad:
+    """The entries of a tensor that are NaN, those that are infinite, and the signs of the infinities."""
 
-    def __init__(self) -> None:
+    nan: np.ndarray
+    infinite: np.ndarray
+    signs: frozenset[float]
+
+    @property
+    def kind(self) -> str:
+        return "NaN" if self.nan.any() else "infinity"
+
+
+class _Search:
+    """Checks each result when it is computed.
+
+    inputs: the arguments of the function, with their names. gradients: whether to prepare for `backward`.
+    """
+
+    def __init__(self, inputs: list[tuple[str, Any]], *, gradients: bool):
         self.report = FiniteReport()
+        named = [leaf for name, value in inputs for leaf in named_leaves(as_dicts(value), name)]
+        self._inputs = {id(raw): name for name, leaf in named if (raw := raw_of(leaf)) is not None}
+        self._alive = inputs  # so that no id is reused
         self._infinite: dict[int, tuple[weakref.ref[Any], NotFinite]] = {}  # by id of the raw tensor
-        self._differentiable: list[Event] = []
+        self._inner: list[NotFinite] = []  # of calls inside of ops and modules of rfnb, perhaps only in padding
+        self._newest: NotFinite | None = None  # the first of them since the last op of rfnb
+        self._meant: dict[int, tuple[weakref.ref[Any], frozenset[float]]] = {}  # signs of infinities, as of masks
+        self._backward = _Backward() if gradients else None
 
     def __bool__(self) -> bool:
         return bool(self.report)
 
+    def begin(self, observer: Observer) -> None:
+        """Gives the inputs their names."""
+        observer.calls.names.update(self._inputs)
+        self._observer = observer
+
     def see(self, event: Event) -> None:
-        self.report.results += len(event.outputs)
-        if any(_needs_gradient(x) for x in event.outputs):
-            self._differentiable.append(event)
+        self.report.results += len(event.outputs) or event.plain  # inside of vmap, results cannot be read
+        if event.changed is not None:
+            self._move(event.outputs[0]._raw, event.changed._raw)
+        if self._backward is not None:
+            self._backward.see(event)
         for output in event.outputs:
             bad = _bad(output, event.counts(output))
-            if bad is not None:
-                self._found(event, output, *bad)
+            if bad is not None and event.plain and event.op.removeprefix("new_").startswith("empty"):
+                self._remember(output, NotFinite(_bare(event), "NaN", 1, ""))  # its memory is not set yet
+            elif bad is not None:
+                self._found(event, output, bad)
+        if not event.inner:
+            self._newest = None
 
-    def _found(self, event: Event, output: Tensor, nans: np.ndarray, infinities: np.ndarray) -> None:
-        given = [(x, _bad(x, event.counts(x))) for x in event.inputs]
-        given_nan = any(bad is not None and bad[0].any() for _, bad in given)
-        given_inf = any(bad is not None and bad[1].any() for _, bad in given)
-        written = any(not np.isfinite(number) for number in event.numbers)
-        if self._known(output) is not None or given_nan or event.kind in ("input", "state"):
-            self._pass_on(event, output, given)
-        elif nans.any():
-            self._made(event, output, "NaN", nans, given)
-        elif given_inf:
-            self._pass_on(event, output, given)
-        elif not written:
-            self._made(event, output, "infinity", infinities, given)
+    def _move(self, raw: Any, former: Any) -> None:
+        """What is known of a tensor that was changed in place holds for the tensor with its former value."""
+        tables: tuple[dict[int, Any], ...] = (self._infinite, self._meant)
+        for table in tables:
+            if id(raw) in table:
+                table[id(former)] = weakref.ref(former), table.pop(id(raw))[1]
 
-    def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, given: list[Any]) -> None:
-        cause = next((found for x, bad in given if bad and (found := self._known(x)) is not None), None)
-        operands = tuple(describe_operand(x, event.counts(x)) for x in event.inputs)
+    def _found(self, event: Event, output: Tensor, bad: _Bad) -> None:
+        operands = [(x, _bad(x, event.counts(x))) for x in event.inputs]
+        broken = [(x, found) for x, found in operands if found is not None]
+        signs = [self._signs(x, found) for x, found in broken]
+        if self._known(output) is not None or event.kind in ("input", "state") or any(b.nan.any() for _, b in broken):
+            self._pass_on(event, output, broken)
+        elif event.op == "raw_call" and self._newest is not None:
+            self._remember(output, self._confirmed(self._newest))
+        elif bad.nan.any():
+            self._made(event, output, "NaN", bad.nan, broken)
+        elif not all(signs):
+            self._pass_on(event, output, broken)
+        elif (broken and bad.signs <= {-np.inf}.union(*signs)) or _writes_infinity(event):
+            self._meant[id(output._raw)] = weakref.ref(output._raw), bad.signs
+        else:
+            self._made(event, output, "infinity", bad.infinite, broken)
+
+    def _signs(self, x: Tensor, bad: _Bad) -> frozenset[float]:
+        """The signs of the infinities that are meant, as in a mask; empty if they are not."""
+        where, signs = self._meant.get(id(x._raw), (None, frozenset[float]()))
+        if where is not None and where() is x._raw:
+            return signs
+        outside = self._known(x) is None and not bad.nan.any()
+        return bad.signs if outside and bad.signs == {-np.inf} else frozenset()
+
+    def _is_meant(self, x: Tensor) -> bool:
+        where = self._meant.get(id(x._raw), (None, None))[0]
+        return where is not None and where() is x._raw
+
+    def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
+        cause = next((found for x, _ in broken if (found := self._known(x)) is not None), None)
+        operands = _operands(event)
         first = _first(output, where)
         found = NotFinite(_bare(event), kind, int(where.sum()), first, operands, cause)
         if sum(each.kind == kind for each in self.report.made) < KEPT:
             place = tuple(map(int, np.argwhere(where)[0])) if output.dims else ()
             found = replace(found, event=event, tensor=output, place=place, counts=event.counts(output))
-        self.report.made.append(found)
+        (self._inner if event.inner else self.report.made).append(found)
+        self._newest = self._newest or (found if event.inner else None)
         self._remember(output, found)
 
-    def _pass_on(self, event: Event, output: Tensor, given: list[Any]) -> None:
+    def _confirmed(self, found: NotFinite) -> NotFinite:
+        """The finding, which counts from now on, as it has reached an entry that is not padding."""
+        if any(found is inner for inner in self._inner):
+            self._inner = [inner for inner in self._inner if inner is not found]
+            self.report.made.append(found)
+        return found
+
+    def _pass_on(self, event: Event, output: Tensor, broken: list[Any]) -> None:
         self.report.passed += 1
-        bad = [x for x, found in given if found]
-        known = [found for x in bad if (found := self._known(x)) is not None]
+        known = [found for x, _ in broken if (found := self._known(x)) is not None]
+        if known and not event.inner:
+            self._confirmed(known[0])
         if not known:
-            self._came_in(event, bad[0] if bad else output)
+            x, bad = next(((x, bad) for x, bad in broken if not self._signs(x, bad)), (output, _bad(output)))
+            self._came_in(event, x, bad)
         self._remember(output, known[0] if known else NotFinite(_bare(event), "NaN", 1, ""))
 
-    def _came_in(self, event: Event, x: Tensor) -> None:
+    def _came_in(self, event: Event, x: Tensor, bad: _Bad | None) -> None:
         """Reports a tensor that no observed op made: it is from outside, or a state from an earlier step."""
         if not (self.report.made or self.report.given):
-            self.report.given.append(f"{_name(x)} {x.describe_dims()} was already not finite at {event.place()}")
+            role = self._role(x)
+            place = event.place()
+            if role and bad is not None:
+                words = f"the {role} `{_name(x)}` {x.describe_dims()} already has {bad.kind}"
+                self.report.given.append(f"{words}, first used by {event.op} at {place}")
+            else:
+                self.report.given.append(f"{_name(x)} {x.describe_dims()} was already not finite at {place}")
         self._remember(x, NotFinite(_bare(event), "NaN", 1, ""))
 
+    def _role(self, x: Tensor) -> str:
+        """Whether a tensor is an "input" or a "parameter"; else ""."""
+        recorder = self._observer.calls.recorder
+        if isinstance(x, Parameter) or (recorder is not None and id(x._raw) in recorder.modules.parameters):
+            return "parameter"
+        return "input" if id(x._raw) in self._inputs else ""
+
+    def end(self, result: Any) -> None:
+        """Checks the parts of the result that no observed op made."""
+        for name, leaf in named_leaves(as_dicts(result)):
+            x = _as_tensor(leaf)
+            bad = None if x is None else _bad(x)
+            if x is None or bad is None or self._is_meant(x):
+                continue
+            if (found := self._known(x)) is not None:
+                self._confirmed(found)
+            if not (self.report.made or self.report.given):
+                words = f"{leaf}" if isinstance(leaf, float) else f"{x.describe_dims()} with {bad.kind}"
+                self.report.given.append(f"the result {name and f'{name} '}is {words}, made by no op that was followed")
+
     def _remember(self, output: Tensor, found: NotFinite) -> None:
-        self._infinite[id(output._raw)] = weakref.ref(output._raw), found
+        for raw in _with_base(output):
+            self._infinite[id(raw)] = weakref.ref(raw), found
 
     def _known(self, x: Tensor) -> NotFinite | None:
         """The finding for a tensor, if an observed op made it. A new tensor may have the id of a freed one."""
-        where, found = self._infinite.get(id(x._raw), (None, None))
-        return found if where is not None and where() is x._raw else None
+        for raw in _with_base(x):
+            where, found = self._infinite.get(id(raw), (None, None))
+            if where is not None and where() is raw:
+                return found
+        return None
 
     # -- gradients
 
     def backward(self, result: Any) -> None:
-        """Follows the gradients back to the first op that makes a NaN or an infinity from finite ones."""
-        arrived: dict[int, str] = {}  # by id of the raw tensor: "NaN", "infinity" or ""
-        tensors = {id(x._raw): x for e in self._differentiable for x in (*e.inputs, *e.outputs) if _needs_gradient(x)}
-        backend = raw_registry.selected()
-        roots = [x._raw for x in tensors.values() if x._raw.is_leaf]
-        ends = [x for x in leaves(result) if isinstance(x, Tensor) and _needs_gradient(x)]
+        """Follows the gradients back to the first op that makes a NaN or an infinity from finite ones.
 
-        def look(key: int, gradient: Any) -> None:
-            bad = _bad(tensors[key].like(gradient))
-            arrived.setdefault(key, "" if bad is None else "NaN" if bad[0].any() else "infinity")
-
-        if not ends or not roots:
-            return
-        hooks = [x._raw.register_hook(partial(look, key)) for key, x in tensors.items()]
-        try:
-            backend.follow_gradients_raw([x._raw for x in ends], roots)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        for key, kind in arrived.items():
-            if kind:
-                self._blame(tensors[key], kind, arrived)
-                return
+        Raises ParameterError if no gradients flow to the result.
+        """
+        assert self._backward is not None
+        ends = _ends(result)
+        if not ends:
+            raise ParameterError(
+                "check.finite: no gradients flow to the result",
+                got="gradients switched off, or no parameter is trained",
+                hint="gradients=True needs gradients to be on, and a result that depends on a parameter",
+            )
+        made, unseen = self._backward.follow(ends)
+        self.report.made += made
+        self.report.in_training += unseen
 
     def in_training(self, result: Any) -> None:
         """Checks the gradients of parameters, for a result that was computed without observing ops."""
-        backend = raw_registry.selected()
-        ends = [x._raw for x in leaves(result) if isinstance(x, Tensor) and _needs_gradient(x)]
-        names = {id(x._raw): f"{_name(x)} {x.describe_dims()}" for e in self._differentiable for x in e.inputs}
+        assert self._backward is not None
+        backend, names = raw_registry.selected(), self._backward.names()
 
         def look(raw: Any, gradient: Any) -> None:
             if not backend.is_finite_raw(gradient):
                 name = names.get(id(raw), f"a parameter of shape {backend.get_shape_tuple_raw(raw)}")
                 self.report.in_training.append(f"that of {name} is not finite in training, though that of each op is")
 
+        ends = _ends(result)
         parameters = backend.gradient_leaves_raw(ends)
         hooks = [raw.register_hook(partial(look, raw)) for raw in parameters]
         try:
@@ -248,33 +351,115 @@ class _Search:
             for hook in hooks:
                 hook.remove()
 
-    def _blame(self, x: Tensor, kind: str, arrived: dict[int, str]) -> None:
-        """Reports the op with a finite gradient for its result that gave `x` this gradient."""
-        readers = [e for e in self._differentiable if any(y._raw is x._raw for y in e.inputs)]
-        sound = [e for e in readers if not any(arrived.get(id(y._raw)) for y in e.outputs)]
-        for event in (sound or readers)[:1]:
-            operands = tuple(describe_operand(y, event.counts(y)) for y in event.inputs)
-            self.report.made.append(NotFinite(event, kind, 1, "", operands, gradient=True))
+
+class _Backward:
+    """The ops through which gradients flow, and the gradients that arrive at their operands and results."""
+
+    def __init__(self) -> None:
+        self._ops: list[tuple[Event, list[int], list[int]]] = []  # with the numbers of operands and results
+        self._tensors: list[Tensor] = []  # by number
+        self._numbers: dict[int, int] = {}  # by id of the raw tensor
+        self._hooks: list[Any] = []
+        self._arrived: dict[int, str] = {}  # by number, in order: "NaN", "infinity" or ""
+
+    def see(self, event: Event) -> None:
+        """Watches the operands and results of an op; a tensor that was changed in place is another one afterwards."""
+        if not any(_needs_gradient(x) for x in event.outputs):
+            return
+        former = None if event.changed is None else self._numbers.pop(id(event.outputs[0]._raw), None)
+        operands = [self._number(x) for x in event.inputs if _needs_gradient(x)]
+        operands += [] if former is None else [former]
+        self._ops.append((event, operands, [self._number(x) for x in event.outputs if _needs_gradient(x)]))
+
+    def _number(self, x: Tensor) -> int:
+        number = self._numbers.setdefault(id(x._raw), len(self._tensors))
+        if number == len(self._tensors):
+            self._tensors.append(x)
+            self._hooks.append(x._raw.register_hook(partial(self._look, number)))
+        return number
+
+    def _look(self, number: int, gradient: Any) -> None:
+        bad = _bad(self._tensors[number].like(gradient))
+        self._arrived.setdefault(number, "" if bad is None else bad.kind)
+
+    def follow(self, ends: list[Any]) -> tuple[list[NotFinite], list[str]]:
+        """The first op that makes a NaN or an infinity of finite gradients, or a description of what it gave it to."""
+        backend = raw_registry.selected()
+        try:
+            backend.follow_gradients_raw(ends, backend.gradient_leaves_raw(ends))
+        finally:
+            for hook in self._hooks:
+                hook.remove()
+        number, kind = next(((number, kind) for number, kind in self._arrived.items() if kind), (-1, ""))
+        if not kind:
+            return [], []
+        event = self._blame(number)
+        if event is None:
+            x = self._tensors[number]
+            maker = next((f" ({e.place()})" for e, _, results in self._ops if number in results), "")
+            return [], [f"that of {_name(x)} {x.describe_dims()}{maker} has {kind}, made by no op that was followed"]
+        return [NotFinite(event, kind, 1, "", _operands(event), gradient=True)], []
+
+    def _blame(self, number: int) -> Event | None:
+        """The op with a finite gradient for its result that gave a tensor its gradient; None if it was not followed."""
+        readers = [(event, results) for event, operands, results in self._ops if number in operands]
+        sound = [event for event, results in readers if not any(self._arrived.get(n) for n in results)]
+        return next(iter(sound or [event for event, _ in readers]), None)
+
+    def names(self) -> dict[int, str]:
+        """Descriptions of the operands and results, by id of the raw tensor."""
+        return {id(x._raw): f"{_name(x)} {x.describe_dims()}" for x in self._tensors}
+
+
+WRITING = frozenset({"where", "full", "pad", "copy_masked", "masked_scatter"})
+"""Ops that make infinities only from a number that they write."""
+
+
+def _writes_infinity(event: Event) -> bool:
+    return event.op in WRITING or any(not np.isfinite(number) for number in event.numbers)
+
+
+def _with_base(x: Tensor) -> list[Any]:
+    """The raw tensor, and the one that it is a view of."""
+    return [raw for raw in (x._raw, getattr(x._raw, "_base", None)) if raw is not None]
+
+
+def _as_tensor(leaf: Any) -> Tensor | None:
+    """A number, an array or a raw tensor as a Tensor; None for anything else."""
+    if isinstance(leaf, Tensor):
+        return None if leaf.raw_tensor is None else leaf
+    if isinstance(leaf, float):
+        return plain_tensor(leaf)
+    is_raw = isinstance(leaf, tuple(raw_registry.BACKENDS))
+    return plain_tensor(leaf) if is_raw and raw_registry.backend_of_raw(leaf).is_readable_raw(leaf) else None
+
+
+def _ends(result: Any) -> list[Any]:
+    """The raw tensors of a result through which gradients flow."""
+    backend = raw_registry.selected()
+    return [raw for raw in raws_in(as_dicts(result)) if backend.needs_gradient_raw(raw)]
 
 
 def _bare(event: Event) -> Event:
     """The event without its tensors, so that they can be freed."""
-    return replace(event, inputs=(), outputs=())
+    return replace(event, inputs=(), outputs=(), changed=None)
 
 
 def _needs_gradient(x: Tensor) -> bool:
     return bool(getattr(x._raw, "requires_grad", False))
 
 
-def _bad(x: Tensor, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Which valid entries are NaN, and which infinite; None if all are finite. counts: the entries to check."""
+def _bad(x: Tensor, counts: np.ndarray | None = None) -> _Bad | None:
+    """The valid entries that are NaN or infinite; None if all are finite. counts: the entries to check."""
     raw = x._raw
     backend = raw_registry.backend_of_raw(raw)
-    if backend.is_finite_raw(raw):
+    if not backend.is_readable_raw(raw) or backend.is_finite_raw(raw):
         return None
     values, valid = backend.to_numpy_raw(raw), _valid(x, counts)
-    bad = np.isnan(values) & valid, np.isinf(values) & valid
-    return bad if bad[0].any() or bad[1].any() else None
+    infinite = np.isinf(values) & valid
+    signs = frozenset(np.sign(values.real[infinite]).astype(float) * np.inf)
+    bad = _Bad(np.isnan(values) & valid, infinite, signs)
+    return bad if bad.nan.any() or infinite.any() else None
 
 
 def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
@@ -298,6 +483,10 @@ def _first(x: Tensor, where: np.ndarray) -> str:
 
 def _name(x: Tensor) -> str:
     return called(x) if x.name == "tensor" else x.name
+
+
+def _operands(event: Event) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(describe_operand(x, event.counts(x)) for x in event.inputs))
 
 
 def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | None = None) -> str:

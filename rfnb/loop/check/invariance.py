@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -21,17 +22,24 @@ import numpy as np
 from rfnb.core.dims.binding import bind_again, current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.model_graph import owner
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
+from rfnb.core.ground.tracers import keep_state
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DimError, DtypeError, fact_lines
+from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
+from rfnb.errors import DimError, DtypeError, ParameterError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
+from rfnb.loop.check.plain_batch import Place, takes_lengths, with_dims, with_other_numbers, without_dims
 from rfnb.printable import terminal_text
+from rfnb.trace.graph.unchanged import Unchanged
+from rfnb.trace.graph.value_meters import raws_in
 from rfnb.trace.observe import Event, observing
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
@@ -67,7 +75,8 @@ class BatchReport(Shown):
     """The result of `batch_invariance`; true if each sequence has the same results in the batch as alone.
 
     first: the first difference. results: how many results were compared. mixed: the first op that combines the
-    sequences. skipped: how many ops ran only in the batch, or only alone. sequences: the number of sequences.
+    sequences. skipped: how many ops ran only in the batch, or only alone. sequences: the number of sequences. cause:
+    for plain tensors, whether "padding", other "sequences" or "random numbers" make the difference.
     """
 
     first: Difference | None
@@ -75,15 +84,20 @@ class BatchReport(Shown):
     mixed: Event | None = None
     skipped: int = 0
     sequences: int = 0
+    cause: str = ""
 
     def __bool__(self) -> bool:
-        return self.first is None
+        return self.first is None and self.results > 0
 
     def __repr__(self) -> str:
+        if self.first is None and not self.results:
+            head = "batch invariance: nothing was compared, as no value of this call has an axis of the sequences"
+            return terminal_text("\n".join([head, *fact_lines(self.facts())]))
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
             left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
-            return f"batch invariance: {count_of(self.results, 'result')} agree with those of {of}{left}"
+            agree = "agrees" if self.results == 1 else "agree"
+            return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
         return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
@@ -91,7 +105,7 @@ class BatchReport(Shown):
         """Facts about the first difference, each with a label."""
         found = self.first
         if found is None:
-            return []
+            return [] if self.results else [("hint", "let the function return its results before they are summed up")]
         at = f", at {found.at}" if found.at else ""
         what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{at}"
         return [
@@ -106,23 +120,43 @@ class BatchReport(Shown):
     def _hint(self, found: Difference) -> str:
         if found.event.random:
             return "random numbers differ from call to call: check without dropout, in a forward context"
+        if self.cause:
+            return CAUSES[self.cause]
         if self.mixed is not None:
             return f"an earlier op combines the sequences: {self.mixed.place()}"
         return "padding affects the result: a mask is off (use_mask=False), or a raw axis is used"
 
 
-def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float | None = None) -> BatchReport:
-    """Runs `fn` on the batch and on each sequence alone, and finds the first op whose result differs.
+CAUSES = {
+    "padding": (
+        "padding affects the result: is the mask passed on, or are the lengths? src_key_padding_mask and "
+        "key_padding_mask are true for padding, attention_mask is 1 for frames, pack_padded_sequence takes lengths"
+    ),
+    "random numbers": "random numbers differ from call to call: check without dropout, after model.eval()",
+    "sequences": "other sequences affect the result: an op over their axis, or batch norm in training: model.eval()",
+}
+
+
+def batch_invariance(
+    fn: Callable[..., Any], *args: Any, lengths: Any = None, tolerance: float | None = None, **kwargs: Any
+) -> BatchReport:
+    """Calls fn(*args, **kwargs) with a batch and with each sequence alone, and finds the first op whose result differs.
 
     Padding is not compared; values of loop bodies are, step by step. `fn` should not draw random numbers. A dim that
     has one size for all sequences, such as that of relative positions, may depend on the longest sequence, except in
     the results of `fn`.
 
     Args:
-        batch: the argument of `fn`: a Tensor, or Tensors in a TensorDict, a dict or another structure.
+        fn: a function or module. The batch is all Tensors in its arguments, also in a TensorDict or in a structure. For
+            a module or function of plain torch tensors, the results decide, and the first of its ops that differs is
+            named.
+        lengths: for plain tensors, how many frames of each sequence count; not needed with a mask of the sequences,
+            such as `src_key_padding_mask` or `attention_mask`, whose padding is at the end. They are passed on to `fn`
+            if it has a parameter of this name.
         tolerance: allowed difference, relative to the largest entry; by default that of the coarsest dtype so far.
 
-    Raises DtypeError if `fn` is not a function, DimError if no dim of the batch counts the sequences.
+    Raises DtypeError if `fn` is not a function or `lengths` are not numbers of frames, DimError if no dim or axis of
+    the batch counts the sequences, ParameterError for `lengths` of a batch that has dims.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
@@ -131,6 +165,9 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
     >>> report = rf.check.batch_invariance(lambda x: rf.reduce_mean(x, axis=time, use_mask=False), x)
     >>> report.first.event.op, report.first.sequence, report.first.alone
     ('reduce_mean', 'sequence 1', 4.0)
+    >>> report = rf.check.batch_invariance(lambda x: torch.softmax(x, 1), torch.ones(2, 3), lengths=[3, 1])
+    >>> report.first.event.op, report.first.sequence, report.first.alone, report.cause
+    ('softmax', 'sequence 1', 1.0, 'padding')
     """
     if not callable(fn):
         raise DtypeError(
@@ -139,53 +176,193 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
             expected="a function of the batch",
             hint="rf.check.batch_invariance(lambda batch: …, batch)",
         )
-    tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
-    if not tensors:
-        raise not_a_tensor("check.batch_invariance: the batch", batch)
-    owner = _owner(tensors)
-    scope = _scope(fn, batch, tensors[0])
-    together, given = _events(fn, batch, scope)
-    coarsest = _coarsest(together) if tolerance is None else [tolerance] * len(together)
-    sequences = tensors[0].size_of(owner) if owner in tensors[0].dims else tensors[0].lengths.size(owner)
-    assert sequences is not None
-    count, first, skipped = 0, None, 0
-    where = len(together)
-    for i in range(sequences.max):
-        tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
+    batch, all_lengths = [list(args), kwargs], None
+    if not any(isinstance(leaf, Tensor) for leaf in _leaves(batch)):
+        plain = with_dims(fn, args, kwargs, lengths)
+        if plain is None:
+            raise _without_lengths(args, kwargs)
+        batch, all_lengths = plain
+    elif lengths is not None and takes_lengths(fn):
+        kwargs["lengths"] = lengths
+    elif lengths is not None:
+        raise ParameterError(
+            "check.batch_invariance: `lengths` are for plain tensors",
+            got="a batch of Tensors",
+            hint="rf.convert_to_tensor(x, dims=[batch_dim, time, …], lengths=[…]), whose lengths are those of its dims",
+        )
+    with Unchanged() as before:
+        for keep in keep_state.of(type(owner(fn))) if all_lengths is not None else ():
+            keep(owner(fn), before)
+        return _Comparison(fn, batch, all_lengths, tolerance).report()
+
+
+def _without_lengths(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DtypeError:
+    error = not_a_tensor("check.batch_invariance: the batch", next(iter([*args, *kwargs.values()]), None))
+    error.hint = f"{error.hint}; for plain tensors lengths=[…], or a mask such as src_key_padding_mask=…"
+    return error
+
+
+class _Comparison:
+    """Compares the values of a call with the whole batch to those of calls with single sequences.
+
+    lengths: those of the sequences, if the function takes plain tensors.
+    """
+
+    def __init__(self, fn: Callable[..., Any], batch: Any, lengths: np.ndarray | None, tolerance: float | None):
+        self._fn, self._batch, self._lengths = fn, batch, lengths
+        self._tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
+        self._owner = _owner(self._tensors)
+        self._scope = _scope(partial(self._call, names={}), batch, self._tensors[0])
+        self._together, self._given = self._events(batch)
+        events = self._together
+        self._tolerances = _coarsest(events) if tolerance is None else [tolerance] * len(events)
+        self._first: Difference | None = None
+        self._where = len(events)  # of the first difference
+        self._count = 0
+
+    def report(self) -> BatchReport:
+        """Compares all sequences."""
+        owner, tensors, lengths = self._owner, self._tensors, self._lengths
+        sequences = next(x.size_of(owner) if owner in x.dims else x.lengths.size(owner) for x in tensors)
+        assert sequences is not None
+        skipped, cause = 0, ""
+        numbers = np.full(sequences.max, -1) if lengths is None else lengths
+        for i in range(sequences.max):
+            if not numbers[i]:
+                continue  # a sequence without frames has no values
+            tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
+            place = Place(sequences.max, i, numbers)
+            events = self._alone(i)
+            skipped = max(skipped, min(self._where, len(events)) - len(_pairs(self._together[: self._where], events)))
+            if self._differs(events, place, tag) and lengths is not None:
+                cause = self._cause(place, events) if self._together[self._where].plain else ""
+        mixed = next((e for e in self._together[: self._where + 1] if _mixes(e, owner)), None)
+        first = self._first
+        if first is not None:
+            operands = [x for x in first.event.inputs if not (first.event.plain and _is_trained(x))]
+            first = replace(first, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
+        return BatchReport(first, self._count, mixed, skipped, sequences.max, cause)
+
+    def _cause(self, place: Place, alone: list[Event]) -> str:
+        """The cause of the first difference: by the same call again, and with other numbers in the other sequences."""
+        assert self._first is not None
+        outputs = dict(_pairs(self._together, alone))[self._where].outputs
+        number = next(i for i, x in enumerate(outputs) if x is self._first.tensor_alone)
+
+        def part(events: list[Event]) -> np.ndarray:
+            event = dict(_pairs(self._together, events)).get(self._where)
+            values = np.zeros(0) if event is None else _numbers(event.outputs[number])
+            return next(place.parts(values, _numbers(outputs[number]).shape, result=False), np.zeros(0))
+
+        others = [with_other_numbers(x, self._owner, place.index) for x in self._tensors]
+        for batch, cause in ((self._batch, "random numbers"), (_structure(self._batch, others), "sequences")):
+            if not np.array_equal(part(self._together), part(self._events(batch)[0]), equal_nan=True):
+                return cause
+        return "padding"
+
+    def _events(self, batch: Any) -> tuple[list[Event], set[int]]:
+        """The events of a call, and the ids of its results. Plain results are those of a last event."""
+        events: list[Event] = []
+        with self._scope(), observing(events.append, [owner(self._fn)]) as observer:
+            result = leaves(as_dicts(self._call(batch, observer.calls.names)))
+        raws = raws_in([leaf for leaf in result if not isinstance(leaf, Tensor)])
+        plain = [observer.calls.tensor(raw) for raw in raws if backend_of_raw(raw).is_readable_raw(raw)]
+        if plain:
+            events.append(Event(RESULT, (), tuple(plain), None, plain=True))
+        return events, {id(leaf) for leaf in (*result, *plain)}
+
+    def _call(self, batch: Any, names: dict[int, str]) -> Any:
+        """Calls the function. names: where the names of plain tensors are put, by id."""
+        args, kwargs = batch if self._lengths is None else without_dims(batch, names)
+        return self._fn(*args, **kwargs)
+
+    def _alone(self, i: int) -> list[Event]:
+        """The events of a call with one sequence."""
+        tensors = self._tensors
         try:
-            alone, _ = _events(fn, _structure(batch, _alone(tensors, owner, i)), scope)
+            events, _ = self._events(_structure(self._batch, _alone(tensors, self._owner, i)))
+        except Exception as error:
+            error.add_note(f"in the call with sequence {i} alone")
+            raise
         finally:
             for tensor in tensors:
                 bind_again(tensor.dims, tensor.lengths)
-        pairs = _pairs(together[:where], alone)
-        skipped = max(skipped, min(where, len(alone)) - len(pairs))
-        for position, other in pairs:
-            found = [
-                difference
-                for a, b in zip(together[position].outputs, other.outputs, strict=False)
-                if (difference := _compare(together[position], a, b, owner, i, tag, coarsest[position])) is not None
-                and (difference.lengths is None or difference.own_lengths or id(a) in given)
-            ]
-            count += 1
-            if found:
-                first, where = found[0], position
+        return events
+
+    def _differs(self, events: list[Event], place: Place, tag: str) -> bool:
+        """Compares the values of a sequence; keeps a difference that comes before those of other sequences.
+
+        Differences inside of plain calls count if the results differ, or cannot be compared.
+        """
+        last = len(self._together) - 1
+        pairs = dict(_pairs(self._together, events))
+        decides = last in pairs and self._together[last].op == RESULT
+        if decides:
+            compared, difference = self._difference(last, pairs[last], place, tag)
+            self._count += compared
+            if compared and difference is None:
+                pairs = {position: event for position, event in pairs.items() if not self._is_soft(event)}
+            decides = compared > 0
+        candidate: tuple[int, Difference] | None = None
+        for position, event in pairs.items():
+            if position >= self._where and not (candidate and position == last):
+                continue
+            compared, difference = self._difference(position, event, place, tag)
+            self._count += 0 if decides and self._is_soft(event) else compared
+            candidate = candidate or (None if difference is None else (position, difference))
+            if difference is not None and (not self._is_soft(event) or position == last or not decides):
                 break
-    mixed = next((e for e in together[: where + 1] if _mixes(e, owner)), None)
-    if first is not None:
-        first = replace(first, operands=tuple(describe_operand(x, name=x.name) for x in first.event.inputs))
-    return BatchReport(first, count, mixed, skipped, sequences.max)
+        else:
+            return False
+        assert candidate is not None
+        self._where, self._first = candidate
+        return True
+
+    def _is_soft(self, event: Event) -> bool:
+        """Whether a difference only counts if the results differ, as the dims of the values are not known."""
+        return event.plain or self._lengths is not None
+
+    def _difference(self, position: int, alone: Event, place: Place, tag: str) -> tuple[int, Difference | None]:
+        """How many values of an event were compared, and the first difference."""
+        event, tolerance = self._together[position], self._tolerances[position]
+        pairs = zip(event.outputs, alone.outputs, strict=False)
+        if self._is_soft(event):
+            verdicts = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
+            apart = (verdict for verdict in verdicts if isinstance(verdict, Difference))
+            return sum(verdict is not None for verdict in verdicts), next(apart, None)
+        differences = [
+            difference
+            for a, b in pairs
+            if (difference := _compare(event, a, b, self._owner, place.index, tag, tolerance)) is not None
+            and (difference.lengths is None or difference.own_lengths or id(a) in self._given)
+        ]
+        return 1, next(iter(differences), None)
+
+
+def _is_trained(x: Tensor) -> bool:
+    backend = backend_of_raw(x._raw)
+    return bool(backend.needs_gradient_raw(x._raw) and backend.is_leaf_raw(x._raw))
+
+
+RESULT = "result"
+"""The op of the event for plain results of the function."""
 
 
 def _leaves(batch: Any) -> list[Any]:
-    return list(batch.data.values()) if isinstance(batch, TensorDict) else leaves(batch)
+    parts = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
+    return [leaf for part in parts for leaf in part]
 
 
 def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
     """A copy of the structure `batch` with `tensors` in place of its own."""
-    rest = iter(tensors)
-    if isinstance(batch, TensorDict):
-        return TensorDict({name: next(rest) for name in batch.data})
-    return map_leaves(lambda leaf: next(rest) if isinstance(leaf, Tensor) else leaf, batch)
+    left = iter(tensors)
+
+    def copied(leaf: Any) -> Any:
+        if isinstance(leaf, TensorDict):
+            return TensorDict({name: next(left) for name in leaf.data})
+        return next(left) if isinstance(leaf, Tensor) else leaf
+
+    return map_leaves(copied, batch)
 
 
 def _owner(tensors: Sequence[Tensor]) -> Dim:
@@ -240,16 +417,6 @@ def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[],
     return untrained
 
 
-def _events(
-    fn: Callable[[Any], Any], batch: Any, scope: Callable[[], AbstractContextManager[None]]
-) -> tuple[list[Event], set[int]]:
-    """The events of a call of `fn`, and the ids of its results."""
-    events: list[Event] = []
-    with scope(), observing(events.append):
-        result = fn(batch)
-    return events, {id(leaf) for leaf in _leaves(result)}
-
-
 def _coarsest(events: Sequence[Event]) -> list[float]:
     """For each event, the tolerance of the coarsest dtype so far, as rounding errors are passed on."""
     each = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
@@ -260,8 +427,8 @@ def _pairs(some: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, Ev
     """Pairs events of the same call: the same op on the same line, in order. Each pair is an index and an event."""
     places: dict[Any, list[Event]] = {}
     for event in reversed(others):
-        places.setdefault((event.op, event.source, event.step), []).append(event)
-    keys = [(event.op, event.source, event.step) for event in some]
+        places.setdefault((event.op, event.source, event.path, event.step), []).append(event)
+    keys = [(event.op, event.source, event.path, event.step) for event in some]
     return [(i, places[key].pop()) for i, key in enumerate(keys) if places.get(key)]
 
 
@@ -284,8 +451,19 @@ def _compare(
             words = f"{names[axis]} has {n} frames in the batch, {m} alone"
             return Difference(event, tag, float("inf"), n, m, "", words, own, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
-    a, b = a[shape], b[shape]
-    mask = _valid(alone, shape)
+    apart = _largest(a[shape], b[shape], _valid(alone, shape), exact=not has_fractions(together.dtype), most=tolerance)
+    if apart is None:
+        return None
+    largest, at, entry, other = apart
+    place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
+    position = tuple(i if dim is owner else k for k, dim in zip(at, together.dims, strict=True))
+    return Difference(event, tag, largest, entry, other, place, tensor=together, tensor_alone=alone, place=position)
+
+
+def _largest(
+    a: np.ndarray, b: np.ndarray, mask: np.ndarray | None, *, exact: bool, most: float
+) -> tuple[float, tuple[int, ...], float, float] | None:
+    """The largest difference, its position and the two entries; None if all entries agree."""
     with np.errstate(invalid="ignore"):
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     difference[np.isnan(difference)] = np.inf
@@ -294,17 +472,32 @@ def _compare(
     if not difference.size:
         return None
     finite = np.abs(b[np.isfinite(b)])
-    exact = not has_fractions(together.dtype)
-    allowed = 0.0 if exact else tolerance * max(1.0, finite.max(initial=0.0))
-    if difference.max() <= allowed:
+    if difference.max() <= (0.0 if exact else most * max(1.0, finite.max(initial=0.0))):
         return None
-    at = np.unravel_index(int(difference.argmax()), difference.shape)
-    place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
-    position = tuple(i if dim is owner else int(k) for k, dim in zip(at, together.dims, strict=True))
-    return Difference(
-        event, tag, float(difference.max()), float(a[at]), float(b[at]), place,
-        tensor=together, tensor_alone=alone, place=position,
-    )  # fmt: skip
+    at = tuple(map(int, np.unravel_index(int(difference.argmax()), difference.shape)))
+    return float(difference.max()), at, float(a[at]), float(b[at])
+
+
+def _compare_plain(
+    event: Event, together: Tensor, alone: Tensor, place: Place, tag: str, tolerance: float
+) -> Difference | bool | None:
+    """The difference between two plain values for a sequence; False if they agree, None if they cannot be compared.
+
+    Inside, only numbers with fractions are compared: others may be positions in the batch.
+    """
+    exact, result = not has_fractions(together.dtype), event.op == RESULT
+    if exact and not result:
+        return None
+    a, b = _numbers(together), _numbers(alone)
+    parts = list(place.parts(a, b.shape, result=result))
+    apart = [_largest(part, b, None, exact=exact, most=tolerance) for part in parts]
+    if not parts or None in apart:
+        return False if parts else None
+    assert apart[0] is not None
+    largest, at, entry, other = apart[0]
+    words = ", ".join(f"axis{axis} {k}" for axis, k in enumerate(at))
+    own = plain_tensor(parts[0]).with_name(event.name)
+    return Difference(event, tag, largest, entry, other, words, tensor=own, tensor_alone=alone, place=at)
 
 
 def _numbers(x: Tensor) -> np.ndarray:

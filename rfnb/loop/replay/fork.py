@@ -189,20 +189,20 @@ def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
     if not isinstance(value, Tensor):
         number = np.asarray(_number(state, value))
         if number.dtype == object:
-            raise _too_large(state, value)
+            raise _does_not_fit(state, value)
         new = tensor_of(backend.from_numpy_raw(number, state.device), align.sig([]), state.lengths)
     _check(state, new)
     if new.dtype != state.dtype:
         new, given = cast(new, state.dtype), new
         if _kind(given.dtype) == "int" and not same(given, new).all() and _kind(state.dtype) == "int":
-            raise _too_large(state, value)
+            raise _does_not_fit(state, value)
     raw, shape = new.copy_compatible_to_dims_raw(state.dims), backend.get_shape_tuple_raw(state._raw)
     return backend.broadcast_raw(raw, shape)
 
 
-def _too_large(state: Tensor, value: Any) -> DtypeError:
+def _does_not_fit(state: Tensor, value: Any) -> DtypeError:
     return DtypeError(
-        f"fork: a number is too large for the state {state.name!r}", got=f"{value!r:.40}", expected=state.dtype
+        f"fork: a number does not fit into the state {state.name!r}", got=f"{value!r:.40}", expected=state.dtype
     )
 
 

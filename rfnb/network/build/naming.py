@@ -34,6 +34,12 @@ def is_trainable(scope: Scope) -> bool:
     return True
 
 
+def _given(described: Mapping[str, Any], option: str) -> bool:
+    """Whether a net dict sets an option; what has no truth, such as an array, counts, and is an error later."""
+    value = described.get(option)
+    return bool(value) if isinstance(value, int | str | None) else True
+
+
 def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
     """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
     found = []
@@ -42,9 +48,9 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
             continue
         if not isinstance(described, Mapping):
             described = {}
-        if (described.get("only_on_search") and not search) or (described.get("only_on_eval") and not evaluate):
+        if (_given(described, "only_on_search") and not search) or (_given(described, "only_on_eval") and not evaluate):
             continue
-        is_end = name == "output" or name.endswith(":output") or described.get("is_output_layer")
-        if is_end or described.get("loss") or described.get("need_last"):
+        is_end = name == "output" or name.endswith(":output")
+        if is_end or any(_given(described, option) for option in ("is_output_layer", "loss", "need_last")):
             found.append(name)
     return sorted(found)

@@ -12,6 +12,8 @@ from rfnb.errors import NetworkError
 from rfnb.network import options as _options
 from rfnb.network.axes import Axes, broadcast
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
+from rfnb.network.params import reused_layers
+from rfnb.network.resolve import Scope, names_of_operands, names_of_sources, places_of
 from rfnb.network.versions import holds
 
 if TYPE_CHECKING:
@@ -21,7 +23,32 @@ if TYPE_CHECKING:
 def class_of(described: Mapping[str, Any]) -> type[Layer]:
     """The class of a layer: `rec` with a net dict as its unit has one of its own."""
     name = described["class"]
-    return layer_by_class("rec:unit" if name == "rec" and isinstance(described.get("unit"), Mapping) else name)
+    is_net = isinstance(name, str) and name == "rec" and isinstance(described.get("unit"), Mapping)
+    return layer_by_class("rec:unit" if is_net else name)
+
+
+def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
+    """The layers that the options of a layer name, beside its sources; none for a layer in a loop."""
+    described = scope.layers.get(name)
+    if not isinstance(described, Mapping) or "class" not in described or scope.in_loop is not None:
+        return []
+    try:
+        cls = class_of(described)
+        described = cls.rewritten(described)
+    except Exception:  # which the construction of the layer raises too
+        return []
+    names: dict[str, Any] = {f"from {each}": each for each in names_of_sources(described, None)}
+    for option, declared in cls.options.items() if not cls.recurrent else ():
+        if declared.kind in ("layer", "layers"):
+            words = declared.types if declared.kind == "layers" else ()
+            _options.without_layers(described.get(option), words, option, names)
+    names |= {f"parameters {each}": each for each in reused_layers(described.get("reuse_params"))}
+    target = described.get("target")
+    if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
+        names["target"] = target.removeprefix("layer:")
+    sides = [described[option] for option in cls.units if isinstance(described.get(option), Mapping)]
+    names |= {f"inside {each}": each.removeprefix("base:") for side in sides for each in names_of_operands(side)}
+    return places_of(scope, names.values())
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,17 +9,22 @@ from rfnb.errors import NetworkError
 from rfnb.network.build.node import Node
 
 
-def value_of(path: str, nodes: Mapping[str, Node], known: dict[str, Tensor] | None = None) -> Tensor:
+def value_of(path: str, nodes: Mapping[str, Node]) -> Tensor:
     """The output of a layer, computed from constants and parameters. Raises NetworkError if it needs anything else."""
-    known = {} if known is None else known
-    if path not in known:
-        node = nodes[path]
+    values: dict[str, Tensor] = {}
+    todo = [path]
+    while todo:
+        at = todo[-1]
+        node = nodes[at]
         if node.kind != "layer" or node.layer is None or node.loop is not None:
-            got = f"{path!r}, which is known in a batch only"
+            got = f"{at!r}, which is known in a batch only"
             raise NetworkError(
                 "a layer without data is needed here", got=got, expected='for example "class": "constant"'
             )
-        sources = [value_of(source, nodes, known) for source in node.sources]
-        inputs = {name: value_of(source, nodes, known) for name, source in node.inputs.items()}
-        known[path] = node.layer(*sources, **inputs)
-    return known[path]
+        missing = list(dict.fromkeys(need for need in (*node.sources, *node.inputs.values()) if need not in values))
+        if missing:
+            todo += missing
+            continue
+        inputs = {name: values[source] for name, source in node.inputs.items()}
+        values[todo.pop()] = node.layer(*(values[source] for source in node.sources), **inputs)
+    return values[path]

@@ -56,6 +56,8 @@ class Own:
     """
 
     def __init__(self, function: Callable[..., Any]):
+        if not callable(function):
+            raise ParameterError("functions: this is not a function", got=repr(function)[:60], expected="a function")
         self.function = function
         taken = inspect.signature(function).parameters
         self.all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())

@@ -2,13 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rfnb.errors import RfError
+from rfnb.core.ground.traceback import is_users, steps_of
+from rfnb.errors import BackendError, NetworkError, RfError
+from rfnb.network.options import REQUIRED, Option
 
 if TYPE_CHECKING:
     from rfnb.network.layer import Layer
+
+
+@contextmanager
+def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) -> Iterator[None]:
+    """Inside the block, an error of Python or Torch becomes one about the options of a layer.
+
+    Errors of the user's own code, which a layer may call, and those that Torch has a class for stay as they are.
+
+    Args:
+        given: the options that the net dict gives.
+        options: those of the class.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, RfError) and not isinstance(error, BackendError):
+            raise
+        of_user = any(is_users(at.code) for _, at in steps_of(error)[1:])
+        if of_user or type(error).__module__.startswith("torch"):
+            raise
+        shown = {name: value for name, value in given.items() if name != "class"}
+        defaults = {name: options[name].default for name in shown if name in options}
+        known = {name: value for name, value in defaults.items() if value is not REQUIRED}
+        unlike = [name for name, value in known.items() if value is not None and not _alike(shown[name], value)]
+        if len(unlike) == 1:
+            [name] = unlike
+            shown, known = {name: shown[name]}, {name: known[name]}
+        reason = (
+            f"{error.hint or error.what}" if isinstance(error, BackendError) else f"{type(error).__name__}: {error}"
+        )
+        first_line = reason.strip().partition("\n")[0].removeprefix("the computation failed with ")
+        raise NetworkError(
+            f"{unlike[0]} does not fit" if len(unlike) == 1 else "its options do not fit together",
+            got=_written(shown),
+            expected=f"for example {_written(known)}" if known else "others",
+            hint=f"the computation failed with {first_line:.160}",
+        ) from error
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two values are of one type; all numbers are."""
+    return isinstance(a, int | float) if isinstance(b, int | float) else isinstance(a, type(b))
+
+
+def _written(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {value!r:.60}" for name, value in options.items())
+
+
+@contextmanager
+def errors_of(layer: Layer) -> Iterator[None]:
+    """Inside the block, which computes a layer, errors are about its options, and say which layer it is."""
+    try:
+        with errors_explained(layer.described, layer.options):
+            yield
+    except RfError as error:
+        named_after(layer, error)
+        raise
 
 
 def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:

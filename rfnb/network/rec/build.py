@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.similar_dims import mark_beam
@@ -16,7 +17,7 @@ from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import Node
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
-from rfnb.network.layer_call.layer_errors import name_layer, named_after
+from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.rec.length import choices, lengths_asked, set_axis
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import circle_through, ends_of_steps, put_in_order
@@ -331,7 +332,9 @@ class Loops:
                     chosen = [node.layer for node in self.builder.nodes.values() if node.loop is rec and _chooses(node)]
                     rec.last_choice = chosen[-1]
                 for of in list(rec.previous):
-                    rec.initial[of] = self._initial(rec, of)
+                    layer = self.builder.nodes[of].layer
+                    with nullcontext() if layer is None else errors_of(layer):
+                        rec.initial[of] = self._initial(rec, of)
         for node in self.builder.nodes.values():
             for loop in [] if node.loop is None else node.loop.chain:
                 if loop.path in self.nets:  # not a loop around masked_computation
@@ -351,12 +354,15 @@ class Loops:
         if given is None and node.template.sparse_dim is not None:
             got = f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}"
             expected = '"initial_output": 0, the label before the first one'
-            error = NetworkError("prev: of labels has no value in the first step", got=got, expected=expected)
-            name_layer(error, of, described)
-            raise error
-        if given == "apply(0)" or isinstance(given, int | float):
+            raise NetworkError("prev: of labels has no value in the first step", got=got, expected=expected)
+        if isinstance(given, int | float):
             return given
-        if given in NUMBERS:
+        if not isinstance(given, str | None):
+            what, expected = "initial_output has a value of another type", "a number, a word, or the name of a layer"
+            raise NetworkError(what, got=repr(given)[:60], expected=expected)
+        if given == "apply(0)":
+            return given
+        if given is None or given in NUMBERS:
             return NUMBERS[given]
         if given != "var":
             return builder.find(scope, given, of)

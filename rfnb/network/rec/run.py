@@ -15,7 +15,7 @@ from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
 from rfnb.network.build.node import Node
 from rfnb.network.build.template import on_meta
-from rfnb.network.layer_call.layer_errors import named_after
+from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.layer_call.param_changes import held_parameters
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import Lines, called
@@ -222,11 +222,8 @@ class RecRun:
         sources = [self._all(path) for path in node.sources]
         if node.state is not None:
             sources = [along(x, self.rec.frames) for x in sources]
-        try:
+        with errors_of(node.layer):
             y = node.layer(*sources, **inputs)
-        except RfError as error:
-            named_after(node.layer, error)
-            raise
         take_parts(node, self.whole)
         return y
 
@@ -269,11 +266,8 @@ class RecRun:
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            try:
+            with errors_of(node.layer):
                 self._compute_layer(node, node.layer, values)
-            except RfError as error:
-                named_after(node.layer, error)
-                raise
             take_parts(node, values)
 
     @contextmanager

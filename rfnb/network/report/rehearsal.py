@@ -95,7 +95,8 @@ def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None
 
 def looks_at_numbers(error: Exception) -> bool:
     """Whether an op failed because it looks at numbers, which are only there with a batch: those of an end, say."""
-    return isinstance(error, RuntimeError | NotImplementedError | RfError) and " meta " in str(error)
+    kinds = RuntimeError | NotImplementedError | RfError
+    return any(isinstance(each, kinds) and " meta " in str(each) for each in (error, error.__cause__))
 
 
 def _loss(node: Node, values: Mapping[str, Tensor], extern: ExternData) -> None:

@@ -11,6 +11,7 @@ from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.nn.init import Glorot
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.module import Module
 from rfnb.ops.attention import attend, dot_attention
@@ -167,6 +168,7 @@ class CrossAttention(_Attention):
         self.kv_dim_per_head = self.key_dim_per_head + self.value_dim_per_head
         self.kv = Linear(encoder_dim, self.kv_dim_total, with_bias=with_bias)
         self.q = Linear(query_in_dim, key_dim_total, with_bias=with_bias)
+        self.kv.weight.initial, self.q.weight.initial = Glorot(3 / 4), Glorot(1 / 2)
         self.proj = None if proj_dim is None else Linear(value_dim_total, proj_dim, with_bias=with_bias)
         self.att_dropout = att_dropout
         self.att_dropout_broadcast = att_dropout_broadcast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import torch
 
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
+from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.module import Module
 
 if TYPE_CHECKING:
@@ -133,9 +135,14 @@ class Mirror(torch.nn.Module):
         if metadata is not None:
             metadata[prefix[:-1]][VERSION] = sys.modules["rfnb"].__version__
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Loads a state dict, as in torch, and takes over the new parameters."""
-        result = super().load_state_dict(*args, **kwargs)
+        linears = [part.rf_module for part in self._parts() if isinstance(part.rf_module, Linear)]
+        modules = getattr(state_dict, "_metadata", None) or {}
+        unmarked = modules and not any(VERSION in facts for facts in modules.values())
+        if unmarked and linears and all(_is_square(linear.weight) for linear in linears):
+            warnings.warn(_OF_TORCH, stacklevel=2)
+        result = super().load_state_dict(state_dict, *args, **kwargs)
         self.pull()
         return result
 
@@ -161,3 +168,13 @@ class Mirror(torch.nn.Module):
     def extra_repr(self) -> str:
         """The `extra_repr` of the rfnb module."""
         return self.rf_module.extra_repr()
+
+
+_OF_TORCH = (
+    "load_state_dict: this may be the state dict of torch modules, whose Linear has a weight {out, in}. It is loaded "
+    "as {in, out}. rf.load(state_dict, module) turns weights of torch."
+)
+
+
+def _is_square(weight: Parameter) -> bool:
+    return len({dim.dimension for dim in weight.dims}) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
@@ -25,6 +26,7 @@ from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.not_specified import NotSpecified
 from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import gating, silu
 
@@ -34,6 +36,7 @@ __all__ = [
     "ConformerEncoder",
     "ConformerEncoderLayer",
     "ConformerPositionwiseFeedForward",
+    "make_ff",
 ]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
@@ -60,6 +63,31 @@ class ConformerPositionwiseFeedForward(FeedForward):
         with_bias: bool = True,
     ):
         super().__init__(out_dim, ff_dim=ff_dim, dropout=dropout, activation=activation, with_bias=with_bias)
+
+
+@guarded
+def make_ff(
+    *,
+    out_dim: Dim,
+    ff: Choice | None = None,
+    ff_dim: Dim | int | None = None,
+    ff_activation: Activation | None = None,
+    dropout: Probability = 0.1,
+) -> Any:
+    """A feed-forward part, such as those of the Conformer. {…, out_dim} → {…, out_dim}
+
+    >>> model = rf.Dim(4, name="model")
+    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
+    ...     rf.zeros([model])).dims == (model,)
+    True
+
+    Args:
+        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default
+            `rf.ConformerPositionwiseFeedForward`.
+        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
+    """
+    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
+    return build_part(ConformerPositionwiseFeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
 
 
 class ConformerConvBlock(Module):

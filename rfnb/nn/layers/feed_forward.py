@@ -7,42 +7,16 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.module.build import Choice, build_part, given_options
+from rfnb.nn.module.build import build_part
 from rfnb.nn.module.module import Module
-from rfnb.nn.module.not_specified import NotSpecified
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
-
-
-@guarded
-def make_ff(
-    *,
-    out_dim: Dim,
-    ff: Choice | None = None,
-    ff_dim: Dim | int | None = None,
-    ff_activation: Activation | None = None,
-    dropout: Probability = 0.1,
-) -> Any:
-    """A feed-forward part. {…, out_dim} → {…, out_dim}
-
-    >>> model = rf.Dim(4, name="model")
-    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
-    ...     rf.zeros([model])).dims == (model,)
-    True
-
-    Args:
-        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
-        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
-    """
-    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
-    return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
 
 
 class FeedForward(WithDropout):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.nn.init import Glorot
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.index import gather
@@ -21,7 +20,7 @@ class LearnedRelativePositionalEncoding(Module):
     """A learned vector for each distance of a key to a query (Shaw et al. 2018).
 
     clipping: all distances from this one on share a vector. causal: whether no key comes after its query, so that
-    vectors for one side suffice.
+    vectors for one side suffice. The vectors begin with 0.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(4, name="feat")
     >>> encoding = rf.LearnedRelativePositionalEncoding(feat, clipping=3)
@@ -35,7 +34,7 @@ class LearnedRelativePositionalEncoding(Module):
         self.clipping = clipping
         self.causal = causal
         self.clipped_spatial_dim = Dim(clipping + 1 if causal else 2 * clipping + 1, name="learned-rel-pos")
-        self.pos_emb = Parameter([self.clipped_spatial_dim, feat_dim], dtype, initial=Glorot())
+        self.pos_emb = Parameter([self.clipped_spatial_dim, feat_dim], dtype)
 
     def __call__(
         self, *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0

@@ -52,8 +52,7 @@ def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
     twice = sorted(set(options) & set(kwargs))
     if twice:
         raise ParameterError(f"build_from_dict: {twice[0]!r} is given twice", got=f"{d} and {twice[0]}=…")
-    cls = _find(d["class"]) if isinstance(d["class"], str) else d["class"]
-    _check_buildable(cls, "build_from_dict", d["class"])
+    cls = class_of_name(d["class"])
     if inspect.isclass(cls):
         return cls(*args, **options, **kwargs)
     return functools.partial(cls, *args, **options, **kwargs) if args or options or kwargs else cls
@@ -62,6 +61,13 @@ def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
 def _name_of(cls: Callable[..., Any]) -> str:
     name: str = cls.__qualname__
     return f"rf.{name}" if getattr(sys.modules[ROOT], name, None) is cls else f"{cls.__module__}.{name}"
+
+
+def class_of_name(name: Any) -> Any:
+    """The class or function that `rf.build_from_dict` finds by this name. Raises ParameterError if it builds none."""
+    cls = _find(name) if isinstance(name, str) else name
+    _check_buildable(cls, "build_from_dict", name)
+    return cls
 
 
 def _find(name: str) -> Any:

@@ -7,15 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError
 from rfnb.loop.loop import Loop
 from rfnb.search.blank.step import Merge
+from rfnb.search.checks.arguments import check_count
 from rfnb.search.found import Found
 
 
+@guarded
 def ctc_beam(
     log_probs: Tensor,
     *,
@@ -58,10 +60,7 @@ def ctc_beam(
 
     Raises DimError if `log_probs` does not have the dims, ParameterError for numbers out of range.
     """
-    if not isinstance(log_probs, Tensor):
-        raise not_a_tensor("ctc_beam: `log_probs`", log_probs)
-    if not isinstance(beam, int) or beam < 1:
-        raise ParameterError("ctc_beam: `beam` is the number of hypotheses", got=beam, expected="1 or more")
+    check_count("ctc_beam", "beam", beam, 1)
     axis = axis or log_probs.feature_dim
     if axis is None or axis not in log_probs.dims or spatial_dim not in log_probs.dims:
         raise DimError(

@@ -29,7 +29,8 @@ def check_count(what: str, name: str, count: Any, least: int) -> None:
 
 
 def check_offset(what: str, offset: float) -> None:
-    """Raises ParameterError for an offset of length normalization that is negative."""
+    """Raises ParameterError for an offset of length normalization that is not a number, or negative."""
+    check_numbers(what, length_normalization_offset=offset)
     if not 0 <= offset < math.inf:
         raise ParameterError(f"{what}: `length_normalization_offset` is negative", got=offset, hint="5.0")
 

@@ -21,6 +21,9 @@ def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.nda
         raise ParameterError(
             f"decode: `{name}`", got=repr(given), expected=f"an integer of 0 or more, or a list of {count}"
         )
+    most = None if vocab is None else len(vocab)
+    if most is not None and any(one >= most for one in found):
+        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {most - 1}")
     return np.asarray(found, "int64")
 
 

@@ -15,6 +15,8 @@ from rfnb.search.tree import Tree
 
 def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
     """The trees of one or several searches, in order."""
+    if not isinstance(found, Found | Iterable):
+        raise SearchError("report: this is not the result of a search", got=type(found).__name__, expected="a Found")
     several = [found] if isinstance(found, Found) else list(found)
     for each in several:
         if not isinstance(each, Found):

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
+from rfnb.core.ground.suggestions import did_you_mean, number_of
 from rfnb.core.ground.text import count_of, cut
+from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.corpus.pairs import for_each, trees_of
 from rfnb.search.corpus.row import Row, row_of
@@ -16,7 +19,7 @@ from rfnb.search.explain.forced import forced_scores
 from rfnb.search.explain.reference import references_of
 from rfnb.search.explain.where import VERDICTS
 from rfnb.search.found import Found
-from rfnb.search.words import InWords
+from rfnb.search.words import InWords, place_of
 
 SHOWN = 10
 """Wrong outputs that the text of a report shows."""
@@ -32,9 +35,13 @@ class SearchReport(InWords):
         """The number of sequences."""
         return len(self.rows)
 
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
     def __getitem__(self, which: int | str) -> Row:
-        """The row of a sequence, by position or name. Raises KeyError or IndexError if there is none."""
-        return self._by_name[which] if isinstance(which, str) else self.rows[which]
+        """The row of a sequence, by position or name. Raises SearchError if there is none."""
+        number = number_of(which, [*self._by_name], "report", SearchError) if isinstance(which, str) else which
+        return self.rows[place_of("report", "sequence", number, len(self))]
 
     @cached_property
     def _by_name(self) -> dict[str, Row]:
@@ -47,7 +54,10 @@ class SearchReport(InWords):
         return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
     def of_class(self, verdict: str) -> list[Row]:
-        """The sequences with this verdict, such as "search error"."""
+        """The sequences with this verdict, such as "search error". Raises SearchError for an unknown verdict."""
+        if verdict not in VERDICTS:
+            hint = did_you_mean(verdict, VERDICTS)
+            raise SearchError("report: unknown verdict", got=repr(verdict), expected=", ".join(VERDICTS), hint=hint)
         return [row for row in self.rows if row.verdict == verdict]
 
     @property
@@ -131,6 +141,9 @@ class SearchReports(InWords):
     settings: Mapping[str, SearchReport]
 
     def __getitem__(self, name: str) -> SearchReport:
+        if name not in self.settings:
+            known = ", ".join(map(repr, self.settings))
+            raise SearchError("report: there is no such setting", got=repr(name), expected=known)
         return self.settings[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -181,6 +194,7 @@ def report(found: Mapping[str, Any], references: Any, forced: Any = None) -> Sea
 def report(found: Found | Iterable[Found], references: Any, forced: Any = None) -> SearchReport: ...
 
 
+@guarded
 def report(found: Any, references: Any, forced: Any = None) -> SearchReport | SearchReports:
     """The errors of a search: who is to blame for each, error rates, and how varied its beams are.
 
@@ -220,3 +234,7 @@ def _report(found: Any, references: Any, forced: Any) -> SearchReport:
     else:
         scores = for_each(trees, forced, "score")
     return SearchReport(tuple(map(row_of, trees, given, scores)))
+
+
+guard_methods(SearchReport, "__getitem__", "of_class")
+guard_methods(SearchReports, "__getitem__")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.corpus.edit_distance import edit_distances
@@ -49,6 +50,7 @@ class Tuned(InWords):
         return "\n".join(lines)
 
 
+@guarded
 def tune(
     found: Found | Iterable[Found],
     references: Any,
@@ -86,6 +88,8 @@ def tune(
 
     Raises SearchError for a score that was not recorded, an empty interval, or a sequence without a reference.
     """
+    if errors not in ("labels", "sequences"):
+        raise SearchError("tune: unknown `errors`", got=repr(errors), expected='"labels" or "sequences"')
     trees = trees_of(found)
     intervals = {**(scales or {}), **more}
     if not intervals:

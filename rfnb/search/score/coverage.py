@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import full, zeros
@@ -50,3 +51,6 @@ class Coverage:
     def final(self, state: Tensor) -> Tensor:
         """The penalty. {…, beam, axis} → {…, beam}"""
         return reduce_sum(log(minimum(maximum(state, self.least), 1.0)), axis=self.axis)
+
+
+guard_methods(Coverage, "__init__")

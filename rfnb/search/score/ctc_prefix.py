@@ -8,6 +8,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -19,6 +20,7 @@ from rfnb.ops.reduce import reduce_logsumexp, reduce_sum
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dims, set_sparse_dim
 from rfnb.ops.slice import shift_right
+from rfnb.search.checks.arguments import check_count
 
 NONE = -1
 """In place of the last label of a hypothesis that has none yet."""
@@ -61,6 +63,7 @@ class CTCPrefix:
                 expected=f"{axis.name}, {'classes=…' if found is None else found.name}",
             )
         size = found.get_dim_value()
+        check_count("CTCPrefix", "blank", blank, 0)
         if not 0 <= blank < size:
             raise DimError("CTCPrefix: `blank` is not a class", got=blank, expected=f"a class of {found.describe()}")
         self.log_probs, self.axis, self.classes, self.blank, self.end = log_probs, axis, found, blank, end
@@ -147,3 +150,6 @@ class CTCPrefix:
             staying = staying + shift_right(staying, axis=self.axis, pad_value=0.0, amount=amount)
             amount *= 2
         return entering
+
+
+guard_methods(CTCPrefix, "__init__")

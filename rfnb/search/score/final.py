@@ -15,7 +15,7 @@ from rfnb.errors import LoopError
 from rfnb.loop.body.body import Body
 from rfnb.ops.math import is_neg_infinite, logical_and, logical_not, where
 from rfnb.ops.shape import expand_dims
-from rfnb.search.score.scorer import PartialScorer, Scorer, scores_ends, state_after
+from rfnb.search.score.scorer import scores_ends, state_after
 from rfnb.search.score.scorer_states import CarriedState
 
 if TYPE_CHECKING:
@@ -36,30 +36,23 @@ class Final:
     """
 
     name: str
-    scorer: Scorer | PartialScorer
+    scorer: Any
     state: CarriedState
     new: Any
     label: CarriedState
     of_step: bool
 
-    def before_the_end(self) -> Tensor:
+    def before_the_end(self) -> Any:
         """The score of an end by the label of this step. {…, beam before}"""
-        found: Tensor = self.scorer.final(self.new)  # type: ignore[union-attr]
-        return found
+        return self.scorer.final(self.new)
 
-    def after_all_labels(self) -> Tensor:
+    def after_all_labels(self) -> Any:
         """The score of an end after the labels so far, that of this step included. {…, newest beam}"""
-        found: Tensor = self.scorer.final(  # type: ignore[union-attr]
-            state_after(self.scorer, self.label.newest, self.state.newest)
-        )
-        return found
+        return self.scorer.final(state_after(self.scorer, self.label.newest, self.state.newest))
 
-    def without_labels(self) -> Tensor:
+    def without_labels(self) -> Any:
         """The score of an end before the first label. {…, beam}"""
-        found: Tensor = self.scorer.final(  # type: ignore[union-attr]
-            state_after(self.scorer, self.label.initial, self.state.initial)
-        )
-        return found
+        return self.scorer.final(state_after(self.scorer, self.label.initial, self.state.initial))
 
 
 def reads_more(body: Body, since: int, known: Sequence[Traced | None]) -> bool:

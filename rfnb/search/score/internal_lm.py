@@ -9,6 +9,7 @@ from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.reduce import reduce_mean
@@ -83,3 +84,6 @@ class InternalLM:
                 hint=f"rf.set_feature_dim(scores, {likely_features(scores) or 'labels'})",
             )
         return log_softmax(scores, axis=scores.feature_dim), state
+
+
+guard_methods(InternalLM, "__init__")

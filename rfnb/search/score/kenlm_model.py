@@ -15,6 +15,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
@@ -142,3 +143,6 @@ class KenLM:
 
     def __repr__(self) -> str:
         return f"KenLM(order {self._model.order}, {self.labels.describe()})"
+
+
+guard_methods(KenLM, "__init__")

@@ -10,8 +10,10 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
@@ -189,6 +191,9 @@ class NGram:
         return f"NGram(order {self.order}, {len(self)} n-grams, {self.labels.describe()})"
 
 
+guard_methods(NGram, "__init__")
+
+
 def _nodes(model: Arpa) -> dict[tuple[int, ...], int]:
     """The number of each context, the empty one first."""
     grams = dict.fromkeys([(), *(gram for log_probs in model.log_probs[:-1] for gram in log_probs)])
@@ -204,11 +209,18 @@ def _longest(gram: tuple[int, ...], nodes: Mapping[tuple[int, ...], int]) -> tup
     return gram
 
 
+def _word(vocab: Vocab, number: int, known: Container[str], words: Mapping[str, str]) -> str:
+    """The word of a label; of several names "</s>", if it is one of them, otherwise one that is known."""
+    text = vocab.decode(number)
+    names = [text, *(name for name, same in vocab.aliases.items() if same == number)]
+    return words.get(text) or (END if END in names else next((name for name in names if name in known), text))
+
+
 def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
     """The word of each label. Raises DimError with the label whose word is not known."""
     if labels.vocab is None:
         raise DimError(f"{who}: the labels have no texts", got=labels, hint='rf.Dim(…, name="labels", vocab=[…])')
-    texts = [words.get(text, text) for text in map(labels.vocab.decode, range(labels.get_dim_value()))]
+    texts = [_word(labels.vocab, number, known, words) for number in range(labels.get_dim_value())]
     lacking = [(i, text) for i, text in enumerate(texts) if text not in known]
     if lacking and (unknown is None or unknown not in known):
         number, text = lacking[0]

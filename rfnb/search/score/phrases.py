@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -103,6 +104,9 @@ class Phrases:
         found = equal(gather(self._keys, indices=place, axis=self._entry), keys)
         start = gather(self._starts, indices=label, axis=self.labels)
         return where(found, gather(self._targets, indices=place, axis=self._entry), start)
+
+
+guard_methods(Phrases, "__init__")
 
 
 class _Trie:

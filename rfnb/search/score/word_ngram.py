@@ -12,6 +12,7 @@ import numpy as np
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import SPACES
@@ -218,6 +219,9 @@ class WordNGram:
 
     def __repr__(self) -> str:
         return f"WordNGram({self.lm!r}, {self.labels.describe()})"
+
+
+guard_methods(WordNGram, "__init__")
 
 
 def _cut(texts: list[str], marker: Marker | None) -> tuple[list[bool], list[bool], list[str]]:

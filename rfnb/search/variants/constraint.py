@@ -84,7 +84,8 @@ def number_of(which: int | str, labels: Dim) -> int:
     """The number of a label. Raises ParameterError for one that the dim does not have."""
     if isinstance(which, str):
         return int(_vocab_of(labels, which).encode([which])[0])
-    if not 0 <= which < labels.get_dim_value():
+    whole = isinstance(which, int | np.integer) and not isinstance(which, bool)
+    if not whole or not 0 <= which < labels.get_dim_value():
         raise ParameterError(
             "constraint: there is no such label", got=which, expected=f"0 to {labels.get_dim_value() - 1}"
         )

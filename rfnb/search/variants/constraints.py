@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
@@ -32,6 +33,7 @@ from rfnb.ops.reduce import reduce_any
 from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
+from rfnb.search.checks.arguments import check_count
 from rfnb.search.variants.constraint import (
     Constraint,
     Requirement,
@@ -50,6 +52,7 @@ Prefix = str | Sequence[int | str]
 """Labels as a text, or as a list."""
 
 
+@guarded
 def allowed(which: Tensor | Sequence[int | str]) -> Constraint:
     """Only some labels, the same at each step.
 
@@ -65,11 +68,13 @@ def allowed(which: Tensor | Sequence[int | str]) -> Constraint:
     Raises DimError if a mask lacks the labels, ParameterError for a label that does not exist.
     """
 
+    several = which if isinstance(which, Tensor) else [*as_list(which)]
+
     def allows(label: Tensor, state: None) -> tuple[Tensor, None]:
         labels = labels_of(label)
         if not isinstance(which, Tensor):
             mask = np.zeros(labels.get_dim_value(), bool)
-            mask[[number_of(one, labels) for one in which]] = True
+            mask[[number_of(one, labels) for one in several]] = True
             return convert_to_tensor(mask, dims=[labels], device=label.device), state
         if labels not in which.dims_set or which.dtype != "bool":
             raise DimError(
@@ -82,6 +87,7 @@ def allowed(which: Tensor | Sequence[int | str]) -> Constraint:
     return Constraint(lambda _: None, allows)
 
 
+@guarded
 def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None) -> Constraint:
     """No end before a hypothesis has `minimum` labels, and only the end once it has `maximum`.
 
@@ -116,6 +122,7 @@ def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None)
     return Requirement(partial(zeros, dtype="int64"), allows, may_end)
 
 
+@guarded
 def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     """Hypotheses that begin with `prefix`; after it, they are free.
 
@@ -138,11 +145,13 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     exist or if there is not one prefix for each sequence.
     """
 
+    own_prefix: Any = prefix if isinstance(prefix, Tensor | str) else [*as_list(prefix)]
+
     def start(dims: Sequence[Dim]) -> State:
         return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))
 
     def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
-        given = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(prefix, label)
+        given = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(own_prefix, label)
         own = [dim for dim in given.dims if dim not in label.dims_set]
         if len(own) != 1:
             raise DimError(
@@ -164,6 +173,7 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     return Requirement(start, allows, lambda state: logical_not(state.open))
 
 
+@guarded
 def no_repeat(n: int, *, within: int = 256) -> Constraint:
     """No `n` labels in a row occur twice in a hypothesis, as in https://arxiv.org/abs/1705.04304.
 
@@ -182,6 +192,8 @@ def no_repeat(n: int, *, within: int = 256) -> Constraint:
 
     Raises ParameterError if `n` is less than 1, or more than `within`.
     """
+    check_count("no_repeat", "n", n, 0)
+    check_count("no_repeat", "within", within, 1)
     if not 1 <= n <= within:
         raise ParameterError("no_repeat: `n` is out of range", got=n, expected=f"1 to within={within}")
     last = Dim(within, name="last labels")

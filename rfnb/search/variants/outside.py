@@ -13,6 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.search.variants.constraint import Constraint
@@ -58,7 +59,7 @@ class Variant:
             value: Any = constraint
             if hasattr(value, "final"):
                 state = value.initial_state(batch_dims=list(dims)) if empty else self.states[i]
-                found[_name(i)] = value.final(value.score(last, state)[1])
+                found[f"constraint {i}"] = value.final(value.score(last, state)[1])
         return found
 
     def scores(self, scores: Tensor, last: np.ndarray, dims: Sequence[Dim], labels: Dim) -> Tensor:
@@ -69,8 +70,11 @@ class Variant:
             added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added
             if hasattr(constraint, "final") and not getattr(constraint, "scores_ends", False):
-                self.finals[_name(i)] = constraint.final(self.states[i])
-        return scores if self.change is None else self.change(scores, labels)
+                self.finals[f"constraint {i}"] = constraint.final(self.states[i])
+        changed = scores if self.change is None else self.change(scores, labels)
+        if not isinstance(changed, Tensor):
+            raise not_a_tensor("decode: the result of `change`", changed)
+        return changed
 
     def follow(self, parents: np.ndarray, dims: Sequence[Dim]) -> None:
         """Takes the states of the hypotheses that were extended."""
@@ -81,11 +85,6 @@ class Variant:
             return gather(state, indices=_beside(parents, state, dims), axis=dims[-1])
 
         self.states = [map_leaves(followed, state) for state in self.states]
-
-
-def _name(number: int) -> str:
-    """That of what a constraint gives to the end of a hypothesis."""
-    return f"constraint {number}"
 
 
 def _beside(numbers: np.ndarray, like: Tensor, dims: Sequence[Dim], sparse_dim: Dim | None = None) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
@@ -17,6 +18,7 @@ from rfnb.search.sources import gumbel
 
 
 @broadcast_allowed()
+@guarded
 def truncated(
     log_probs: Tensor,
     *,
@@ -55,6 +57,7 @@ def truncated(
 
 
 @broadcast_allowed()
+@guarded
 def sampled(
     log_probs: Tensor,
     *,

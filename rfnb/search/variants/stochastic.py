@@ -9,6 +9,7 @@ import numpy as np
 
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -47,6 +48,7 @@ class Stochastic:
         return noise, State(log_prob=log_prob, perturbed=most + below, started=started)
 
 
+@guarded
 def stochastic(log_probs: Tensor, *, axis: Dim) -> Stochastic:
     """Noise by which a beam has different sequences, drawn without replacement. {…, beam, axis}
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
@@ -17,6 +18,7 @@ from rfnb.ops.sort import search_sorted
 from rfnb.search.variants.constraint import Constraint, Requirement, beside, labels_of, number_of, numbers_of
 
 
+@guarded
 def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | str | None) -> Constraint:
     """Hypotheses that are one of `words`.
 

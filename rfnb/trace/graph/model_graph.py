@@ -55,6 +55,7 @@ from rfnb.trace.graph.measure import Wanted, measured, plain_seconds
 from rfnb.trace.graph.time_meter import Cost, event_cost
 from rfnb.trace.graph.tracer import Tracer
 from rfnb.trace.graph.unchanged import Unchanged
+from rfnb.trace.graph.value_meters import raw_of
 from rfnb.trace.run.session import drawing_to
 
 
@@ -216,8 +217,11 @@ def _traced(
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
             with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:
                 result = tracer.meter.whole(lambda: model(*args, **kwargs))
-            named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
+            held = named_leaves(as_dicts(result))
+            named = [(name, leaf) for name, leaf in held if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
+            if not named and any(raw_of(leaf) is not None for _, leaf in held):
+                graph.notes.append("the result is a raw tensor: only ops of rfnb are followed here, up to `raw_tensor`")
         except Exception as error:
             failed = error, tracer.fail(error, None)
         else:

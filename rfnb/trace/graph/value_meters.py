@@ -18,7 +18,7 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
-from rfnb.errors import ParameterError
+from rfnb.errors import BackendError, ParameterError
 from rfnb.trace.run.entries import frames, going_on
 from rfnb.trace.run.run import Run
 
@@ -256,7 +256,10 @@ class GradientMeter(_MagnitudeMeter):
                 hint="call it with gradients on, and a result or loss=… that depends on a parameter",
             )
         backend = backend_of_raw(losses[0])
-        backend.follow_gradients_raw(losses, backend.gradient_leaves_raw(losses))
+        try:
+            backend.follow_gradients_raw(losses, backend.gradient_leaves_raw(losses))
+        except RuntimeError as error:
+            raise BackendError("model_graph: the backward pass of this call fails", got=str(error)) from error
 
 
 def _summed(leaf: Any) -> Any:

@@ -189,6 +189,8 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
             got=type(where).__name__,
             hint='rf.pause_when("loss > 100"), or rf.pause_when(rf.when.not_finite("h"))',
         )
+    if not isinstance(loop, str | None):
+        raise ParameterError("pause_when: `loop` must be the name of a loop", got=repr(loop), expected="a string")
     if isinstance(where, str):
         Expression(where)
     return pauses.add(Pause(where, loop, user_source()))

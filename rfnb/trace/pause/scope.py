@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import form_of, named_leaves
 from rfnb.core.ground.source import Block, Source, parsed, user_frame
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.pause.hold import Paused, Resume, can_hold, hold
@@ -233,19 +233,10 @@ _waiting: WeakKeyDictionary[Any, dict[int, ScopePauses]] = WeakKeyDictionary()
 
 def _values(variables: list[tuple[str, int, Any]]) -> Iterator[StepValue]:
     for name, line, value in variables:
-        tensor = value if isinstance(value, Tensor) else _plain_tensor(value)
+        tensor = value if isinstance(value, Tensor) else plain_tensor(value)
         kept = tensor_of(_as_now(tensor._raw), tensor.sig, tensor.lengths)
         kept.name = name
         yield StepValue(name, type(value).__name__, line, kept)
-
-
-def _plain_tensor(value: Any) -> Tensor:
-    """A number, an array or a raw tensor as a Tensor whose dims are called by their positions."""
-    raw = value
-    if isinstance(value, bool | int | float | np.generic | np.ndarray):
-        raw = raw_registry.selected().from_numpy_raw(np.asarray(value), None)
-    shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
-    return tensor_of(raw, align.sig([Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]), EMPTY)
 
 
 def _as_now(raw: Any) -> Any:

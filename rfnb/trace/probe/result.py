@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.ground.nested import named_parts
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
@@ -48,6 +49,8 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
             return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif not isinstance(value, list | tuple):  # a namespace, or an object of a class of attrs
+        value = dict(named_parts(value) or ()) or value
     if isinstance(value, dict) and depth < DEEPEST:
         return {
             "dict": [[str(key)[:LONGEST], write_result(part, dims, raws, depth + 1)] for key, part in value.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -51,13 +52,29 @@ def sequence_number(run: Run, batch: int | str) -> int:
 
 def test_of(where: Where) -> Callable[[RunStep], Any]:
     """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read, or
-    that calls a function that there is not.
+    that calls a function that there is not, and LoopError for a function that does not take one argument.
     """
     if callable(where):
+        if not takes_one(where):
+            name = str(getattr(where, "__name__", type(where).__name__))
+            raise LoopError(f"the condition {name} does not take one argument, the step", hint="lambda at: …")
         return with_own_numbers(where)
     expression = Expression(where)
     expression.check_calls(known_functions())
     return lambda at: evaluate(expression, at)
+
+
+def takes_one(fn: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one argument; True where its signature is not known."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:

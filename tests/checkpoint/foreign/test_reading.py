@@ -331,3 +331,22 @@ def test_the_mark_survives_files_and_torch_reads_it(tmp_path):
     assert all(facts["rfnb_version"] == rf.__version__ for facts in state._metadata.values())
     assert rf.to_torch(rf.Sequential(rf.Linear(A, B))).load_state_dict(state)
     assert load_file(rf.save(ours, tmp_path / "x.safetensors")).keys() == state.keys()
+
+
+def test_a_mirror_warns_of_weights_of_torch():
+    ours, (_, mixed) = rf.to_torch(rf.Linear(A, B)), models()
+    with pytest.warns(UserWarning, match="turns weights of torch"):
+        ours.load_state_dict(nn.Linear(4, 4).state_dict())
+    ours.load_state_dict(rf.to_torch(rf.Linear(A, B)).state_dict())
+    ours.load_state_dict(dict(nn.Linear(4, 4).state_dict()))
+    rf.to_torch(mixed).load_state_dict(unmarked(rf.to_torch(models()[1]).state_dict()))
+
+
+def test_a_tied_weight_of_torch_is_turned_for_the_linear_only():
+    theirs = nn.ModuleDict({"embed": nn.Embedding(4, 4), "head": nn.Linear(4, 4, bias=False)})
+    theirs["head"].weight = theirs["embed"].weight
+    ours = rf.ModuleList({"embed": rf.Embedding(A, B), "head": rf.Linear(B, A, with_bias=False)})
+    for source, load in ((theirs.state_dict(), rf.load), (theirs, rf.import_weights)):
+        assert load(source, ours).complete
+        assert torch.equal(ours.embed.weight.raw_tensor, theirs["embed"].weight)
+        assert torch.equal(ours.head.weight.raw_tensor, theirs["head"].weight.T)

@@ -191,3 +191,80 @@ def test_ops_give_the_same_with_a_capacity_as_without(name: str) -> None:
     found, expected = (OPS[name](*_batch(capacity)) for capacity in (9, None))
     found.sanity_check()
     assert [pytest.approx(numbers) for numbers in frames(expected)] == frames(found)
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_before_lengths_are_known_it_is_the_size(template) -> None:
+    batch = rf.Dim(2, name="batch")
+    lengths = rf.Tensor("time", [batch], "int32") if template else None
+    d = rf.Dim(lengths, name="time", capacity=5)
+    bounded = rf.Dim(None, name="bounded", bounded_by=d)
+    assert [made.get_dim_value() for made in (d, bounded, d + 1, 2 * bounded)] == [5, 5, 6, 10]
+    assert not d.is_defined() and d.need_masking() and not (d + 1).is_defined()
+    x = rf.ones([batch, d])
+    assert x.raw_tensor.shape == (2, 5) and rf.range_over_dim(bounded).tolist() == [0, 1, 2, 3, 4]
+    assert rf.reduce_sum(x, axis=d).tolist() == [5, 5]
+    d.dyn_size_ext = rf.convert_to_tensor(torch.tensor([3, 1]), dims=[batch])
+    assert d.is_defined() and d.get_mask().raw_tensor.sum().item() == 4
+    both = x + rf.ones([batch, d])  # the lengths that are known have precedence
+    assert rf.reduce_sum(both, axis=d).tolist() == [6, 2]
+
+
+def test_a_tensor_waits_for_lengths_that_come_later() -> None:
+    batch = rf.Dim(2, name="batch")
+    d = rf.Dim(rf.Tensor("time", [batch], "int32"), name="time", capacity=5)
+    x = rf.Tensor("x", [batch, d], "float32", raw_tensor=torch.ones(2, 5))
+    d.dyn_size_ext.raw_tensor = torch.tensor([3, 1], dtype=torch.int32)
+    assert rf.reduce_sum(x, axis=d).tolist() == [3, 1]
+
+
+def sources() -> dict:
+    """A source with padding, one without, a mask, and how often frames are repeated."""
+    batch, feat, few = rf.Dim(2, name="batch"), rf.Dim(4, name="feat"), rf.Dim(3, name="few")
+    time = rf.Dim(rf.convert_to_tensor([3, 2], dims=[batch]), name="time")
+    numbers = torch.arange(1.0, 25.0).reshape(2, 3, 4)
+    return {
+        "batch": batch, "feat": feat, "time": time, "few": few,
+        "x": rf.convert_to_tensor(numbers, dims=[batch, time, feat]),
+        "z": rf.convert_to_tensor(numbers, dims=[batch, few, feat]),
+        "mask": rf.convert_to_tensor(torch.tensor([[True, False, True], [False, True, False]]), dims=[batch, time]),
+        "counts": rf.convert_to_tensor(torch.tensor([[1, 2, 1], [2, 0, 0]]), dims=[batch, time]),
+        "sizes": rf.convert_to_tensor([1, 2], dims=[batch]),
+        "conv": rf.Conv1d(feat, rf.Dim(2, name="out"), 3, padding="same", strides=2),
+    }  # fmt: skip
+
+
+MAKERS = {
+    "masked_select": lambda s, out: rf.masked_select(s["x"], mask=s["mask"], dims=[s["time"]], out_dim=out)[0],
+    "pack_padded": lambda s, out: rf.pack_padded(s["x"], dims=[s["batch"], s["time"]], out_dim=out)[0],
+    "pad": lambda s, out: rf.pad(s["x"], axes=[s["time"]], padding=[(1, 2)], value=0.0, out_dims=[out])[0],
+    "concat": lambda s, out: rf.concat((s["x"], s["time"]), (s["z"], s["few"]), out_dim=out)[0],
+    "slice": lambda s, out: rf.slice(s["x"], axis=s["time"], start=1, out_dim=out)[0],
+    "slice, sizes": lambda s, out: rf.slice(s["x"], axis=s["time"], size=s["sizes"], out_dim=out)[0],
+    "slice, start": lambda s, out: rf.slice(s["x"], axis=s["time"], start=s["sizes"] - 1, size=1, out_dim=out)[0],
+    "repeat": lambda s, out: rf.repeat(s["x"], in_spatial_dim=s["time"], repeats=s["counts"], out_spatial_dim=out)[0],
+    "repeat, all": lambda s, out: rf.repeat(s["x"], in_spatial_dim=s["time"], repeats=2, out_spatial_dim=out)[0],
+    "merge_dims": lambda s, out: rf.merge_dims(s["x"], dims=[s["time"], s["feat"]], out_dim=out)[0],
+    "merge_dims, fixed": lambda s, out: rf.merge_dims(s["z"], dims=[s["few"], s["feat"]], out_dim=out)[0],
+    "split_dims": lambda s, out: rf.split_dims(s["z"], axis=s["few"], dims=[out, rf.Dim(1, name="one")]),
+    "split": lambda s, out: rf.split(s["x"], axis=s["time"], out_dims=[rf.Dim(1, name="one"), out])[1],
+    "max_pool1d": lambda s, out: rf.max_pool1d(s["x"], pool_size=2, in_spatial_dim=s["time"], out_spatial_dim=out)[0],
+    "conv": lambda s, out: s["conv"](s["x"], in_spatial_dim=s["time"], out_spatial_dim=out)[0],
+    "top_k": lambda s, out: rf.top_k(s["x"], axis=s["time"], k=2, k_dim=out)[0],
+    "top_k, each": lambda s, out: rf.top_k(s["x"], axis=s["time"], k=s["sizes"], k_dim=out)[0],
+    "stack": lambda s, out: rf.stack([s["z"], 2 * s["z"]], out_dim=out)[0],
+    "replace_dim": lambda s, out: rf.replace_dim(s["x"], in_dim=s["time"], out_dim=out)[0],
+    "replace_dim, fixed": lambda s, out: rf.replace_dim(s["z"], in_dim=s["few"], out_dim=out)[0],
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_result_of_an_op_has_the_capacity_of_its_output_dim(name) -> None:
+    s = sources()
+    plain, wide = rf.Dim(None, name="out"), rf.Dim(None, name="out", capacity=20)
+    expected, found = MAKERS[name](s, plain), MAKERS[name](s, wide)
+    assert found.raw_tensor.shape[found.axis(wide)] == 20 and wide.get_dim_value() == 20
+    assert rf.reduce_sum(found, axis=wide).tolist() == rf.reduce_sum(expected, axis=plain).tolist()
+    width = expected.raw_tensor.shape[expected.axis(plain)]
+    same = found.copy_masked(0).raw_tensor.narrow(found.axis(wide), 0, width)
+    assert torch.equal(same, expected.copy_masked(0).raw_tensor)

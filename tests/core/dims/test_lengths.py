@@ -70,3 +70,52 @@ def test_what_is_kept_with_lengths_is_bounded():
     for dim in kept:
         rf.reduce_sum(rf.expand_dim(x, dim), axis=time)
     assert len(x.lengths.cache) <= core_lengths._CACHED
+
+
+OF_INT32 = {
+    "itself": lambda time, x, batch: time,
+    "+1": lambda time, x, batch: time + 1,
+    "2*": lambda time, x, batch: 2 * time,
+    "ceildiv": lambda time, x, batch: time.ceildiv_right(2),
+    "copy": lambda time, x, batch: time.copy(same_as_self=False),
+    "pad": lambda time, x, batch: rf.pad(x, axes=[time], padding=[(0, 1)], out_dims=[rf.Dim(None)])[1][0],
+    "slice": lambda time, x, batch: rf.slice(x, axis=time, start=1)[1],
+    "concat": lambda time, x, batch: rf.concat((x, time), (x, time), out_dim=rf.Dim(None))[1],
+    "masked_select": lambda time, x, batch: rf.masked_select(x, mask=x > 1, dims=[time])[1],
+    "replace_dim": lambda time, x, batch: rf.replace_dim(x, in_dim=time)[1],
+    "gather_nested": lambda time, x, batch: rf.nested.gather_nested(
+        {"time": time}, indices=rf.convert_to_tensor([1, 0], dims=[rf.Dim(2)], sparse_dim=batch)
+    )["time"],
+}
+
+
+@pytest.mark.parametrize("made", OF_INT32)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_lengths_have_the_dtype_of_the_tensor_that_they_follow_from(made, dtype):
+    batch = rf.Dim(2, name="batch")
+    time = rf.Dim(rf.convert_to_tensor([3, 1], dims=[batch], dtype=dtype), name="time")
+    x = rf.convert_to_tensor(torch.tensor([[1, 2, 3], [4, 0, 0]]), dims=[batch, time])
+    dim = OF_INT32[made](time, x, batch)
+    sizes = [
+        dim.dyn_size_ext,
+        dim.get_size_tensor(),
+        dim.get_dyn_size_ext_for_device("cpu"),
+        dim.get_dim_value_tensor(),
+    ]
+    assert [size.dtype for size in sizes] == [dtype] * 4
+    assert str(dim.dyn_size.dtype) == f"torch.{dtype}"
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([2, 1], dtype=torch.int32), np.array([2, 1], "int32")])
+def test_lengths_of_raw_tensors_keep_their_dtype(lengths):
+    time = rf.Dim(None, name="time")
+    rf.convert_to_tensor(torch.zeros(2, 2), dims=[rf.batch_dim, time], lengths=lengths)
+    assert time.dyn_size_ext.dtype == rf.Dim(lengths, name="time").dyn_size_ext.dtype == "int32"
+
+
+def test_lengths_of_different_dtypes_together_are_int64():
+    batch = rf.Dim(2, name="batch")
+    one, other = (
+        rf.Dim(rf.convert_to_tensor([3, 1], dims=[batch], dtype=dtype), name=dtype) for dtype in ("int32", "int64")
+    )
+    assert (one + other).dyn_size_ext.dtype == "int64" and rf.Dim([3, 1], name="time").dyn_size_ext.dtype == "int64"

@@ -19,6 +19,7 @@ REGISTERED = {
     "core.ground.show.make_page": "display.register",
     "core.ground.show.make_view": "display.register",
     "core.ground.tracers.keep_state": "backend.torch.plain",
+    "core.ground.tracers.record_calls": "backend.torch.plain",
     "core.ground.tracers.trace_call": "backend.torch.plain",
     "loop.choice.choose": "search.register",
     "trace.pause.hold.can_hold": "display.panel.comm",

@@ -119,6 +119,8 @@ def test_modules_and_caches_that_reorder_themselves_are_leaves():
 def test_namespaces_and_dicts_are_arranged_by_name():
     assert same_structure(SimpleNamespace(a=1, b=2), SimpleNamespace(b=2, a=1))
     assert list(arranged({"b": 2, "a": 1}, {"a": 0, "b": 0})) == ["a", "b"]
+    state = arranged(rf.LstmState(h=1, c=2), rf.State(c=0, h=0))  # a dict whose class has a constructor of its own
+    assert (type(state), list(state.items())) == (rf.LstmState, [("c", 2), ("h", 1)])
     assert list(arranged(Plain({"b": 2, "a": 1}, 3), Plain({"a": 0, "b": 0}, 0)).a) == ["a", "b"]
     with pytest.raises(DimError, match="structures differ"):
         map_pairs(lambda a, b: a, Plain(1, 2), Plain(1, [2, 3]))

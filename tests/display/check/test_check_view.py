@@ -10,6 +10,7 @@ from html import unescape
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
 import rfnb as rf
@@ -57,7 +58,7 @@ def pixels(uri: str) -> np.ndarray:
 
 def test_what_is_in_order_is_one_line(x):
     for report, said in [
-        (rf.check.finite(rf.tanh, x), "finite: no NaN and no infinity in 1 results"),
+        (rf.check.finite(rf.tanh, x), "finite: no NaN and no infinity in 1 result"),
         (rf.check.batch_invariance(rf.tanh, x), "batch invariance: 2 results agree with those of 2 single sequences"),
     ]:
         view = rf.show(report)
@@ -158,3 +159,24 @@ def test_the_place_is_in_the_window_and_marked(shape, data):
     assert corner == found.max()  # the mark has the last colour
     assert (found == corner).sum() == 4 * cell - 4
     assert png.MARK == 255
+
+
+def test_plain_torch():
+    raw = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    view = rf.show(rf.check.finite(lambda: torch.log(raw) * 0))
+    assert view.data["findings"][0]["op"] == "log"
+    assert [dim["name"] for dim in view.data["dims"]] == ["axis0", "axis1", "axis2"]
+    assert view.data["pictures"][0]["axes"] == "axis1 0–2 down, axis2 0–3 across, at axis0 0"
+    view = rf.show(rf.check.batch_invariance(lambda x: x.softmax(1), raw, lengths=[3, 1]))
+    assert [each["title"][:20] for each in view.data["pictures"]] == [
+        "softmax in the batch",
+        "alone",
+        "|Δ| up to 0.901",
+    ]
+    assert "padding affects the result" in unescape(view.html)
+
+
+def test_nothing_was_checked():
+    view = rf.show(rf.check.finite(lambda: None))
+    assert not view.data["passed"]
+    assert "not checked" in view.html and "found" not in view.html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_what_is_searched():
     assert list(rows_of(rf.show_dims(rf.TensorDict({"x": x})))) == ["batch", "time", "feat"]
     assert list(rows_of(rf.show_dims([{"a": (x,)}]))) == ["batch", "time", "feat"]
     assert rows_of(rf.show_dims([{"a": (x,)}]))["feat"]["tensors"] == ["list[0]['a'][0]"]
+    held = SimpleNamespace(more=[x])
+    assert rows_of(rf.show_dims(held))["feat"]["tensors"] == ["held.more[0]"]
     assert list(rows_of(rf.show_dims(graph))) == ["hidden"]
     assert "time" in rows_of(rf.show_dims(loop.run)) and "feat" in rows_of(rf.show_dims(loop.run))
     assert rf.show_dims(3).text == "(no dims)" == str(rf.show_dims([]).html).split(">")[1].split("<")[0]

@@ -12,6 +12,7 @@ import torch
 import rfnb as rf
 from rfnb.display.panel import paused as paused_module
 from rfnb.display.panel.commands import Dispatcher
+from rfnb.display.panel.edit import edited
 from rfnb.display.panel.paused import edit_paused, holder, paused_now, resume
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
@@ -98,3 +99,12 @@ def test_only_the_entries_that_an_edit_changes_are_constants(monkeypatch, text, 
         loop.state.h = loop.state.h * w
     found = [torch.autograd.grad(h, w.raw_tensor, retain_graph=True)[0].item() for h in loop.state.h.raw_tensor]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"), [("int32", "1.5"), ("int32", "1e20"), ("int32", "nan"), ("uint8", "300"), ("bool", "2")]
+)
+def test_what_the_dtype_of_a_state_cannot_hold_is_refused(dtype, text):
+    with pytest.raises(ViewError, match="cannot hold"):
+        edited(rf.zeros([], dtype=dtype), text, {})
+    assert edited(rf.zeros([rf.Dim(2, name="two")], dtype=dtype), "· 1", {}).tolist() == [0, 1]

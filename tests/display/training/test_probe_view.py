@@ -236,6 +236,7 @@ RESULTS = [
 def test_results_of_torch_and_numpy_are_shown_on_the_cards(result, words):
     probe = rf.probe(lambda: result, every=1)
     probe.step()
+    probe.stop()
     view = rf.show(probe)
     for shown in (view.text, html.unescape(str(view.html))):
         assert "no view" not in shown

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.errors import LoopError
 from rfnb.loop.body.print_value import LINES
 
 FEAT = rf.Dim(3, name="feat")
@@ -352,3 +353,20 @@ def fails_at(last):
         return 1 // (last + 1 - len(seen)) >= 0
 
     return wanted
+
+
+WRONG_STEPS = [[1, "a"], [1.5], {"a": 1}, b"ab", lambda: True, slice(0, 3), rf.ones([])]
+
+
+@pytest.mark.parametrize("steps", WRONG_STEPS, ids=lambda steps: str(steps)[:20])
+def test_what_no_step_can_be_is_refused(steps):
+    with pytest.raises(LoopError, match="must be numbers, or a function of the tensor"):
+        rf.watch(rf.ones([]), steps=steps)
+
+
+@pytest.mark.parametrize(
+    "result", [torch.tensor([True, False]), np.array([1, 2])], ids=lambda value: type(value).__name__
+)
+def test_a_function_of_the_tensor_says_true_or_false(result):
+    with pytest.raises(LoopError, match="must return True or False"):
+        counting(2, lambda n: rf.watch(n, steps=lambda x: result))

@@ -192,6 +192,10 @@ ERRORS = [
     ({"label": True}, DtypeError, "cannot hold"),
     ({"label": torch.zeros(3)}, DtypeError, "not an rf.Tensor"),
     ({"pair.s": "AH"}, DimError, "no vocabulary"),
+    ({"pair.n": 2**70}, DtypeError, "does not fit into the state"),
+    ({"pair.s": 10**400}, DtypeError, "does not fit into the state"),
+    ({"sequence": 1.5, "label": 1}, LoopError, "there is no sequence 1.5"),
+    ({"seed": "x", "label": 1}, DtypeError, "`seed`"),
     ({"pair.n": [1, 2]}, DimError, "needs one entry per sequence"),
     ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "unexpected dim other"),
     ({"pair.s": None}, DtypeError, "not an rf.Tensor"),
@@ -206,6 +210,28 @@ def test_what_cannot_be_is_refused_and_nothing_is_kept(states, kind, words):
         run.fork(1, **states)
     assert words in str(error.value)
     assert list(rf.runs) == [run]
+
+
+def test_numbers_that_do_not_fit_into_a_small_dtype():
+    loop = rf.Loop(max_seq_len=2, debug=True)
+    loop.state.n, loop.state.m = (
+        rf.convert_to_tensor([1, 2], dims=[batch_dim], dtype=kind) for kind in ("uint8", "int32")
+    )
+    with loop:
+        loop.state.n, loop.state.m = loop.state.n + 1, loop.state.m + 1
+    assert loop.run.fork(1, n=255, m=[-(2**31), 2**31 - 1])[1].before.m.tolist() == [-(2**31), 2**31 - 1]
+    for states in ({"n": 256}, {"n": -1}, {"m": 2**31}, {"m": [0, 2**40]}, {"n": rf.convert_to_tensor(300)}):
+        with pytest.raises(DtypeError, match="does not fit into the state"):
+            loop.run.fork(1, **states)
+
+
+@pytest.mark.parametrize("step", [1.5, float("nan"), [1]])
+def test_steps_are_whole_numbers(step):
+    run = labels()
+    for look in (lambda: run[step], lambda: run.fork(step)):
+        with pytest.raises(DtypeError, match="is not a whole number"):
+            look()
+    assert run[np.int64(1)].values() and run[torch.tensor(1)].values()
 
 
 def test_a_tensor_of_another_batch():

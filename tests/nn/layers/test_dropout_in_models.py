@@ -140,7 +140,7 @@ SHARED = [(name, "dropout") for name in [*FEED_FORWARD, *LAYERS]] + [(name, "inp
 
 
 @pytest.mark.parametrize(("name", "option"), SHARED)
-def test_frames_share_dropped_features_with_the_switch(name, option, monkeypatch):
+def test_frames_share_dropped_features_unless_switched_off(name, option, monkeypatch):
     axes = []
     drop = rf.dropout
 
@@ -151,11 +151,11 @@ def test_frames_share_dropped_features_with_the_switch(name, option, monkeypatch
 
     monkeypatch.setattr("rfnb.nn.layers.dropout.dropout", noted)
     module = made(name, **{option: 0.5})
-    with rf.set_dropout_broadcast_ctx(True):
-        output(module)
+    output(module)
     assert axes and all(axis is not None and axis in dims and axis.is_static() for axis, dims in axes)
     shared = len(axes)
-    output(module)
+    with rf.set_dropout_broadcast_ctx(False):
+        output(module)
     assert len(axes) == 2 * shared and not any(axis for axis, _ in axes[shared:])
 
 

@@ -171,3 +171,14 @@ def test_words_are_split_at_space_and_tab_only(mark, ends, tmp_path):
         scores, state = lm.score(rf.convert_to_tensor([label], dims=[beam], sparse_dim=word), state)
         expected = [log_prob(grams, {("<s>",): -0.125}, context[-1:], w) * math.log(10) for w in ODD]
         assert scores.copy_transpose([beam, word]).raw_tensor[0].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_label_that_begins_and_ends_has_the_word_of_the_end(tmp_path):
+    grams = {(word,): -1.0 - i / 8 for i, word in enumerate(["<s>", "</s>", "a", "other"])}
+    (tmp_path / "lm.arpa").write_text(text_of(grams, {}))
+    beam = rf.Dim(1, name="beam")
+    letter = rf.Dim(3, name="letter", vocab={"<s>": 0, "</s>": 0, "a": 1, "other": 2, "xyz": 2})
+    lm = rf.search.NGram(tmp_path / "lm.arpa", letter)
+    scores, _ = lm.score(rf.zeros([beam], dtype="int32", sparse_dim=letter), lm.initial_state(batch_dims=[beam]))
+    expected = [grams[(word,)] * math.log(10) for word in ["</s>", "a", "other"]]
+    assert scores.raw_tensor.flatten().tolist() == pytest.approx(expected, abs=1e-5)

@@ -12,7 +12,7 @@ import torch
 from torch.nn.parameter import UninitializedParameter
 
 import rfnb as rf
-from rfnb.errors import ParameterError
+from rfnb.errors import BackendError, ParameterError
 
 nn = torch.nn
 SHOWS = (None, "activation", "gradient", "memory")
@@ -250,6 +250,7 @@ def test_a_compiled_module_is_seen_as_it_is_written():
         graph = rf.model_graph(nn.Sequential(nn.Linear(3, 3), module), x)
         assert graph.failure is None
         assert ops(graph) == ["Linear", "linear", "OptimizedModule", "Sequential", "Linear", "linear", "ReLU", "relu"]
+        assert "compiled modules ran as they are written" in rf.show(graph).text
     with rf.capture(module):
         module(x)
 
@@ -277,6 +278,7 @@ def test_functions_without_arguments(meta):
     assert linear.weight.device.type == "cpu"
     feat = rf.Dim(3, name="feat")
     assert ops(rf.model_graph(lambda: rf.relu(rf.ones([feat])))) == ["full", "relu"]
+    assert "the result is a raw tensor" in rf.show(lambda x: rf.relu(x).raw_tensor, rf.ones([feat])).text
     assert rf.model_graph(lambda: linear(x), show="gradient").measured.nodes[0].amount == 1
 
 
@@ -292,6 +294,19 @@ def test_a_functional_call_leaves_the_weights_as_they_are():
         assert rf.model_graph(lambda: gradient(net[0].weight), show=show).failure is None
     after = dict(net.named_parameters()) | dict(net.named_buffers())
     assert all(after[name] is raw and torch.equal(raw, values[name]) for name, raw in before.items())
+
+
+def test_modules_in_a_checkpoint_are_seen():
+    net, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(4, 3, requires_grad=True)
+
+    def call(x, reentrant):
+        return torch.utils.checkpoint.checkpoint(net, x, use_reentrant=reentrant)
+
+    for reentrant in (False, True):
+        graph = rf.model_graph(call, x, reentrant)
+        assert ops(graph)[-5:] == ["Sequential", "Linear", "linear", "ReLU", "relu"] and graph.failure is None
+    with pytest.raises(BackendError, match="backward pass of this call fails"):
+        rf.model_graph(call, x, True, show="gradient")  # torch computes no gradients of chosen tensors through it
 
 
 def test_classes_among_the_arguments_are_not_modules():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rfnb as rf
-from rfnb.errors import ExpressionError, LoopWarning, ParameterError
+from rfnb.errors import ExpressionError, LoopError, LoopWarning, ParameterError
 from rfnb.trace.pause.hold import Resume
 from tests.trace.pause.holding import user
 
@@ -23,6 +23,23 @@ def test_pause_when_rejects_what_is_not_a_condition(where):
     with pytest.raises(ParameterError, match="must be an expression, a function"):
         rf.pause_when(where)
     assert len(rf.pauses) == 0
+
+
+@pytest.mark.parametrize("loop", [3, b"counting", ["counting"]])
+def test_pause_when_rejects_what_is_not_the_name_of_a_loop(loop):
+    with pytest.raises(ParameterError, match="the name of a loop"):
+        rf.pause_when("n > 1", loop=loop)
+    assert len(rf.pauses) == 0
+
+
+@pytest.mark.parametrize("where", [lambda: True, lambda a, b: True])
+def test_a_condition_takes_the_step(where):
+    with pytest.raises(LoopError, match="does not take one argument, the step"):
+        rf.pause_when(where)
+    with pytest.raises(LoopError, match="does not take one argument, the step"):
+        run().find(where)
+    assert len(rf.pauses) == 0
+    assert run().find(lambda at, *others: True) == [0, 1, 2]
 
 
 def test_pause_when_rejects_an_expression_that_cannot_be_read():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,6 +68,7 @@ def test_results_of_all_kinds_come_back(tmp_path):
         "half": torch.ones(2).half(),
         "scalar": np.float32(0.25), "label": np.int64(3), "nested": {"a": [{"b": "ü\u202e<b>"}]}, "other": object,
         "none": torch.zeros(0, 3), "words": np.array(["a"]), "no": False,
+        "held": SimpleNamespace(h=torch.ones(2), more=[SimpleNamespace(n=1)]),
     }  # fmt: skip
     probe = rf.probe(lambda: given, every=1, path=tmp_path)
     probe.step()
@@ -74,6 +76,7 @@ def test_results_of_all_kinds_come_back(tmp_path):
     assert found["torch"].equal(given["torch"]) and found["half"].dtype is torch.float16
     assert np.array_equal(found["numpy"], given["numpy"], equal_nan=True) and found["none"].shape == (0, 3)
     assert (found["scalar"], found["label"], found["empty"], found["no"]) == (0.25, 3, [], False)
+    assert found["held"]["h"].equal(torch.ones(2)) and found["held"]["more"] == [{"n": 1}]
     assert found["nested"] == given["nested"] and "object" in found["other"] and "a" in found["words"]
 
 
