@@ -14,7 +14,7 @@ from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DataNotFound, LayerNotFound, NetworkError
+from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import Node, every_node
@@ -124,9 +124,17 @@ class Network(Interface):
         """
         config = read_config(path, options=options)
         own = {name: Own(function) for name, function in (functions or {}).items()}
+        extern, unclear = ExternData(), dict[str, Exception]()
+        for key, described in config.extern_data().items():
+            try:
+                extern.register_data_from_dict({key: described})
+            except RfError as error:
+                if strict:
+                    raise
+                unclear[f"data:{key}"] = error
         net = cls(
             config={**config.values, **own},
-            extern_data=ExternData(config.extern_data()),
+            extern_data=extern,
             train_flag=train_flag,
             search_flag=search_flag,
             name=Path(path).stem,
@@ -135,7 +143,9 @@ class Network(Interface):
         )
         net_dict = config.network(epoch)
         net.notes = config.notes
-        return net.construct_from_dict(with_own(net_dict, own), strict=strict)
+        net.construct_from_dict(with_own(net_dict, own), strict=strict)
+        net.failures = {**unclear, **net.failures}
+        return net
 
     # -- construction
 

@@ -6,7 +6,8 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DataNotFound, NetworkError
+from rfnb.errors import DataNotFound, NetworkError, RfError
+from rfnb.network.extern_data import KINDS
 
 
 @pytest.mark.parametrize(
@@ -262,3 +263,33 @@ def test_the_features_are_the_last_axis_of_a_fixed_size(kinds, feature):
     dims = [rf.Dim(size, name=f"dim{i}", kind=kind) for i, (kind, size) in enumerate(kinds)]
     data = rf.ExternData({"data": {"dim_tags": [batch_dim, *dims]}}).get_data("data")
     assert data.feature_dim is (None if feature is None else dims[feature])
+
+
+WRONG = [0, -5, "x", [], object(), 1e10, 10**10, [[1], ["a"]], float("nan"), np.zeros(2), "float33", {1: 2}, (None, -5)]
+
+
+@pytest.mark.parametrize("option", KINDS)
+def test_a_wrong_value_of_any_option_gives_a_typed_error_or_none(option):
+    for value in WRONG:
+        for described in ({"dim": 5}, {"dim": 5, "sparse": True}, {"shape": (None, 3), "dim": 3}):
+            try:
+                rf.ExternData({"data": {**described, option: value}}).example(batch=2, frames=3)
+            except RfError as error:
+                assert error.what
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"data": {"dim": 3, "dtype": -5}}, r"(?s)extern_data 'data': dtype has a value .*int -5.*expected +a string"),
+        ({"data": {"dim": 3, "dtype": "float33"}}, r"(?s)unknown `dtype`.*float33.*did you mean"),
+        ({"data": {"dim": -3}}, r"(?s)`dim` is not a positive number.*got +-3"),
+        ({"data": {"dim": 3, "feature_dim_axis": 7}}, r"(?s)feature_dim_axis is not an axis.*got +7.*expected +0 to 2"),
+        ({3: {"dim": 3}}, r"(?s)a key is not a string.*got +3"),
+    ],
+)
+def test_a_wrong_description_is_named(data, words):
+    extern = rf.ExternData({"other": {"dim": 2}})
+    with pytest.raises(NetworkError, match=words):
+        extern.register_data_from_dict({"first": {"dim": 3}, **data})
+    assert list(extern) == ["other"]

@@ -221,6 +221,7 @@ FUNCTIONS: dict[str, Call] = {
     "transposed_conv": lambda w: {"filter": w.zeros(w.feat, w.out, w.two), "filter_size": [w.two]},
     "where": lambda w: {"cond": w.mask, "true_": w.frames, "false_": 0.0},
     "window": lambda w: {"window_dim": w.two},
+    "steps": lambda w: {"items": [1, 2]},
     "unstack": lambda w: {"axis": w.feat},
     "scan": lambda w: {"xs": w.x, "spatial_dim": w.time, "body": lambda x, state: (x, state)},
     "while_loop": lambda w: {"cond": lambda x: x < 3.0, "body": lambda x: x + 1.0, "initial": w.scalar},

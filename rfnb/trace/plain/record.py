@@ -17,6 +17,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
+from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
@@ -128,8 +129,28 @@ def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = No
         items: any iterable.
         name: of the run; by default that of the function, or the text of the loop.
         dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
+
+    Raises ParameterError for other arguments.
     """
-    return Steps(items, name, dims)
+    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+        raise ParameterError("steps: `items` cannot be iterated", got=type(items).__name__, expected="an iterable")
+    if not (name is None or isinstance(name, str)):
+        raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")
+    return Steps(items, name, _axes("steps", dims))
+
+
+def _axes(caller: str, dims: Any) -> Axes | None:
+    """The names of axes that a user gave. Raises ParameterError if they are something else."""
+    rows = dims.items() if isinstance(dims, Mapping) else [("", dims)] if dims is not None else []
+    for name, axes in rows:
+        is_row = isinstance(name, str) and isinstance(axes, Sequence) and not isinstance(axes, str)
+        if not (is_row and all(isinstance(axis, str | Dim) for axis in axes)):
+            raise ParameterError(
+                f"{caller}: `dims` does not name the axes of variables",
+                got=printable(repr(dims))[:80],
+                expected='a dict such as {"att": ["batch", "source"]}',
+            )
+    return dims
 
 
 class record_loops(ContextDecorator):
@@ -156,7 +177,7 @@ class record_loops(ContextDecorator):
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
         self._files = frozenset(_code_of(function).co_filename for function in functions)
-        self._client = AllLoops(self._chosen, dims)
+        self._client = AllLoops(self._chosen, _axes("record_loops", dims))
 
     def __enter__(self) -> record_loops:
         frame = _user_frame(sys._getframe(1))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rfnb as rf
@@ -84,3 +85,20 @@ def test_arrays_of_numpy_are_computed_by_entries(write):
         write("import numpy as np\na = np.linspace(0, 1, 3) * 2 - 1\nb = (2 ** a[::-1], -a, a + a)\nc = a.shape")
     )
     assert config["a"] == [-1, 0, 1] and config["b"] == ([2, 1, 0.5], [1, 0, -1], [-2, 0, 2]) and config["c"] == (3,)
+
+
+def test_data_that_only_the_machine_knows_stops_what_needs_it_alone(write):
+    text = "n = len(open('vocab').read())\nextern_data = {'data': {'dim': 3}, 'labels': {'dim': n, 'sparse': True}}\n"
+    text += "network = {'output': {'class': 'copy', 'from': 'data'}, 'b': {'class': 'copy', 'from': 'data:labels'}}"
+    with pytest.raises(rf.errors.NetworkError, match=r"extern_data 'labels': dim has a value of another type"):
+        rf.Network.from_config(write(text))
+    net = rf.Network.from_config(write(text), strict=False)
+    assert list(net.layers) == ["output"]
+    [found] = net.report().of("stops")
+    assert found.layers == ("data:labels",) and found.what.startswith("extern_data 'labels': dim has a value")
+
+
+@pytest.mark.parametrize("functions", [3, "x", {"a": 3}, np.zeros(2)])
+def test_functions_that_are_none_are_refused(functions, write):
+    with pytest.raises(rf.errors.RfError, match=r"functions.* is not a (dict|function)"):
+        rf.Network.from_config(write("num_inputs = 3\nnetwork = {'output': {'class': 'copy'}}"), functions=functions)

@@ -319,3 +319,9 @@ def test_a_run_is_shown_and_saved(tmp_path):
     again = rf.load_run(run.save(tmp_path / "x.rfrun"))
     assert torch.equal(again[1].h.raw_tensor, run[1].h.raw_tensor)
     assert run.save(tmp_path / "x.html").exists()
+
+
+@pytest.mark.parametrize("wrong", [{"items": 3}, {"name": 3}, {"dims": 3}, {"dims": {"x": "ab"}}, {"dims": {"x": [3]}}])
+def test_what_steps_does_not_take_is_refused_before_the_loop(wrong):
+    with pytest.raises(ParameterError, match=r"steps: `(items|name|dims)`"):
+        rf.steps(**{"items": [1], **wrong})
