@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.ground.tracers import keep_state, record_calls, trace_call
+from rfnb.core.ground.tracers import drop_numbers, keep_state, record_calls, trace_call
 
 if TYPE_CHECKING:
     from rfnb.core.graph.call_recorder import CallRecorder
@@ -38,3 +38,11 @@ def record(models: Sequence[Any], meter: Meter) -> AbstractContextManager[CallRe
     from rfnb.backend.torch.module_graph import recording_calls
 
     return recording_calls(models, meter)
+
+
+@drop_numbers.register(torch.nn.Module)
+def drop(model: torch.nn.Module, stack: ExitStack) -> None:
+    """Puts the module on the device "meta" until `stack` ends."""
+    from rfnb.backend.torch import module_state
+
+    module_state.on_meta([model], (), stack)

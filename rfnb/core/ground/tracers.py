@@ -49,3 +49,8 @@ record_calls: Hook[[Sequence[Any], Meter], AbstractContextManager[CallRecorder |
 )
 """Records the calls of plain torch inside the block, apart from those that rfnb makes itself, and reports them to the
 meter. models: modules whose paths begin with their class."""
+
+drop_numbers: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
+    "core.ground.tracers.drop_numbers", by="backend.torch.plain"
+)
+"""Puts modules on the device "meta" until the stack closes; registered like `keep_state`."""

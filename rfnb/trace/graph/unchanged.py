@@ -15,7 +15,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.tracers import keep_state
+from rfnb.core.ground.tracers import drop_numbers, keep_state
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import copied_with
@@ -42,10 +42,9 @@ class Unchanged(ExitStack):
 
     def keep_held(self, models: Iterable[Any]) -> None:
         """Restores the state of foreign modules that these models contain, such as those of torch."""
-        for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
-            for held in leaves(dict(vars(module))):
-                for keep in keep_state.of(type(held)):
-                    keep(held, self)
+        for held in _held_by(models):
+            for keep in keep_state.of(type(held)):
+                keep(held, self)
 
     def without_numbers(self, models: Iterable[Any], given: Any) -> Any:
         """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
@@ -55,6 +54,9 @@ class Unchanged(ExitStack):
         for tensor in _tensors_of(models):
             self.callback(setattr, tensor, "_raw", tensor._raw)
             tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
+        for held in _held_by(models):
+            for drop in drop_numbers.of(type(held)):
+                drop(held, self)
         return copied_with(_without_numbers, given)
 
 
@@ -68,8 +70,13 @@ def _without_numbers(leaf: Any) -> Any:
 def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
     """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
     seen: set[int] = set()
+    for leaf in _held_by(models):
+        if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
+            seen.add(id(leaf))
+            yield leaf
+
+
+def _held_by(models: Iterable[Any]) -> Iterator[Any]:
+    """What is in the attributes of these modules and of modules inside them."""
     for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
-        for leaf in leaves(dict(vars(module))):
-            if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
-                seen.add(id(leaf))
-                yield leaf
+        yield from leaves(dict(vars(module)))

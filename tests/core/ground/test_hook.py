@@ -21,6 +21,7 @@ REGISTERED = {
     "core.ground.tracers.keep_state": "backend.torch.plain",
     "core.ground.tracers.record_calls": "backend.torch.plain",
     "core.ground.tracers.trace_call": "backend.torch.plain",
+    "core.ground.tracers.drop_numbers": "backend.torch.plain",
     "loop.choice.choose": "search.register",
     "trace.pause.hold.can_hold": "display.panel.comm",
     "trace.pause.hold.show_and_wait": "display.panel.comm",

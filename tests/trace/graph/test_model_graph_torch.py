@@ -315,6 +315,19 @@ def test_classes_among_the_arguments_are_not_modules():
     assert rf.model_graph(nn.Linear, torch.ones(2)).failure.error == "TypeError"
 
 
+def test_a_module_of_torch_in_one_of_rfnb_goes_to_meta_too():
+    feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    net = nn.Linear(3, 2)
+    module = rf.Sequential(rf.Linear(feat, feat), rf.from_torch(net, [..., feat], [..., out]))
+    before = {name: parameter.raw_tensor for name, parameter in module.named_parameters()}
+    graph = rf.model_graph(module, rf.ones([rf.Dim(5, name="time"), feat]), meta=True)
+    assert (
+        graph.failure is None and graph.meta and graph.values[graph.outputs[0][1]].describe_dims() == "{time:5, out:2}"
+    )
+    assert all(parameter.raw_tensor is before[name] for name, parameter in module.named_parameters())
+    assert net.weight.device.type == "cpu" and net.weight is before["1.weight"]
+
+
 # -- measures
 
 
