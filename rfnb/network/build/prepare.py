@@ -52,7 +52,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a net dict gives. Raises NetworkError for one that is unknown or missing."""
+    """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
     given = {name: value for name, value in described.items() if name not in ("class", "from")}
     for name in list(given):
         if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
@@ -62,6 +62,8 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
     _options.check_required(cls.options, given)
+    for name, value in given.items():  # nets inside of the layer read some of them before it does
+        _options.checked(cls.options[name], name, value)
     return given
 
 
