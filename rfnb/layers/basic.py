@@ -34,6 +34,7 @@ class Activated(Layer):
 class Linear(Activated, layer_class=("linear", "hidden", "forward")):
     """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
 
+    keeps_features = True
     with_bias: bool = value(True, bool)
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)

@@ -47,9 +47,7 @@ class Concat(Layer, layer_class="concat"):
         sizes = [dim.dimension for dim in self.over]
         self.is_feature = self.over[0] is sources[0].feature_dim
         if self.out_dim is None and None not in sizes:
-            taken = [dim for dim in sources[0].dims if dim not in self.over]
-            make = self.pool.feature if self.is_feature else self.pool.static
-            self.out_dim = make(sum(size or 0 for size in sizes), taken)
+            self.out_dim = self.pool.instead(self.over[0], sum(size or 0 for size in sizes), sources[0])
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…, a}, {…, b} → {…, a+b}"""

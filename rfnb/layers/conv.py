@@ -27,18 +27,34 @@ from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
 from rfnb.ops.pool import pool
-from rfnb.ops.shape import expand_dim, set_feature_dim, split_dims, squeeze
+from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_dims, squeeze
 from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
-class Sliding(Layer):
+class Spatial(Layer):
+    """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
+
+    out_spatial_dims: Any = value(None, list, tuple)
+    new_dims: list[Dim]
+
+    def with_given_dims(self, y: Tensor) -> Tensor:
+        """The result with `out_spatial_dims`, which have the lengths of those in whose place they are."""
+        for made, given in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
+            y = replace_dim_v2(y, in_dim=made, out_dim=self.pool.of(given), allow_expand=False)
+        return y
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:conv:sI."""
+        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.out_spatial_dims or self.new_dims)}
+
+
+class Sliding(Spatial):
     """What convolution and pooling share: windows that slide over spatial axes."""
 
     padding: Any = value("same", str, int, list, tuple)
     strides: Any = value(None, int, list, tuple)
     dilation_rate: Any = value(1, int, list, tuple)
     in_spatial_dims: Any = value(None, str, list, tuple, Dim)
-    out_spatial_dims: Any = value(None, list, tuple)
     use_channel_first: Any = value(None)
     use_time_mask: Any = value(None)
 
@@ -61,13 +77,10 @@ class Sliding(Layer):
         made = make_conv_out_spatial_dims(
             spatial, filter_size=list(sizes), padding=mode, strides=self.steps, dilation_rate=self.dilations
         )
-        taken: list[Dim] = [dim for dim in x.dims if dim not in spatial]
-        self.new_dims: list[Dim] = []
-        for i, (dim, old) in enumerate(zip(made, spatial, strict=True)):
-            if self.out_spatial_dims is not None:
-                dim = self.out_spatial_dims[i]
-            elif dim is not old and dim.dimension is not None:
-                dim = self.pool.static(dim.dimension, [*taken, *self.new_dims])
+        self.new_dims = []
+        for dim, old in zip(made, spatial, strict=True):
+            if dim is not old and dim.dimension is not None:
+                dim = self.pool.instead(old, dim.dimension, x, self.new_dims)
             self.new_dims.append(dim)
 
     def usual_strides(self) -> Any:
@@ -109,10 +122,6 @@ class Sliding(Layer):
         mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
         found = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
         return where(mask, found, 0.0), padded, mask
-
-    def names_of_dims(self) -> dict[Dim, str]:
-        """name:conv:sI."""
-        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.new_dims)}
 
 
 class Conv(Sliding, layer_class="conv"):
@@ -210,7 +219,8 @@ class Conv(Sliding, layer_class="conv"):
             bias=shift,
             use_mask=False,
         )
-        return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))
+        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
+        return self.activated(activation_of(self.activation), y)
 
 
 class Pool(Sliding, layer_class="pool"):
@@ -230,7 +240,9 @@ class Pool(Sliding, layer_class="pool"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…} → {…, spatial'…}"""
-        x, spatial, around, masks = self.placed(x)
+        return self.with_given_dims(self._pooled(*self.placed(x)))
+
+    def _pooled(self, x: Tensor, spatial: list[Dim], around: Any, masks: list[Tensor]) -> Tensor:
 
         def pooled(x: Tensor) -> Tensor:
             return pool(
@@ -259,7 +271,7 @@ def per_axis(given: Any, nd: int) -> list[int]:
     return [given] * nd if isinstance(given, int) else [*given, *([given[-1]] * (nd - len(given)))]
 
 
-class TransposedConv(Layer, layer_class="transposed_conv"):
+class TransposedConv(Spatial, layer_class="transposed_conv"):
     """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
 
     filter_size: Any = value(REQUIRED, int, list, tuple)
@@ -317,8 +329,5 @@ class TransposedConv(Layer, layer_class="transposed_conv"):
             use_mask=self.batch_independent,
         )
         self.new_dims = list(made)
-        return self.activated(activation_of(self.activation), set_feature_dim(y, self.out_dim))
-
-    def names_of_dims(self) -> dict[Dim, str]:
-        """name:conv:sI."""
-        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.new_dims)}
+        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
+        return self.activated(activation_of(self.activation), y)

@@ -12,7 +12,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
-from rfnb.network.axes import broadcast, order_now
+from rfnb.network.axes import broadcast, order_now, renamed
 from rfnb.network.config.arrays import Padding
 from rfnb.network.config.compute import Computation
 from rfnb.network.layer import Layer
@@ -141,7 +141,8 @@ class Compare(Layer, layer_class="compare"):
         parts = [*plain, *([] if self.value is None else [self.value])]
         if len(parts) < 2:
             raise NetworkError("compare needs two things to compare", expected='"value": …, or two sources')
-        return compare_bc(parts[0], self.kind, parts[1])
+        y = compare_bc(parts[0], self.kind, parts[1])
+        return set_feature_dim(y, feature_of_any(y, sources))
 
 
 class Switch(Layer, layer_class="switch"):
@@ -152,8 +153,17 @@ class Switch(Layer, layer_class="switch"):
     true_from: Any = layer()
     false_from: Any = layer()
 
+    def setup(self, **inputs: Tensor) -> None:  # type: ignore[override]
+        """Which dims of the others are those of the first one."""
+        given = list(inputs.items())
+        self.renames = {name: self.matching(self.pool, x, given[0][1]) for name, x in given[1:]}
+
     def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""
+        given = {"condition": condition, "true_from": true_from, "false_from": false_from}
+        condition, true_from, false_from = (
+            x if x is None else renamed(x, self.renames.get(name, ())) for name, x in given.items()
+        )
         a = self.true_from if true_from is None else true_from
         b = self.false_from if false_from is None else false_from
         if condition is None:
@@ -173,5 +183,13 @@ def _without_ones(*given: Any) -> list[Any]:
 
 
 def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-    """The feature dim of the first source that has one which is in the result."""
-    return next((x.feature_dim for x in sources if x.feature_dim is not None and x.feature_dim in y.sig.index), None)
+    """The feature dim of the first source that has one which is in the result, or that of a later one, if the sources
+    before have no such axis."""
+    found: Dim | None = None
+    seen: set[Dim] = set()
+    for x in sources:
+        dim = x.feature_dim
+        if dim in y.sig.index and (found is None or (dim not in seen and dim is not None and not dim.is_spatial_dim())):
+            found = dim
+        seen.update(x.dims)
+    return found

@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.network.axes import Axes, renamed
 from rfnb.network.layer import Layer
 from rfnb.network.options import value
 from rfnb.network.versions import holds
@@ -28,6 +29,10 @@ class Dot(Layer, layer_class="dot"):
     use_mask: bool = value(True, bool)
     debug: bool = value(False, bool)
 
+    def matching(self, axes: Axes, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
+        """None yet: it depends on the options."""
+        return ()
+
     def setup(self, a: Tensor, b: Tensor) -> None:  # type: ignore[override]
         """Which axes of both sources."""
         strict = holds("dot needs its axes", self.version)
@@ -40,11 +45,19 @@ class Dot(Layer, layer_class="dot"):
             var1, var2 = self.var1, self.var2
         var1, var2 = (None if each == "auto" else () if each == "" else each for each in (var1, var2))
         red1, red2 = (-1 if red1 is None else red1), (-2 if red2 is None else red2)
+        by_size = not holds("dot takes other dims as others", self.version) or var1 is not None or var2 is not None
+        self.same = self.pool.matching(b, a, self.version) if by_size else ()
+        b = renamed(b, self.same)
         reduced1, reduced2 = self.pool.find(red1, a), self.pool.find(red2, b)
         if len(reduced1) != len(reduced2):
             raise NetworkError("dot: the sources have different numbers of axes to reduce", got=f"{red1!r}, {red2!r}")
         self.renames = [(old, new) for old, new in zip(reduced2, reduced1, strict=True) if old is not new]
         reduced = set(reduced1)
+        for dim in b.dims if not by_size else ():
+            twin = dim in a.dims and dim not in {*reduced1, *reduced2} and dim.dimension is not None
+            if twin and self.pool.made(dim) and self.origin_of(0, dim) != self.origin_of(1, dim):
+                taken = [*a.dims, *b.dims, *(new for _, new in self.renames)]
+                self.renames.append((dim, self.pool.feature(dim.get_dim_value(), taken)))
         b_dims = [dict(self.renames).get(dim, dim) for dim in b.dims]
         self.reduced = reduced1
         self.own1 = (
@@ -73,15 +86,17 @@ class Dot(Layer, layer_class="dot"):
 
     def compute(self, a: Tensor, b: Tensor) -> Tensor:
         """{…, reduced}, {…, reduced} → {… of both}"""
+        b = renamed(b, self.same)
         for old, new in self.renames:
             b = replace_dim(b, in_dim=old, out_dim=new)[0]
         y = matmul(a, b, reduce=self.reduced, use_mask=self.use_mask or self.batch_independent)
         return y if self.dummy is None else expand_dim(y, self.dummy)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The last axis."""
-        last = [*self.order, *([self.dummy] if self.dummy else [])][-1:]
-        return None if not last or last[0].is_batch_dim() or (last[0].is_dynamic() and len(out.dims) < 3) else last[0]
+        """The last axis of a fixed size, or else the last of three or more."""
+        order = [dim for dim in (*self.order, self.dummy) if dim is not None and not dim.is_batch_dim()]
+        fixed = [dim for dim in order if dim.dimension is not None]
+        return next(reversed(fixed or (order if len(out.dims) > 2 else [])), None)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The common axes, then those of each source."""

@@ -104,7 +104,7 @@ class Gating(Layer, layer_class="gating"):
         """The halves."""
         if x.feature_dim is None or x.feature_dim.dimension is None or x.feature_dim.dimension % 2:
             raise NetworkError("gating needs an even number of features", got=x.describe_dims())
-        self.out_dim = self.pool.feature(x.feature_dim.dimension // 2, [d for d in x.dims if d is not x.feature_dim])
+        self.out_dim = self.pool.instead(x.feature_dim, x.feature_dim.dimension // 2, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, F} → {…, F // 2}"""

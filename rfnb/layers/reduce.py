@@ -12,9 +12,10 @@ from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.batches import with_padding
 from rfnb.network.axes import Axes
 from rfnb.network.layer import Layer
-from rfnb.network.options import axes, axis, value
+from rfnb.network.options import axes, axis, layers, value
 from rfnb.ops import reduce as reductions
 from rfnb.ops.create import zeros
 from rfnb.ops.math import abs as abs_, cast, pow as pow_
@@ -79,8 +80,7 @@ class ReduceOut(Layer, layer_class="reduce_out"):
         """The new features."""
         if x.feature_dim is None or x.feature_dim.dimension is None:
             raise NetworkError("reduce_out needs features", got=x.describe_dims())
-        taken = [dim for dim in x.dims if dim is not x.feature_dim]
-        self.out_dim = self.pool.feature(x.feature_dim.dimension // self.num_pieces, taken)
+        self.out_dim = self.pool.instead(x.feature_dim, x.feature_dim.dimension // self.num_pieces, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, F} → {…, F // num_pieces}"""
@@ -100,27 +100,55 @@ class MathNorm(Layer, layer_class="math_norm"):
 
 
 class CumSum(Layer, layer_class="cumsum"):
-    """The sum of all entries up to each one. {…, axis} → the same"""
+    """The sum of all entries up to each one, and of the initial output. {…, axis} → the same"""
 
     can_step = True
     axis: Dim = axis("T")
-    additional_left_summand_per_element: Any = value(None)
+    additional_left_summand_per_element: float | None = value(None, float)
     reverse: bool = value(False, bool)
+    initial_output: Any = layers(None, ("zeros", "ones", "var", "apply(0)"))
 
-    def compute(self, x: Tensor) -> Tensor:
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The initial output {F}, if it is trained."""
+        self.trained = ""
+        if self.initial_output == "var":
+            self.trained = f"init_{self.name.rpartition('/')[2]}_var"
+            self.parameter(self.trained, [] if x.feature_dim is None else [x.feature_dim], 0.0)
+
+    def compute(self, x: Tensor, initial_output: Tensor | None = None) -> Tensor:
         """{…, axis} → the same"""
-        if not self.reverse:
-            return cumsum(x, spatial_dim=self.axis)
-        total = reduce_sum(x, axis=self.axis, use_mask=self.batch_independent)  # by default with the padding
-        return total - cumsum(x, spatial_dim=self.axis) + x
+        x, first = self._summand(x), self._first(initial_output)
+        if self.batch_independent or self.axis.dimension is not None:
+            y = self._summed(x, self.axis)
+        else:
+            y, whole = with_padding(x, self.axis)
+            y = replace_dim(self._summed(y, whole), in_dim=whole, out_dim=self.axis)[0]
+        return y + first if isinstance(first, Tensor) or first else y
 
-    def first_state(self, x: Tensor) -> State:
-        """Nothing yet."""
-        return State(sum=zeros(x.dims, dtype=x.dtype))
+    def _summed(self, x: Tensor, axis: Dim) -> Tensor:
+        y = cumsum(x, spatial_dim=axis)
+        return reduce_sum(x, axis=axis) - y + x if self.reverse else y
 
-    def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
+    def _summand(self, x: Tensor) -> Tensor:
+        more = self.additional_left_summand_per_element
+        return x if more is None else more + x
+
+    def _first(self, given: Tensor | None) -> Any:
+        """The initial output: a number or a Tensor. given: the output of a layer."""
+        if given is not None:
+            return given
+        if self.trained:
+            return self.params[self.trained]
+        by_name = {None: 0, "zeros": 0, "apply(0)": 0, "ones": 1}
+        return by_name.get(self.initial_output, self.initial_output)
+
+    def first_state(self, x: Tensor, initial_output: Tensor | None = None) -> State:
+        """The initial output."""
+        return State(sum=zeros(x.dims, dtype=x.dtype) + self._first(initial_output))
+
+    def step(self, state: State, x: Tensor, initial_output: Tensor | None = None) -> tuple[Tensor, State]:
         """{…} → {…}"""
-        y = state.sum + x
+        y = state.sum + self._summand(x)
         return y, State(sum=y)
 
 
@@ -162,8 +190,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
         for axis_, width in zip(self.axes, self.windows, strict=True):
             made = axis_
             if mode == "valid" and axis_.dimension is not None:
-                pool = self.pool.feature if axis_ is self.old_feature else self.pool.static
-                made = pool(axis_.dimension - width.get_dim_value() + 1, [dim for dim in x.dims if dim is not axis_])
+                made = self.pool.instead(axis_, axis_.dimension - width.get_dim_value() + 1, x)
             x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.batch_independent)
             if dim is not made and made is not axis_:
                 x, dim = replace_dim(x, in_dim=dim, out_dim=made)

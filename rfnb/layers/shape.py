@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rfnb.core.dims.axis_names import is_marked_time
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -50,7 +51,10 @@ class SplitDims(Layer, layer_class="split_dims"):
                 dim = self.axis.ceildiv_right(known)
             else:
                 given = total // known if size == -1 and total is not None else size
-                dim = (self.pool.feature if last else self.pool.static)(given, [*taken, *self.new_dims])
+                make = self.pool.feature if last else self.pool.static
+                if not self.new_dims and is_marked_time(self.axis):
+                    make = self.pool.time
+                dim = make(given, [*taken, *self.new_dims])
             self.new_dims.append(dim)
         self.last_is_feature = self.axis is x.feature_dim
 
@@ -203,7 +207,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         if time_of(x) is not None or dim.dimension is None or dim is x.feature_dim:
             self.unheeded = True
             return
-        self.replaced.append((dim, Dim(dim.dimension, name=f"{self.name}_time", kind="spatial")))
+        self.replaced.append((dim, self.pool.time(dim.dimension, x.dims)))
 
     def _switch(self, x: Tensor) -> None:
         """Finds the two axes that change their meanings."""
@@ -317,9 +321,7 @@ class Tile(Layer, layer_class="tile"):
         self.times: list[tuple[Dim, int, Dim]] = []
         for described, number in (self.multiples or {}).items():
             dim = self.pool.one(described, x)
-            make = self.pool.feature if dim is x.feature_dim else self.pool.static
-            others = [d for d in x.dims if d is not dim]
-            longer = dim * number if dim.dimension is None else make(dim.dimension * number, others)
+            longer = dim * number if dim.dimension is None else self.pool.instead(dim, dim.dimension * number, x)
             self.times.append((dim, number, longer))
 
     def compute(self, x: Tensor) -> Tensor:
@@ -371,7 +373,8 @@ class SwapAxes(Layer, layer_class="swap_axes"):
         """The axis that stands where the features of the source stood; frames are not features."""
         dim = sources[0].feature_dim
         new = None if dim is None else self._place_of(dim)
-        return dim if new is None or new.dimension is None or new.is_batch_dim() else new
+        keeps = new is None or new.dimension is None or new.is_batch_dim() or is_marked_time(new)
+        return dim if keeps else new
 
     def _place_of(self, dim: Dim) -> Dim:
         return {self.axis1: self.axis2, self.axis2: self.axis1}.get(dim, dim)

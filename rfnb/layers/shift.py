@@ -41,12 +41,11 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new dim, whose lengths depend on the size of the axis in each batch."""
-        size, taken = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
+        size = self.axis.dimension
         if size is None:
             self.cut = Dim(None, name=f"{self.name}_shift_axis", kind="spatial")
         else:
-            make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
-            self.cut = make(max(size - abs(self.amount), 0), taken)
+            self.cut = self.pool.instead(self.axis, max(size - abs(self.amount), 0), x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis'}"""
@@ -62,7 +61,10 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
         moved = gather(x, indices=minimum(places + self.amount + shift, max(last, 0)), axis=self.axis)
         if self.axis.dimension is not None:
             return slice_(moved, axis=self.axis, end=max(last + 1 - abs(self.amount), 0), out_dim=self.cut)[0]
-        lengths = minimum(get_size_tensor(self.axis, device=x.device), maximum(end - abs(self.amount), 0))
+        lengths = get_size_tensor(self.axis, device=x.device)
+        if self.adjust_size_info and self.amount < 0:
+            lengths = maximum(lengths + self.amount, 0)
+        lengths = minimum(lengths, maximum(end - abs(self.amount), 0))
         return with_lengths(*with_padding(moved, self.axis), lengths, self.cut)
 
     def _adjusted(self, x: Tensor) -> Tensor:
@@ -101,8 +103,7 @@ class Resize(Layer, layer_class="resize"):
             self.left = self.out_dim or Dim(None, name=f"{self.name}_resize", kind="spatial")
             self.out_dim = None
         if self.out_dim is None and size is not None:
-            make = self.pool.feature if self.axis is x.feature_dim else self.pool.static
-            self.out_dim = make(size * self.factor, [dim for dim in x.dims if dim is not self.axis])
+            self.out_dim = self.pool.instead(self.axis, size * self.factor, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis · factor}"""

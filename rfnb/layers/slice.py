@@ -8,21 +8,25 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.layers.batches import with_padding
 from rfnb.layers.range import cast_number
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
-from rfnb.ops.create import range_over_dim
+from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, where
 from rfnb.ops.scatter import scatter
-from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 
 
 class Slice(Layer, layer_class="slice"):
-    """The frames from `slice_start` to `slice_end`, every `slice_step`-th. {…, axis} → {…, axis'}"""
+    """The frames from `slice_start` to `slice_end`, every `slice_step`-th. {…, axis} → {…, axis'}
+
+    In reverse order, without a start or an end, the padding of a shorter sequence comes first.
+    """
 
     axis: Dim = axis()
     slice_start: int | None = value(None, int)
@@ -37,11 +41,15 @@ class Slice(Layer, layer_class="slice"):
             self.sliced = self.out_dim
         elif self.axis.dimension is not None:
             size = len(range(self.axis.dimension)[slice(self.slice_start, self.slice_end, self.slice_step)])
-            taken = [dim for dim in x.dims if dim is not self.axis]
-            self.sliced = (self.pool.feature if self.is_feature else self.pool.static)(size, taken)
+            self.sliced = self.pool.instead(self.axis, size, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis'}"""
+        step = self.slice_step or 1
+        if step < 0 and self.slice_start is self.slice_end is self.sliced is None and not self.batch_independent:
+            y, whole = with_padding(x, self.axis)  # which then comes first
+            y, turned = slice_(y, axis=whole, step=step)
+            return replace_dim(y, in_dim=turned, out_dim=self.axis.ceildiv_right(-step))[0]
         y, self.sliced = slice_(
             x, axis=self.axis, start=self.slice_start, end=self.slice_end, step=self.slice_step, out_dim=self.sliced
         )
@@ -103,10 +111,16 @@ class SliceNd(Layer, layer_class="slice_nd"):
 
     def compute(self, x: Tensor, start: Tensor | None = None) -> Tensor:
         """{…, time}, {…} → {…, size}"""
-        first = self.start if start is None else cast(start, "int64")
-        y = slice_(x, axis=self.frames, start=first, size=self.sliced)[0]
+        frames = self.frames
+        if start is None:
+            first = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
+            if not self.batch_independent:
+                x, frames = with_padding(x, frames)
+        else:
+            first = cast(start, "int64")
+        y = slice_(x, axis=frames, start=first, size=self.sliced)[0]
         places = range_over_dim(self.sliced, dtype="int64", device=x.device) + first
-        inside = compare_bc(places, "less", get_size_tensor(self.frames, device=x.device))
+        inside = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
         return where(inside, y, cast_number(0, x))  # 0 behind the end of a sequence
 
 

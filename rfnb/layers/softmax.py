@@ -7,6 +7,7 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
@@ -28,7 +29,11 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
         """The time axis, if no other is given."""
-        self.over = self.axis or time_of(x) or x.dims[-1]
+        over = self.axis or time_of(x)
+        if over is None:
+            what = "softmax_over_spatial: the source has no time axis"
+            raise NetworkError(what, got=x.describe_dims(), expected='"axis": …, or frames')
+        self.over = over
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…, axis} → the same"""

@@ -106,6 +106,8 @@ class Prefix(Layer, layer_class="prefix_in_time"):
         parts = [(expand_dim(given, more), more), (x, self.axis)]
         out_dim = self.axis + self.repeat if self.at_end else self.repeat + self.axis
         y, _ = concat(*(parts[::-1] if self.at_end else parts), allow_broadcast=True, out_dim=out_dim)
+        if self.at_end and not self.batch_independent:
+            y = y.copy_masked(given, dims=[out_dim])  # which windows let into the last frames
         return set_feature_dim(y, x.feature_dim)
 
 
@@ -142,8 +144,7 @@ class Pad(Layer, layer_class="pad"):
         if all(dim.dimension is not None for dim in self.axes):
             self.new_dims = []
             for dim, (before, after) in zip(self.axes, self.pairs, strict=True):
-                make = self.pool.feature if dim is x.feature_dim else self.pool.static
-                self.new_dims.append(make((dim.dimension or 0) + before + after, [d for d in x.dims if d is not dim]))
+                self.new_dims.append(self.pool.instead(dim, (dim.dimension or 0) + before + after, x))
         self.old_feature = x.feature_dim
         given = self.handle_dynamic_dims
         self.at_own_end = holds("pad respects lengths", self.version) if given is None else bool(given)
@@ -188,4 +189,5 @@ class Repeat(Layer, layer_class="repeat"):
     def compute(self, x: Tensor, repetitions: Tensor | None = None) -> Tensor:
         """{…, axis} → {…, axis'}"""
         number = self.repetitions if repetitions is None else repetitions
-        return repeat(x, in_spatial_dim=self.axis, repeats=number, out_spatial_dim=self.frames)[0]
+        y = repeat(x, in_spatial_dim=self.axis, repeats=number, out_spatial_dim=self.frames)[0]
+        return y.copy_masked(0, dims=[self.frames])

@@ -7,11 +7,12 @@ from typing import Any
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.align import show_dims
-from rfnb.core.dims.axis_names import AxisOrder
+from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.network.versions import holds
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 
@@ -48,22 +49,79 @@ class Axes:
     def __init__(self) -> None:
         self._features: dict[int, list[Dim]] = {}
         self._static: dict[int, list[Dim]] = {}
+        self._times: dict[int, list[Dim]] = {}
+        self._made: set[Dim] = set()
         self._names: dict[Dim, list[str]] = {}
+        self._same: dict[Dim, Dim] = {}
         self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
-        return size if isinstance(size, Dim) else _nth(self._features, size, "feature", taken)
+        return self.of(size) if isinstance(size, Dim) else self._nth(self._features, size, "feature", taken)
 
     def labels(self, dim: Dim) -> Dim:
         """Makes a dim with a vocab the first one of its size, so that scores of labels have it; returns the dim."""
         assert dim.dimension is not None
         self._features.setdefault(dim.dimension, []).insert(0, dim)
+        self._made.add(dim)
         return dim
 
     def static(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of another axis of this size, which is none of `taken`."""
-        return size if isinstance(size, Dim) else _nth(self._static, size, "static", taken)
+        return self.of(size) if isinstance(size, Dim) else self._nth(self._static, size, "static", taken)
+
+    def time(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
+        """The dim of frames of this fixed size, which is none of `taken`."""
+        return mark_time(self.of(size) if isinstance(size, Dim) else self._nth(self._times, size, "time", taken))
+
+    def instead(self, old: Dim, size: int | Dim, x: Tensor, taken: Iterable[Dim] = ()) -> Dim:
+        """The dim of this size in the place of another one of `x`: of features, of frames, or of anything else."""
+        others = [*(dim for dim in x.dims if dim is not old), *taken]
+        if isinstance(size, int) and not self.made(old):
+            size = Dim(size, name=old.name, kind=old.kind)
+        time = self.time if is_marked_time(old) else self.static
+        return (self.feature if old is x.feature_dim else time)(size, others)
+
+    def made(self, dim: Dim) -> bool:
+        """Whether a dim was made for a number, or derived from such dims; the others are those of the user."""
+        if dim.expr is not None:
+            return all(map(self.made, dim.expr.dims))
+        return dim in self._made or dim.dimension is None
+
+    def matching(self, source: Tensor, first: Tensor, version: int) -> tuple[tuple[Dim, Dim], ...]:
+        """Which static dims of a source become dims of the first one: those of one size that the other lacks.
+
+        Since version 16, a dim of the user becomes no other. Feature axes do not match here if the sources are joined
+        in them; the caller leaves them out.
+        """
+        strict = holds("a dim of the user is no other", version)
+        pairs = []
+        free = [dim for dim in first.dims if _static(dim) and dim not in source.sig.index]
+        for dim in source.dims:
+            if not _static(dim) or dim in first.sig.index:
+                continue
+            same = [other for other in free if other.dimension == dim.dimension]
+            if strict:
+                same = [other for other in same if self.made(other) and self.made(dim)]
+            preferred = [other for other in same if (other is first.feature_dim) == (dim is source.feature_dim)]
+            if same:
+                chosen = (preferred or same)[0]
+                free.remove(chosen)
+                pairs.append((dim, chosen))
+        return tuple(pairs)
+
+    def make_same(self, old: Dim, new: Dim) -> None:
+        """Lets the dim `new` stand for another one wherever a net dict has that; it gets its names."""
+        for name in self.names_of(old):
+            self.name(new, name)
+        if self.of(old) is not self.of(new):
+            self._same[self.of(old)] = self.of(new)
+
+    def of(self, dim: Dim) -> Dim:
+        """The dim that stands for a dim of a net dict: itself, unless it was made the same as another one."""
+        while dim in self._same:
+            dim = self._same[dim]
+        return dim
 
     def name(self, dim: Dim, name: str) -> Dim:
         """Gives a dim a further name; returns the dim."""
@@ -78,6 +136,15 @@ class Axes:
         found = [dim.name, *self._names.get(dim, ()), *(name for part in parts for name in self.names_of(part))]
         return list(dict.fromkeys(found))
 
+    def _nth(self, pool: dict[int, list[Dim]], size: int, name: str, taken: Iterable[Dim]) -> Dim:
+        dims, taken = pool.setdefault(size, []), set(taken)
+        for dim in dims:
+            if dim not in taken:
+                return dim
+        dims.append(Dim(size, name=name if not dims else f"{name}{len(dims) + 1}"))
+        self._made.add(dims[-1])
+        return dims[-1]
+
     def find(self, described: Any, template: Tensor, *, numbers: bool = True) -> tuple[Dim, ...]:
         """The axes that a description means, in the declared order, which is the one of the template.
 
@@ -86,6 +153,7 @@ class Axes:
         if isinstance(described, list | tuple | set):
             return tuple(dict.fromkeys(dim for each in described for dim in self.find(each, template, numbers=numbers)))
         if isinstance(described, Dim):
+            described = self.of(described)
             template.axis(described)
             return (described,)
         dims = tuple(dim for dim in template.dims if not is_beam(dim))  # the beam is part of the batch
@@ -99,7 +167,7 @@ class Axes:
             )
         if not isinstance(described, str):
             raise DimError("not an axis", got=repr(described), expected="a name such as T, a Dim, or a list of these")
-        order = AxisOrder(dims, template.feature_dim, self.names_of)
+        order = AxisOrder(dims, template.feature_dim, self.names_of, static_time=False)
         found = order.find(described)
         if not found and described.lower() != "t?" and not described.lower().startswith(_GROUPS):
             hint = order.suggestion(described)
@@ -119,18 +187,9 @@ _GROUPS = ("except_batch", "except_time", "spatial", "static", "dyn", "*")
 """Descriptions that may mean no axis."""
 
 
-def _nth(pool: dict[int, list[Dim]], size: int, name: str, taken: Iterable[Dim]) -> Dim:
-    dims, taken = pool.setdefault(size, []), set(taken)
-    for dim in dims:
-        if dim not in taken:
-            return dim
-    dims.append(Dim(size, name=name if not dims else f"{name}{len(dims) + 1}"))
-    return dims[-1]
-
-
 def time_of(template: Tensor) -> Dim | None:
     """The first dim of frames of a template."""
-    found = AxisOrder(template.dims, template.feature_dim).time()
+    found = AxisOrder(template.dims, template.feature_dim, static_time=False).time()
     return template.dims[found[0]] if found else None
 
 
@@ -143,8 +202,10 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
     old_feature = sources[0].feature_dim if sources else None
     for source in sources[1:]:
         more = [dim for dim in source.dims if dim not in order]
+        ends = [dim for dim in more if dim is source.feature_dim and not dim.is_spatial_dim()]
         place = len(order) - (old_feature is not None and order[-1] is old_feature)
-        order[place:place] = more
+        order[place:place] = [dim for dim in more if dim not in ends]
+        order += ends
     gone = [dim for dim in order if dim not in out.sig.index]
     new = [dim for dim in out.dims if dim not in order]
     swapped: dict[Dim, Dim] = {}
@@ -179,25 +240,6 @@ def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
 def _static(dim: Dim) -> bool:
     """Whether a dim has a fixed size, and does not count hypotheses."""
     return dim.dimension is not None and not is_beam(dim)
-
-
-def matching(source: Tensor, first: Tensor) -> tuple[tuple[Dim, Dim], ...]:
-    """Which static dims of a source become dims of the first one: those of one size that the other lacks.
-
-    Feature axes do not match here if the sources are joined in them; the caller leaves them out.
-    """
-    pairs = []
-    free = [dim for dim in first.dims if _static(dim) and dim not in source.sig.index]
-    for dim in source.dims:
-        if not _static(dim) or dim in first.sig.index:
-            continue
-        same = [other for other in free if other.dimension == dim.dimension]
-        preferred = [other for other in same if (other is first.feature_dim) == (dim is source.feature_dim)]
-        if same:
-            chosen = (preferred or same)[0]
-            free.remove(chosen)
-            pairs.append((dim, chosen))
-    return tuple(pairs)
 
 
 def broadcast(sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> list[list[Dim]]:

@@ -15,6 +15,7 @@ from rfnb.network.build.check import check_call
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
 from rfnb.network.build.node import Node
+from rfnb.network.build.origin import origin_of
 from rfnb.network.build.prepare import class_of, join, known_options, named_layers, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
@@ -291,6 +292,7 @@ class Builder:
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
             if rec is None:
                 check_call(layer, prepared, inputs, original)
+            layer._origin_of = lambda i, dim: origin_of(self.nodes, sources[i], dim)
             layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
             self._give_parameters(layer, scope, path, given, by_name)
@@ -304,7 +306,7 @@ class Builder:
                 node.template = out.copy_transpose(order)
         if layer.batch_norm:
             layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
-        layer._new_parameter = layer._value_of = None
+        layer._new_parameter = layer._value_of = layer._origin_of = None
         if not layer.takes_sources:
             node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():
@@ -355,7 +357,9 @@ class Builder:
             node.target = self._target(scope, target, node.path)
         taken = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
         if layer.out_dim is None and layer.n_out is not None:
-            layer.out_dim = self.axes.feature(layer.n_out, taken)
+            same = self.seen(node.sources[0], scope).feature_dim if layer.keeps_features and node.sources else None
+            keeps = same is not None and same.dimension == layer.n_out and not self.axes.made(same)
+            layer.out_dim = same if keeps else self.axes.feature(layer.n_out, taken)
         elif layer.out_dim is None and node.target is not None:
             of = self.nodes[node.target].template
             dim = layer.target_dim = of.sparse_dim or of.feature_dim

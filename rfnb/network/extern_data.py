@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
@@ -18,7 +19,7 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab.vocab import Vocab
-from rfnb.errors import DataNotFound, NetworkError
+from rfnb.errors import DataNotFound, DimError, NetworkError
 from rfnb.network.axes import Axes
 from rfnb.network.options import REQUIRED, Option, checked
 from rfnb.ops.collate import Collate, Entry
@@ -54,18 +55,26 @@ class Data:
         counted = self.sparse_dim or self.feature_dim
         return None if counted is None else counted.dimension
 
+    def with_dims(self, new: Callable[[Dim], Dim]) -> Data:
+        """The same with other dims: each that of the function."""
+        feature = None if self.feature_dim is None else new(self.feature_dim)
+        return replace(self, dims=tuple(map(new, self.dims)), feature_dim=feature)
+
     def tensor(self, value: Any) -> Tensor:
         """A Tensor of given data: an array, or a pair of an array and lengths, which are one list, or {axis: list}."""
         array, lengths = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         if isinstance(array, Tensor):
             return array
+        at = next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
+        if at and np.ndim(array) == len(self.dims):
+            return self._with_batch_at(at, array, lengths)
         dynamic = [i for i, dim in enumerate(self.dims) if dim.is_dynamic() and not dim.is_batch_dim()]
         if lengths is not None and not isinstance(lengths, Mapping):
             lengths = dict.fromkeys(dynamic[:1], lengths)
         shape = tuple(np.shape(array)) if not hasattr(array, "shape") else tuple(array.shape)
         given: dict[Dim, Any] = {}
         for axis in dynamic if len(shape) == len(self.dims) else ():
-            full = np.full(shape[0], shape[axis], "int32") if batch_dim in self.dims else [shape[axis]]
+            full = np.full(shape[0], shape[axis], "int32") if at is not None else shape[axis]
             given[self.dims[axis]] = _numbers((lengths or {}).get(axis, full))
         return convert_to_tensor(
             array,
@@ -76,6 +85,15 @@ class Data:
             lengths=given or None,
             name=self.name,
         )
+
+    def _with_batch_at(self, at: int, array: Any, lengths: Any) -> Tensor:
+        """A Tensor of data whose batch axis is not the first one."""
+        order = [at, *(i for i in range(len(self.dims)) if i != at)]
+        if isinstance(lengths, Mapping):
+            lengths = {order.index(axis): given for axis, given in lengths.items()}
+        array = array.permute(order) if hasattr(array, "permute") else np.transpose(array, order)
+        first = replace(self, dims=tuple(self.dims[i] for i in order))
+        return first.tensor((array, lengths)).copy_transpose(self.dims)
 
 
 class ExternData:
@@ -116,6 +134,7 @@ class ExternData:
         except Exception:
             self.data = before
             raise
+        self.data = {key: described.with_dims(self.axes.of) for key, described in self.data.items()}
 
     def register_data(self, data: Data) -> None:
         """Adds a data key, or replaces it: the one that is the name of the description."""
@@ -236,21 +255,24 @@ class ExternData:
         dtype = given.get("dtype") or ("int32" if sparse else "float32")
         available = given.get("available_for_inference", key == self.default_input)
         tags = given.get("dim_tags")
-        dims = list(tags) if tags is not None else [batch_dim, *self._shape(key, given, sparse, size)]
+        dims = list(tags) if tags is not None else self._shape(key, given, sparse, size)
+        for name in ("time_dim_axis", "feature_dim_axis"):
+            at = given.get(name)
+            if at is not None and not -len(dims) <= at < len(dims):
+                what = f"extern_data {key!r}: {name} is not an axis"
+                raise NetworkError(what, got=at, expected=f"0 to {len(dims) - 1}")
+        if (at := given.get("time_dim_axis")) is not None:
+            mark_time(dims[at])
         feature = given.get("feature_dim")
         if "feature_dim_axis" in given:
             at = given["feature_dim_axis"]
-            if at is not None and not -len(dims) <= at < len(dims):
-                what = f"extern_data {key!r}: feature_dim_axis is not an axis"
-                raise NetworkError(what, got=at, expected=f"0 to {len(dims) - 1}")
             feature = None if at is None else dims[at]
         elif feature is None and not sparse:
-            kinds = [dim for dim in dims if dim.is_feature_dim()] or [
-                dim
-                for dim in dims[-1:]
-                if dim.dimension is not None and not (tags is not None and dim.is_spatial_dim())
-            ]
-            feature = kinds[-1] if kinds else None
+            features = [dim for dim in dims if dim.is_feature_dim()]
+            fixed = [dim for dim in dims if dim.dimension is not None and not dim.is_batch_dim()]
+            feature = next(reversed(fixed or features), None)
+        if isinstance(same := given.get("same_dim_tags_as"), Mapping):
+            dims, feature = self._same(key, dims, feature, same, own=tags is not None)
         label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
         words = given.get("vocab")
         words = words.get("labels") if isinstance(words, Mapping) else words
@@ -259,32 +281,62 @@ class ExternData:
         return Data(key, tuple(dims), dtype, label, feature, bool(available))
 
     def _shape(self, key: str, given: Mapping[str, Any], sparse: bool, size: int | None) -> list[Dim]:
-        shape: Sequence[Any] = given.get("shape", (None,) if sparse else (None, size))
-        same = (
-            self.data.get(given.get("same_dim_tags_as") or "")
-            if isinstance(given.get("same_dim_tags_as"), str)
-            else None
-        )
+        """The dims by the sizes of the axes, with the batch in its place."""
+        shape: list[Any] = list(given.get("shape", (None,) if sparse else (None, size)))
+        if (at := given.get("batch_dim_axis", 0)) is not None:
+            shape.insert(at, batch_dim)
+        same = given.get("same_dim_tags_as")
+        like = self.data.get(same) if isinstance(same, str) else None
+        known = [dim for dim in like.dims if dim.dimension is None and not dim.is_batch_dim()] if like else []
         dims: list[Dim] = []
         dynamic = 0
         for i, entry in enumerate(shape):
             if isinstance(entry, Dim):
                 dims.append(entry)
             elif entry is None:
-                known = [dim for dim in same.dims if dim.dimension is None and not dim.is_batch_dim()] if same else []
-                dim = (
-                    known[dynamic]
-                    if dynamic < len(known)
-                    else Dim(None, name=key if not dynamic else f"{key}{dynamic}")
-                )
+                name = key if not dynamic else f"{key}{dynamic}"
+                dim = known[dynamic] if dynamic < len(known) else Dim(None, name=name)
                 dim.kind = "spatial"
                 dims.append(self.axes.name(dim, f"time:var:extern_data:{key}"))
                 dynamic += 1
+            elif i == given.get("time_dim_axis"):
+                dims.append(self.axes.time(entry, dims))
             elif i == len(shape) - 1 and not sparse:
                 dims.append(self.axes.feature(entry, dims))
             else:
                 dims.append(self.axes.static(entry, dims))
         return dims
+
+    def _same(
+        self, key: str, dims: list[Dim], feature: Dim | None, given: Mapping[Any, Any], *, own: bool
+    ) -> tuple[list[Dim], Dim | None]:
+        """The dims and the feature dim, with the given ones in the place of axes: {"T": dim}.
+
+        own: whether a net dict may refer to the dims before; then they mean the same from now on.
+        """
+        for described, new in given.items():
+            order = AxisOrder(dims, feature, self.axes.names_of)
+            try:
+                old = dims[described if isinstance(described, int) else order.one(str(described))]
+            except (DimError, IndexError) as error:
+                what = f"extern_data {key!r}: same_dim_tags_as has no axis {described!r}"
+                raise NetworkError(what, got=show_dims(dims), expected='{"T": dim}') from error
+            if not isinstance(new, Dim) or new.dimension not in (old.dimension, None):
+                what = f"extern_data {key!r}: same_dim_tags_as gives {described!r} something else"
+                raise NetworkError(what, got=repr(new)[:60], expected=f"a Dim for {old.describe()}")
+            if new.dimension is None and old.dimension is not None:
+                self.axes.make_same(new, old)
+                continue
+            if own:
+                self.axes.make_same(old, new)
+            for name in self.axes.names_of(old):
+                self.axes.name(new, name)
+            new.kind = new.kind or old.kind
+            if is_marked_time(old):
+                mark_time(new)
+            feature = new if feature is old else feature
+            dims[dims.index(old)] = new
+        return dims, feature
 
 
 def _as_dict(key: str, described: Any) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Layer(Module):
 
     Attributes:
         joins: whether several sources are joined in their features; otherwise `compute` gets each of them.
+        keeps_features: whether as many features as those of the source are the same dim, if the user made it.
         broadcasts: whether axes of size 1 of a source stand for axes that only others have.
         sourceless: whether the layer has no sources unless `from` is given.
         recurrent: whether the layer has a net of its own that is one step of a loop.
@@ -81,6 +82,7 @@ class Layer(Module):
     layer_class: ClassVar[str | None] = None
     options: ClassVar[dict[str, Option]] = {}
     joins: ClassVar[bool] = True
+    keeps_features: ClassVar[bool] = False
     broadcasts: ClassVar[bool] = False
     sourceless: ClassVar[bool] = False
     cell_scope: ClassVar[str] = ""  # before the names of the variables of a cell
@@ -206,6 +208,10 @@ class Layer(Module):
                 raise NetworkError("dropout in training needs numbers, and the source has labels", got=got, hint=hint)
             given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
         return tuple(given)
+
+    def matching(self, axes: Axes, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
+        """Which dims of a source stand for dims of the first one."""
+        return axes.matching(source, first, self.version)
 
     def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
         """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
@@ -337,6 +343,7 @@ class Layer(Module):
     _made: tuple[str, ...] = ()  # the names of the parameters
     _new_parameter: NewParameter | None = None
     _value_of: Callable[[str], Tensor] | None = None
+    _origin_of: Callable[[int, Dim], str] | None = None
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
@@ -354,6 +361,11 @@ class Layer(Module):
         """In `setup`: the output, with numbers, of the layer that an option names, which must not depend on data."""
         assert self._value_of is not None
         return self._value_of(option)
+
+    def origin_of(self, source: int, dim: Dim) -> str:
+        """In `setup`: the path of the layer that made a dim of a source, as dims of one size may be one Dim."""
+        assert self._origin_of is not None
+        return self._origin_of(source, dim)
 
     @property
     def name_in_loop(self) -> str:

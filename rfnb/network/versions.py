@@ -12,6 +12,8 @@ SINCE = {
     "merge_dims takes the order of axes": 6,
     "conv has a bias": 10,
     "batch_norm is of version 2": 12,
+    "dot takes other dims as others": 14,
+    "a dim of the user is no other": 16,
     "zoneoutlstm gives the zoned output": 17,
     "window puts its axis first": 18,
     "pad respects lengths": 21,

@@ -23,14 +23,16 @@ def test_shift_axis_with_padding(lengths, amount, adjust):
 
 
 @FEW
-@given(lengths=LENGTHS, amount=st.integers(-3, 3).filter(bool))
-def test_shift_axis_without_padding_is_shorter(lengths, amount):
+@given(lengths=LENGTHS, amount=st.integers(-3, 3).filter(bool), adjust=st.booleans())
+def test_shift_axis_without_padding_is_shorter(lengths, amount, adjust):
     x, n = drawn(lengths), max(lengths)
     layer = {"class": "shift_axis", "axis": "T", "amount": amount, "pad": False, "from": "data"}
+    layer["adjust_size_info"] = adjust
     left = x[:, :-amount] if amount > 0 else x[:, -amount:]
     size = max(n - abs(amount), 0)
     for found, row, length in zip(outputs({"output": layer}, x, lengths), left, lengths, strict=True):
-        np.testing.assert_array_equal(found, row[: min(length, size)])
+        own = max(length + amount, 0) if adjust and amount < 0 else length
+        np.testing.assert_array_equal(found, row[: min(own, size)])
 
 
 @FEW

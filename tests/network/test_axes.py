@@ -4,8 +4,9 @@ import pytest
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core.dims.axis_names import mark_time
 from rfnb.errors import DimError
-from rfnb.network.axes import Axes, declared_order, matching, time_of
+from rfnb.network.axes import Axes, declared_order, time_of
 
 
 @pytest.fixture
@@ -104,13 +105,62 @@ def test_axes_of_further_sources_stand_before_the_features(dims):
 
 def test_static_axes_of_one_size_match_and_dynamic_ones_never(dims):
     time, _, feature = dims
-    same, words = rf.Dim(5, name="same"), rf.Dim([4, 2], name="words", kind="spatial")
-    assert matching(template(time, same), template(time, feature)) == ((same, feature),)
-    assert matching(template(words), template(time)) == ()
-    assert matching(template(feature), template(feature, same)) == ()
+    axes, same, words = Axes(), rf.Dim(5, name="same"), rf.Dim([4, 2], name="words", kind="spatial")
+    assert axes.matching(template(time, same), template(time, feature), 15) == ((same, feature),)
+    assert axes.matching(template(words), template(time), 15) == ()
+    assert axes.matching(template(feature), template(feature, same), 15) == ()
+
+
+def test_dims_of_the_user_match_no_others_since_version_16(dims):
+    time, _, own = dims
+    axes = Axes()
+    made, another = axes.feature(5), axes.static(5)
+    part = axes.instead(made, 4, template(time, made, feature=made))
+    own_part = axes.instead(own, 4, template(time, own))
+    assert axes.matching(template(another), template(made), 16) == ((another, made),)
+    assert axes.matching(template(own), template(made), 16) == axes.matching(template(made), template(own), 16) == ()
+    assert axes.matching(template(own), template(made), 15) == ((own, made),)
+    assert axes.matching(template(axes.static(4)), template(part), 16) == ((axes.static(4), part),)
+    assert axes.matching(template(axes.static(4)), template(own_part), 16) == ()
+    assert (axes.made(made * 2), axes.made(own * 2), axes.made(made * own)) == (True, False, False)
+
+
+def test_a_dim_in_the_place_of_another_one_is_of_the_same_kind(dims):
+    time, _, _ = dims
+    axes = Axes()
+    feature, frames, other = axes.feature(5), axes.time(6), axes.static(6)
+    x = template(time, frames, other, feature, feature=feature)
+    assert axes.instead(feature, 6, x) is axes.feature(6)
+    assert axes.instead(other, 5, x) is axes.static(5)
+    assert axes.instead(frames, 5, x) is axes.time(5)
+    assert axes.instead(other, 6, x) is other
+    assert axes.instead(other, 6, x, taken=[other]) is not other
+    assert axes.instead(other, time, x) is time
+
+
+def test_a_dim_that_is_the_same_as_another_one_is_found_by_all_names(dims):
+    time, _, feature = dims
+    axes, first, second = Axes(), rf.SpatialDim("first"), rf.SpatialDim("second")
+    axes.make_same(first, second)
+    axes.make_same(second, time)
+    axes.make_same(first, time)
+    x = template(time, feature)
+    assert axes.find(first, x) == axes.find(second, x) == axes.find("stag:first", x) == (time,)
+    assert axes.static(first) is axes.of(first) is time is axes.of(time)
 
 
 def test_time_is_the_first_axis_of_frames(dims):
     time, height, feature = dims
     assert time_of(template(height, time, feature)) is time
     assert time_of(template(height)) is None
+
+
+def test_a_fixed_axis_is_the_time_if_it_is_marked(dims):
+    time, _, feature = dims
+    chunk, frames = rf.SpatialDim("chunk", 4), rf.SpatialDim("frames", 6)
+    assert time_of(template(chunk, time, feature)) is time
+    assert time_of(template(chunk, frames)) is None
+    mark_time(frames)
+    assert time_of(template(chunk, time, frames)) is frames
+    assert time_of(template(chunk, frames + 1)) is frames + 1
+    assert Axes().find("except_time", template(chunk, frames, feature)) == (chunk, feature)

@@ -144,6 +144,127 @@ def test_labels_have_the_names_that_a_config_gives(vocab):
         rf.ExternData({"data": {"dim": 3, "sparse": True, "vocab": vocab}})
 
 
+@pytest.mark.parametrize("axis", ["T", "t", "time", "spatial:0", "dyn:0", "stag:extern_data:data", 1, -2])
+def test_an_axis_may_be_a_dim_that_other_keys_have(axis):
+    time = rf.Dim(None, name="my_time")
+    extern = rf.ExternData({
+        "data": {"dim": 5, "same_dim_tags_as": {axis: time}},
+        "classes": {"dim": 4, "sparse": True, "same_dim_tags_as": {"T": time}, "available_for_inference": True},
+    })  # fmt: skip
+    assert extern.get_data("data").dims[1] is extern.get_data("classes").dims[1] is time
+    net = rf.Network(extern_data=extern)
+    net.construct_from_dict({
+        "words": {"class": "linear", "n_out": 5, "from": "data:classes"},
+        "both": {"class": "combine", "kind": "add", "from": ["data", "words"]},
+        "output": {"class": "reduce", "mode": "sum", "axis": "stag:my_time", "from": "both"},
+        "loop": {"class": "rec", "from": [], "axis": time, "is_output_layer": True}
+        | {"unit": {"output": {"class": "rec_unstack", "axis": time, "from": "base:both"}}},
+    })  # fmt: skip
+    batch = {"data": (np.ones((3, 6, 5), "float32"), [6, 4, 0]), "classes": (np.ones((3, 6), "int32"), [6, 4, 0])}
+    outputs = net.forward(batch)
+    assert set(outputs["both"].dims) == set(outputs["loop"].dims) == {batch_dim, time, outputs["both"].feature_dim}
+    assert outputs["both"].size_of(time).values.tolist() == [6, 4, 0]
+
+
+def test_several_axes_of_several_keys_are_the_same():
+    time, speaker, feature = rf.SpatialDim("time"), rf.SpatialDim("speaker"), rf.FeatureDim("feature", 5)
+    data = rf.ExternData({
+        "data": {"shape": (None, None, 5), "dim": 5, "same_dim_tags_as": {"T": time, "dyn:1": speaker, "F": feature}},
+        "speakers": {"dim": 5, "same_dim_tags_as": {"B": batch_dim, "T": speaker}},
+        "like data": {"dim": 3, "sparse": True, "same_dim_tags_as": "data"},
+    }).data  # fmt: skip
+    assert data["data"].dims == (batch_dim, time, speaker, feature)
+    assert data["data"].feature_dim is feature
+    assert data["speakers"].dims[1] is speaker
+    assert data["like data"].dims[1] is time
+
+
+@pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a"), ("b", "c", "a")])
+def test_dims_are_the_same_in_a_chain(order):
+    """All three keys have one time; the net dict may use each of the dims."""
+    first, second, third = (rf.SpatialDim(name) for name in ("first", "second", "third"))
+    keys = {
+        "a": {"dim_tags": [batch_dim, first, rf.FeatureDim("a", 5)], "same_dim_tags_as": {"T": second}},
+        "b": {"dim_tags": [batch_dim, second, rf.FeatureDim("b", 5)], "same_dim_tags_as": {"T": third}},
+        "c": {"dim": 5, "same_dim_tags_as": {"T": first}},
+    }
+    extern = rf.ExternData({key: {**keys[key], "available_for_inference": True} for key in order}, default_input="a")
+    assert len({data.dims[1] for data in extern.data.values()}) == 1
+    for dim in (first, second, third):
+        net = rf.Network(extern_data=extern)
+        net.construct_from_dict({"output": {"class": "reduce", "mode": "sum", "axis": dim, "from": "data:b"}})
+        assert net.template("output").describe_dims() == "{batch:3, b:5}"
+
+
+def test_a_dim_without_a_size_may_be_that_of_the_features():
+    feature = rf.FeatureDim("feature", None)
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 5, "same_dim_tags_as": {"F": feature}}}))
+    net.construct_from_dict({"output": {"class": "reduce", "mode": "sum", "axis": feature, "from": "data"}})
+    assert len(net.template("output").dims) == 2
+
+
+@pytest.mark.parametrize(
+    ("described", "same", "what"),
+    [
+        ({"dim": 5}, {"F": rf.FeatureDim("six", 6)}, "six:6"),
+        ({"dim": 5}, {"T": rf.SpatialDim("six", 6)}, "six:6"),
+        ({"dim": 5}, {"T": "data"}, "'data'"),
+        ({"dim": 5}, {"stag:words": rf.SpatialDim("words")}, "stag:words"),
+        ({"dim": 5}, {7: rf.SpatialDim("words")}, "7"),
+        ({"dim": 5, "shape": (5,)}, {"T": rf.SpatialDim("words")}, "no axis 'T'"),
+    ],
+)
+def test_what_cannot_be_the_same_is_an_error(described, same, what):
+    with pytest.raises(NetworkError, match=what):
+        rf.ExternData({"data": {**described, "same_dim_tags_as": same}})
+
+
+def reduced(described, array, lengths, axis="T"):
+    net = rf.Network(extern_data=rf.ExternData({"data": described}))
+    net.construct_from_dict({"output": {"class": "reduce", "mode": "sum", "axis": axis, "from": "data"}})
+    out = net.forward({"data": (array, lengths)})["output"]
+    return out.copy_transpose(net.template("output").dims).raw_tensor.detach().numpy()
+
+
+def test_time_is_the_axis_that_the_description_says():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(3, 4, 6, 2)).astype("float32")
+    first = reduced({"shape": (4, 6, 2), "dim": 2, "time_dim_axis": 1}, x, None)
+    np.testing.assert_allclose(first, x.sum(1), rtol=1e-5)
+    second = reduced({"shape": (4, 6, 2), "dim": 2, "time_dim_axis": 2}, x, None)
+    np.testing.assert_allclose(second, x.sum(2), rtol=1e-5)
+    dynamic = reduced({"shape": (None, None, 2), "dim": 2, "time_dim_axis": 2}, x, {1: [4, 4, 4], 2: [6, 2, 1]})
+    np.testing.assert_allclose(dynamic[1], x[1, :, :2].sum(1), rtol=1e-5)
+
+
+def test_the_batch_may_be_another_axis_or_none():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(6, 3, 2)).astype("float32")
+    described = {"shape": (None, 2), "dim": 2, "batch_dim_axis": 1, "time_dim_axis": 0}
+    for array in (x, torch.tensor(x)):
+        np.testing.assert_allclose(reduced(described, array, [6, 2, 1])[1], x[:2, 1].sum(0), rtol=1e-5)
+    tags = [rf.SpatialDim("time"), batch_dim, rf.FeatureDim("feature", 2)]
+    np.testing.assert_allclose(reduced({"dim_tags": tags}, x, {0: [6, 2, 1]})[1], x[:2, 1].sum(0), rtol=1e-5)
+    without = {"shape": (None, 2), "dim": 2, "batch_dim_axis": None}
+    np.testing.assert_allclose(reduced(without, x[:, 0], None), x[:, 0].sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "feature"),
+    [
+        ([("spatial", None), ("spatial", 5)], 1),
+        ([("spatial", 4), ("spatial", None)], 0),
+        ([("feature", 4), ("spatial", 5)], 1),
+        ([("spatial", None), ("feature", 4), ("feature", 5)], 2),
+        ([("spatial", None)], None),
+    ],
+)
+def test_the_features_are_the_last_axis_of_a_fixed_size(kinds, feature):
+    dims = [rf.Dim(size, name=f"dim{i}", kind=kind) for i, (kind, size) in enumerate(kinds)]
+    data = rf.ExternData({"data": {"dim_tags": [batch_dim, *dims]}}).get_data("data")
+    assert data.feature_dim is (None if feature is None else dims[feature])
+
+
 WRONG = [0, -5, "x", [], object(), 1e10, 10**10, [[1], ["a"]], float("nan"), np.zeros(2), "float33", {1: 2}, (None, -5)]
 
 

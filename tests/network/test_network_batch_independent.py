@@ -63,6 +63,7 @@ NETS = {
         for pad in (True, False)
         for sizes in (True, False)
     },
+    "reversed": one("slice", axis="T", slice_step=-1),
     "pad": one("pad", axes="T", padding=(1, 2)),
     "pad, repeated": one("pad", axes="T", padding=(1, 1), mode="replicate"),
     "concat": {"output": {"class": "concat", "from": [("data", "T"), ("data", "T")]}},

@@ -188,3 +188,20 @@ def test_a_number_after_the_end_of_a_sequence_gives_what_is_there(x, time):
     assert torch.equal(rf.gather(x, indices=2, axis=time, clip_to_valid=True).raw_tensor[1], x.raw_tensor[1, 1])
     with pytest.raises(DimError, match="has no entry 4"):
         rf.gather(x, indices=4, axis=time)
+
+
+def test_labels_in_padding_stay_unless_they_are_out_of_range():
+    """Windows without a mask let frames after the end of a sequence into valid ones."""
+    time, word, feat = rf.Dim(None, name="time"), rf.Dim(4, name="word"), rf.Dim(2, name="feat")
+    labels = np.array([[0, 1, 2], [3, 2, 9], [-1, 3, -5]])
+    x = rf.convert_to_tensor(labels, dims=[rf.batch_dim, time], lengths=[3, 1, 0], sparse_dim=word)
+    table = np.arange(8.0).reshape(4, 2)
+    found = rf.gather(rf.convert_to_tensor(table, dims=[word, feat]), indices=x, axis=word)
+    np.testing.assert_array_equal(found.raw_tensor, table[labels.clip(0, 3)])
+    np.testing.assert_array_equal(rf.one_hot(x).raw_tensor, np.eye(4)[labels.clip(0, 3)])
+    loop = rf.Loop(axis=time)
+    with loop:
+        frames = loop.stack(rf.gather(rf.convert_to_tensor(table, dims=[word, feat]), indices=loop.unstack(x)))
+    np.testing.assert_array_equal(
+        frames.copy_transpose([rf.batch_dim, time, feat]).raw_tensor, table[labels.clip(0, 3)]
+    )

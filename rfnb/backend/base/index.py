@@ -78,7 +78,7 @@ class IndexOps:
         if lengths is not indices.lengths:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
         if dynamic and lengths.sizes:
-            positions = cls.fill_padding(indices, 0, dynamic)
+            positions = cls.in_range(indices, cls.get_shape_tuple_raw(source._raw)[plan.axis], dynamic)
         if plan.how is not None:
             positions = cls.move_raw(positions, plan.how)
         try:
@@ -98,6 +98,17 @@ class IndexOps:
         return tensor_of(raw, out, lengths)
 
     @classmethod
+    def in_range(cls: type[Backend], indices: Tensor, size: Any, dims: tuple[Dim, ...]) -> Any:
+        """The raw indices, where those in the padding of `dims` are moved into the range from 0 to `size` - 1.
+
+        Those that are in the range stay, since windows without a mask let frames after the end into valid ones.
+        """
+        padding = cls.padding_for(indices, dims)
+        if padding is None:
+            return indices._raw
+        return cls.where_raw(padding, cls.clip_raw(indices._raw, 0, size - 1), indices._raw)
+
+    @classmethod
     def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
         """`source`, with one frame of zeros if all sequences are empty."""
         if source.size_of(axis).max:
@@ -115,7 +126,7 @@ class IndexOps:
         lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
         size = lengths[dim].max
         try:
-            raw = cls.one_hot_raw(cls.fill_padding(source, 0), size, dtype)
+            raw = cls.one_hot_raw(cls.in_range(source, size, source.dims), size, dtype)
         except (IndexError, RuntimeError):
             check_range(cls, "one_hot", source, (dim,), (size,), noun="a label", hint=None)
             raise

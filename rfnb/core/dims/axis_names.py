@@ -2,8 +2,8 @@
 
 | name | axes |
 |---|---|
-| `B` `batch` · `T` `time` · `F` `feature` | the dim of sequences, the first dim of frames, the feature dim |
-| `T?` | the first dim of frames, or none |
+| `B` `batch` · `T` `time` · `F` `feature` | the dim of sequences, the dim of frames, the feature dim |
+| `T?` | the dim of frames, or none |
 | `spatial` | all but batch and feature |
 | `dyn` `dynamic` · `static` | those with a size for each sequence; those of a fixed size; both without batch |
 | `except_batch` · `except_time` · `spatial_except_time` · `*` | all but …; `except_time` is without batch, too |
@@ -19,6 +19,7 @@ Upper and lower case mean the same. Positions count in the order of the dims.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,20 @@ from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.suggestions import did_you_mean, nearest
 from rfnb.errors import DimError
+
+_times: weakref.WeakSet[Dim] = weakref.WeakSet()
+
+
+def mark_time(dim: Dim) -> Dim:
+    """Makes a dim the one that `T` means wherever it is, also if its size is fixed; returns the dim."""
+    _times.add(dim)
+    return dim
+
+
+def is_marked_time(dim: Dim) -> bool:
+    """Whether a dim, or one that it is derived from, was marked by `mark_time`."""
+    parts = () if dim.expr is None else dim.expr.dims
+    return dim in _times or any(part is not dim and is_marked_time(part) for part in parts)
 
 
 def _own_name(dim: Dim) -> tuple[str, ...]:
@@ -36,7 +51,8 @@ def _own_name(dim: Dim) -> tuple[str, ...]:
 class AxisOrder:
     """The axes that names are looked up in: the dims in their order, and the one that counts features.
 
-    names: all names of a dim, for `stag:`; by default its own name.
+    names: all names of a dim, for `stag:`; by default its own name. static_time: whether a dim of kind "spatial" may be
+    the time although its size is fixed and it is not marked.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(5, name="feat")
     >>> order = AxisOrder((rf.batch_dim, time, feat), feat)
@@ -47,6 +63,7 @@ class AxisOrder:
     dims: Sequence[Dim]
     feature_dim: Dim | None = None
     names: Callable[[Dim], Sequence[str]] = _own_name
+    static_time: bool = True
 
     def find(self, name: str) -> tuple[int, ...]:
         """The positions of all axes with this name, which may be none. Raises DimError if it is not a name of axes."""
@@ -114,12 +131,12 @@ class AxisOrder:
         return [i for i, dim in enumerate(self.dims) if dim is self.feature_dim][:1]
 
     def time(self) -> list[int]:
-        """The first dim that counts frames: one of kind "spatial", or without a fixed size."""
-        return [
-            i
-            for i, dim in enumerate(self.dims)
-            if dim is not self.feature_dim and (dim.is_spatial_dim() or (dim.is_dynamic() and dim.kind is None))
-        ][:1]
+        """The first dim that counts frames: one that is marked, or else without a fixed size, or of kind "spatial"."""
+        own = [(i, dim) for i, dim in enumerate(self.dims) if dim is not self.feature_dim and not dim.is_batch_dim()]
+        marked = [i for i, dim in own if is_marked_time(dim)]
+        dynamic = [i for i, dim in own if dim.is_dynamic() and not dim.is_feature_dim()]
+        static = [i for i, dim in own if self.static_time and dim.is_spatial_dim()]
+        return (marked or dynamic or static)[:1]
 
     def spatial(self) -> list[int]:
         """All but batch and feature."""

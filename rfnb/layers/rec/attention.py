@@ -9,7 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
-from rfnb.network.axes import matching, time_of
+from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
 from rfnb.ops.activation import tanh
@@ -29,7 +29,7 @@ class GenericAttention(Layer, layer_class="generic_attention"):
     def compute(self, weights: Tensor, base: Tensor) -> Tensor:
         """{…, time}, {…, time, features} → {…, features}"""
         frames = frames_of(base)
-        for old, new in matching(weights, base):
+        for old, new in self.matching(self.pool, weights, base):
             if new is not base.feature_dim:
                 weights = replace_dim(weights, in_dim=old, out_dim=new)[0]
         if frames not in weights.dims:

@@ -1,5 +1,5 @@
 """The frames that a loop steps through. After its end, a sequence repeats its last frame,
-or goes on with padding, where that is finite and not recorded.
+or goes on with padding, where that is finite, or labels, and not recorded.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def frames_dim(steps: int) -> Dim:
 
 def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool = True) -> Tensor:
     """The first frame of each sequence; zeros for empty ones. {…, axis} → {…}"""
+    going_on = None if repeat else _harmless(backend, source)
+    source = source if going_on is None else going_on
     size, position = source.size_of(axis), source.axis(axis)
     shape = list(backend.get_shape_tuple_raw(source._raw))
     if size.max == 0:
@@ -36,7 +38,7 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool 
     else:
         raw = backend.alias_raw(backend.select_raw(source._raw, position, 0))
     frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
-    return _zeros_if_empty(backend, frame, size) if size.max and (repeat or not _is_finite(backend, source)) else frame
+    return _zeros_if_empty(backend, frame, size) if size.max and going_on is None else frame
 
 
 def all_frames(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool = True) -> Sequence[Any]:
@@ -58,14 +60,22 @@ def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Di
 
 def _without_padding(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool) -> Tensor:
     size = source.size_of(axis)
-    if size.ragged and set(size.dims) <= set(source.dims) and (repeat or not _is_finite(backend, source)):
-        return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
-    return source
+    if not size.ragged or not set(size.dims) <= set(source.dims):
+        return source
+    going_on = None if repeat else _harmless(backend, source)
+    if going_on is not None:
+        return going_on
+    return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
 
 
-def _is_finite(backend: type[Backend], source: Tensor) -> bool:
-    """Whether its padding holds finite numbers, which do no harm in sequences that have ended, as labels might."""
-    return has_fractions(source.dtype) and source.lengths.finite and not backend.version_raw(source._raw)
+def _harmless(backend: type[Backend], source: Tensor) -> Tensor | None:
+    """The source with padding that does no harm in sequences that have ended: finite numbers, or labels in the range of
+    their dim. None if its padding may be anything else."""
+    labels = source.sparse_dim
+    if labels is not None and labels.dimension:
+        return source.like(backend.in_range(source, labels.dimension, source.dims))
+    finite = has_fractions(source.dtype) and source.lengths.finite and not backend.version_raw(source._raw)
+    return source if finite else None
 
 
 def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:

@@ -10,7 +10,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
-from rfnb.network.axes import Axes, broadcast, matching
+from rfnb.network.axes import Axes, broadcast
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.params import reused_layers
 from rfnb.network.resolve import Scope, names_of_operands, names_of_sources, places_of
@@ -52,7 +52,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a net dict gives. Raises NetworkError for one that is unknown or missing."""
+    """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
     given = {name: value for name, value in described.items() if name not in ("class", "from")}
     for name in list(given):
         if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
@@ -62,6 +62,8 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
     _options.check_required(cls.options, given)
+    for name, value in given.items():  # nets inside of the layer read some of them before it does
+        _options.checked(cls.options[name], name, value)
     return given
 
 
@@ -69,7 +71,7 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
-        found = matching(x, templates[0]) if pairs else ()
+        found = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
         if layer.joins:
             found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(found)

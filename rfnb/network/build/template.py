@@ -27,7 +27,8 @@ def template_of(data: Data) -> Tensor:
             shape.append(BATCH)
         elif dim.dimension is None:
             shape.append(FRAMES)
-            lengths[axis] = made_up(dim)
+            if any(each.is_batch_dim() for each in data.dims):
+                lengths[axis] = made_up(dim)
         else:
             shape.append(dim.dimension)
     return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))

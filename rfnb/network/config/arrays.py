@@ -155,8 +155,7 @@ class Array:
     def _part(self, x: Tensor, dim: Dim, part: slice) -> tuple[Tensor, Dim]:
         if dim.dimension is None:
             raise TypeError("a slice along an axis whose size comes with the data; use a layer of the class slice")
-        make = self.pool.feature if dim is x.feature_dim else self.pool.static
-        new = make(len(range(dim.dimension)[part]), [each for each in x.dims if each is not dim])
+        new = self.pool.instead(dim, len(range(dim.dimension)[part]), x)
         return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=new)
 
     def __neg__(self) -> Array:

@@ -171,10 +171,8 @@ class Loops:
         """The template of the values of all steps."""
         axis = rec.axis
         if axis in x.dims:
-            if rec.own_axis is None:
-                rec.own_axis = Dim(None, name=f"{axis.name} of steps", kind="spatial")
-            rec.own_axis.bind(axis.size)
-            axis = rec.own_axis
+            size, axis = axis.size, rec.make_own_axis()
+            axis.bind(size)
         with on_meta():
             y = set_feature_dim(expand_dim(x, axis), x.feature_dim)
         return y.copy_transpose(rec.stacked_dims(x))

@@ -188,8 +188,6 @@ class _Places:
             return f"carries a state, and {layer.what_keeps}"
         if not self.rec.known:
             return "carries a state, and the number of steps is known only at the end"
-        if self.rec.own_axis is not None:
-            return f"carries a state, and a value of a step has the axis {self.rec.axis.name} too"
         return "" if self.rec.moves else "carries a state, and optimize_move_layers_out is False"
 
     def _way(self, start: str, edges: Mapping[str, list[str]], ends: Callable[[str], bool]) -> list[str]:

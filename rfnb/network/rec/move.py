@@ -41,7 +41,7 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
             parts[1].append(item)
     for node in (*parts[0], *parts[2]):
         if node.state is not None and node.layer is not None:
-            node.layer.leave_loop(rec.axis)
+            node.layer.leave_loop(rec.frames)
             node.left = True
     return parts
 

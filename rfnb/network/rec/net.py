@@ -24,7 +24,7 @@ class RecNet:
 
     Attributes:
         axis: the axis of the loop. known: whether its lengths are known before the loop, by data.
-        own_axis: another axis for the steps of the loop, if values of a step have `axis` too.
+        own_axis: another axis for the steps of the loop, if a step takes, or has, values with `axis` too.
         outer: the loop around this one.
         source: the template of `data:source`, with all frames; None without a source.
         sources: the paths of the sources outside of the loop.
@@ -71,6 +71,17 @@ class RecNet:
     def found(self) -> Any:
         """The last search."""
         return None if self.choices is None else self.choices.found
+
+    def make_own_axis(self) -> Dim:
+        """Sets the other axis for the steps, unless there is one; returns it."""
+        if self.own_axis is None:
+            self.own_axis = Dim(None, name=f"{self.axis.name} of steps", kind="spatial")
+        return self.own_axis
+
+    @property
+    def frames(self) -> Dim:
+        """The axis of values of all steps, while they are computed."""
+        return self.own_axis or self.axis
 
     @property
     def chain(self) -> list[RecNet]:

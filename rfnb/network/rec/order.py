@@ -77,8 +77,9 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         if layer is not None:
             layer.gives_parts = any(node.path in taken for node in found)
     inside = [item for item in inside if isinstance(item, RecNet) or item.kind != "part" or item.path in taken]
-    moves = rec.moves and rec.own_axis is None
-    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if moves else ([], inside, [])
+    if rec.known and any(_takes_axis(item, rec, nodes) for item in inside):
+        rec.make_own_axis()
+    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
     for node in rec.inside:
         if isinstance(node, Node) and node.layer is not None and node.layer.needs_all_frames and node.state is not None:
             raise named_after(node.layer, NetworkError(
@@ -90,6 +91,16 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
         of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
+
+
+def _takes_axis(item: Node | RecNet, rec: RecNet, nodes: Mapping[str, Node]) -> bool:
+    """Whether a value of a step has the axis of the loop, or takes one from outside that has it, with all frames."""
+    if isinstance(item, Node) and item.kind == "frame":
+        return False
+    if isinstance(item, Node) and rec.axis in item.template.dims:
+        return True
+    outside = [nodes[path] for path in needs_of(item, nodes) if path in nodes and nodes[path].loop not in rec]
+    return any(rec.axis in node.template.dims for node in outside)
 
 
 def ends_of_steps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> list[str]:

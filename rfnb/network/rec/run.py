@@ -31,6 +31,7 @@ from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
 if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
     from rfnb.network.layer import Layer
 
     Values = MutableMapping[str, Tensor]
@@ -110,7 +111,10 @@ class RecRun:
             self._all(node.path)
         for path in rec.accumulated:
             if path in self.whole:
-                self.outside[path] = along(self.whole[path], rec.axis)
+                self.outside[path] = self._left(along(self.whole[path], rec.frames))
+        for node in (*rec.before, *rec.after) if rec.own_axis is not None else ():
+            for name, x in of_losses(node) if node.layer is not None else ():
+                give_back(node, name, self._left(x))
 
     def _run_steps(self) -> None:
         """Runs the loop, for what has not left it."""
@@ -123,7 +127,7 @@ class RecRun:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
         frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
-        self.cut = {path: self._to_cut(x) for path, x in {**self.whole, **frames}.items()}
+        self.cut = {path: self._on(self.axis, x, rec.frames) for path, x in {**self.whole, **frames}.items()}
         layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
         with steps_of(layers), self._named_later():
             self._all_steps(own)
@@ -187,12 +191,11 @@ class RecRun:
         rec, loop = self.rec, self.loop
         rec.choices = result_of(rec, loop)
         for path, x in left.items():
-            if self.axis is not rec.axis and rec.axis not in x.dims:
-                x = with_frames(x, self.axis, rec.axis)
-            self.outside[path] = set_feature_dim(x, self.nodes[path].template.feature_dim)
-        self.whole.update({path: self.outside[path] for path in left})
+            x = self._on(rec.frames, x, self.axis)
+            self.whole[path] = x = featured(x, self.nodes[path].template.feature_dim)
+            self.outside[path] = self._left(x)
         for (node, name), x in more.items():
-            give_back(node, name, x)
+            give_back(node, name, self._left(self._on(rec.frames, x, self.axis)))
 
     def _is_carried(self, node: Node) -> bool:
         """Whether a value of the step before is a state of its own, and not part of the state of its layer."""
@@ -206,10 +209,10 @@ class RecRun:
         if node.kind == "frame":
             return self._frames(node)
         if node.kind == "step":
-            return cast(range_over_dim(self.rec.axis), "int32")
+            return cast(range_over_dim(self.rec.frames), "int32")
         if node.kind == "previous":
-            x, first = along(self._all(node.of), self.rec.axis), self._before(node)
-            y = shift_right(x, axis=self.rec.axis, pad_value=first)
+            x, first = along(self._all(node.of), self.rec.frames), self._before(node)
+            y = shift_right(x, axis=self.rec.frames, pad_value=first)
             return set_feature_dim(y, node.template.feature_dim)
         if node.kind == "part":
             self._all(node.of)
@@ -218,7 +221,7 @@ class RecRun:
         inputs = {name: self._all(path) for name, path in node.inputs.items()}
         sources = [self._all(path) for path in node.sources]
         if node.state is not None:
-            sources = [along(x, self.rec.axis) for x in sources]
+            sources = [along(x, self.rec.frames) for x in sources]
         with errors_of(node.layer):
             y = node.layer(*sources, **inputs)
         take_parts(node, self.whole)
@@ -299,16 +302,18 @@ class RecRun:
         x = self.outside[node.of] if node.of else self.source
         assert x is not None
         axis = self.rec.axis
-        if axis in x.dims or not node.of:
-            return x
-        frames = time_of(x)
-        return x if frames is None or frames in node.template.dims else with_axis(x, frames, axis, node)
+        frames = None if axis in x.dims or not node.of else time_of(x)
+        if frames is not None and frames not in node.template.dims:
+            x = with_axis(x, frames, axis, node)
+        return self._on(self.rec.frames, x, axis)
 
-    def _to_cut(self, x: Tensor) -> Tensor:
-        """A value of all frames with the axis that the loop steps along."""
-        if self.axis is self.rec.axis or self.rec.axis not in x.dims:
-            return x
-        return set_feature_dim(with_frames(x, self.rec.axis, self.axis), x.feature_dim)
+    def _on(self, new: Dim, x: Tensor, old: Dim) -> Tensor:
+        """A value of all frames along another axis; the value itself if it has no frames."""
+        return x if new is old or old not in x.dims else featured(with_frames(x, old, new), x.feature_dim)
+
+    def _left(self, x: Tensor) -> Tensor:
+        """A value of all frames as the outside has it: along the axis of the loop, unless it has that already."""
+        return x if self.rec.axis in x.dims else self._on(self.rec.axis, x, self.rec.frames)
 
     def _frame(self, path: str) -> Tensor:
         """The frame of this step; the value itself if it has no frames."""

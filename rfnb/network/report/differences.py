@@ -105,12 +105,13 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
         yield "the sum from the end begins with frames after it"
     elif cls == "resize" and options.get("kind") in ("linear", "cubic"):
         yield f"{options['kind']} interpolation reads frames after the end"
-    elif (
-        cls == "shift_axis"
-        and _ragged([options["axis"]])
-        and not (options["pad"] and (options["amount"] > 0) != options["adjust_size_info"])
-    ):
-        yield "the shift takes frames from after the end"
+    elif cls == "shift_axis" and _ragged([options["axis"]]):
+        adjusts = options["adjust_size_info"]
+        if not (adjusts if options["amount"] < 0 else options["pad"] and not adjusts):
+            yield "the shift takes frames from after the end"
+    elif cls == "slice" and _ragged([options["axis"]]) and (options["slice_step"] or 1) < 0:
+        if options["slice_start"] is options["slice_end"] is None:
+            yield "in reverse order, frames after the end come first"
     elif cls == "norm" and _ragged(options["axes"]):
         yield "the mean over time counts frames after the end"
     elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:

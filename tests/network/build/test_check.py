@@ -228,6 +228,7 @@ def test_nets_may_be_nested_as_deep_as_anybody_writes_them():
         ({"class": "generic_attention", "base": "data"}, "weights is not the name of a layer"),
         ({**BY_CLASS["cond"], "condition": {"class": "constant"}}, "condition is not the name of a layer"),
         ({**BY_CLASS["self_attention"], "num_heads": 0}, r"(?s)`num_heads` is not a positive number.*got +0"),
+        ({**BY_CLASS["cond"], "name_scope": 3}, r"(?s)name_scope has a value .*got +int 3.*expected +a string"),
         ({"class": "cast", "dtype": "float33", "from": "data"}, r"(?s)unknown dtype.*float33"),
         ({"class": "softmax", "loss": "ce", "target": 3, "from": "data"}, r"(?s)target has a value.*int 3.*a string"),
         ({**BY_CLASS["pad"], "padding": (0, 10**10)}, r"(?s)padding is too large.*at most"),

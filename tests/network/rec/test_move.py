@@ -31,9 +31,10 @@ KINDS = {
 def run(unit, *, moved, lengths, seed=0, source="data"):
     """Outputs, the total loss and the gradients, with random parameters."""
     net = rf.Network(extern_data=rf.ExternData(EXTERN), train_flag=True)
-    net.construct_from_dict(
-        {"output": {"class": "rec", "unit": unit, "from": source, "optimize_move_layers_out": moved}}
-    )
+    net.construct_from_dict({
+        "frames": {"class": "copy", "from": "data"},
+        "output": {"class": "rec", "unit": unit, "from": source, "optimize_move_layers_out": moved},
+    })  # fmt: skip
     draw = np.random.default_rng(seed)
     values = {}
     for path, layer in net.layers.items():
@@ -197,3 +198,90 @@ def test_parts_that_nobody_takes():
     taken["output"] = {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3}
     lone = {"s": {**KINDS["cell"], "from": ["data:source", "prev:s"]}, "output": {**KINDS["linear"], "from": "s"}}
     assert [assert_same(unit, [3, 1]).get_layer("output/s").gives_parts for unit in (taken, lone)] == [True, False]
+
+
+QUERY = {**KINDS["linear"], "from": "data:source"}
+ENERGY = {"class": "dot", "red1": "F", "red2": "F", "var1": "T", "var2": "T?", "from": ["base:data", "query"]}
+WEIGHTS = {"class": "softmax_over_spatial", "from": "energy"}
+CONTEXT = {"class": "generic_attention", "weights": "weights", "base": "base:data"}
+ATTENTION = {"query": QUERY, "energy": ENERGY, "weights": WEIGHTS, "context": CONTEXT}
+MASK = {
+    "sum": {"class": "reduce", "mode": "sum", "axes": "F", "from": "data:source"},
+    "mask": {"class": "compare", "kind": "greater", "value": 0.0, "from": "sum"},
+}
+OWN_AXIS = {
+    "attention": {**ATTENTION, "output": {"class": "copy", "from": "context"}},
+    "attention, then a cell": {**ATTENTION, "output": {**KINDS["cell"], "from": "context"}},
+    "attention of a cell": {
+        **ATTENTION, "s": {**KINDS["cell"], "from": "data:source"}, "query": {**QUERY, "from": "s"},
+        "output": {**KINDS["linear"], "from": ["context", "s"]},
+    },
+    "attention of the step before": {**ATTENTION, "output": {**KINDS["linear"], "from": "prev:context"}},
+    "attention with feedback": {
+        **ATTENTION, "query": {**QUERY, "from": ["data:source", "prev:output"]},
+        "output": {**KINDS["linear"], "from": "context"}, "cell": {**KINDS["cell"], "from": "context"},
+        "out": {**KINDS["softmax"], "from": "cell"},
+    },
+    "attention with a loss": {**ATTENTION, "output": {**KINDS["softmax"], "from": "context"}},
+    "a cell with a loss after attention": {
+        **ATTENTION, "output": {**KINDS["softmax"], "from": "cell", "L2": 0.1},
+        "cell": {**KINDS["cell"], "from": "context", "spatial_smoothing": 0.1},
+    },
+    "self-attention after attention": {**ATTENTION, "output": {**KINDS["attention"], "from": "context"}},
+    "weights and the number of the step": {
+        **ATTENTION, "step": {"class": "cast", "dtype": "float32", "from": ":i"},
+        "energy 2": {"class": "combine", "kind": "mul", "from": ["energy", "step"]},
+        "weights": {**WEIGHTS, "from": "energy 2"}, "output": {"class": "copy", "from": "context"},
+    },
+    "concatenated": {
+        "query": QUERY, "both": {"class": "copy", "from": ["base:data", "query"]},
+        "output": {"class": "reduce", "mode": "max", "axis": "T", "from": "both"},
+    },
+    "combined": {
+        "query": QUERY, "both": {"class": "combine", "kind": "mul", "from": ["base:data", "query"]},
+        "output": {"class": "reduce", "mode": "mean", "axis": "T", "from": "both"},
+    },
+    "one frame": {
+        "query": QUERY, "energy": ENERGY, "best": {"class": "reduce", "mode": "argmax", "axis": "T", "from": "energy"},
+        "output": {"class": "gather", "axis": "T", "position": "best", "from": "base:data"},
+    },
+    "a cell over the whole sequence": {
+        "query": QUERY, "both": {"class": "combine", "kind": "add", "from": ["base:data", "query"]},
+        "inner": {**KINDS["gru"], "from": "both"},
+        "output": {"class": "reduce", "mode": "max", "axis": "T", "from": "inner"},
+    },
+    "a mask": {
+        **ATTENTION, **MASK, "output": {"class": "masked_computation", "mask": "mask", "from": "context"}
+        | {"unit": {**KINDS["cell"], "from": "data"}},
+    },
+    "attention below a mask": {
+        "query": QUERY, **MASK, "output": {"class": "masked_computation", "mask": "mask", "from": "query"}
+        | {"unit": {"class": "subnetwork", "from": "data", "subnetwork": {
+            "energy": {**ENERGY, "from": ["base:base:frames", "data"]}, "weights": WEIGHTS,
+            "context": {**CONTEXT, "base": "base:base:frames"}, "cell": {**KINDS["cell"], "from": "context"},
+            "output": {"class": "copy", "from": "cell"},
+        }}},
+    },
+    "weights as an output": {**ATTENTION, "output": {"class": "copy", "from": "weights"}},
+}  # fmt: skip
+"""Units that take all frames of the axis of their own loop."""
+
+
+@pytest.mark.parametrize("name", OWN_AXIS)
+@pytest.mark.parametrize("lengths", [[5, 3, 0], [1], [0, 2]])
+def test_values_with_the_axis_of_the_loop_itself(name, lengths):
+    """Each step has all frames, and its own one; in the steps this is certain."""
+    assert_same(OWN_AXIS[name], lengths)
+
+
+def test_attention_over_the_sequence_of_the_loop_is_that_of_plain_numpy():
+    x = np.random.default_rng(3).normal(size=(2, 5, 3)).astype("float32")
+    unit = {**ATTENTION, "query": {"class": "copy", "from": "data:source"}}
+    unit["output"] = {"class": "copy", "from": "context"}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    net.construct_from_dict({"output": {"class": "rec", "unit": unit, "from": "data"}})
+    assert not net.get_layer("output").nets["output"].inside, "all has left the loop"
+    found = array(net.forward({"data": (x, [5, 2])})["output"])
+    for row, y, n in zip(x, found, [5, 2], strict=True):
+        energies = np.exp(row[:n] @ row[:n].T)
+        np.testing.assert_allclose(y[:n], energies / energies.sum(1, keepdims=True) @ row[:n], rtol=1e-4, atol=1e-5)
