@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis import HealthCheck, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 
 LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(any)
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = examples(25, suppress_health_check=list(HealthCheck))
 
 
 def drawn(lengths: list[int], features: int = 3, seed: int = 0) -> np.ndarray:

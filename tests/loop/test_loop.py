@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from tests.examples import examples
 
 feat = rf.Dim(3, name="feat")
 hidden = rf.Dim(4, name="hidden")
@@ -68,7 +69,7 @@ def rnn_by_hand(model, raw, lengths):
 
 
 @given(lengths_lists)
-@settings(max_examples=25)
+@examples(25)
 def test_values_and_gradients_are_those_of_a_python_loop(lengths):
     model = Rnn()
     raw, x, time = batch_of(lengths)

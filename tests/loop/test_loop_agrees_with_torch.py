@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import States
+from tests.examples import examples
 from tests.loop import loops_attention, loops_labels, loops_nested, loops_recurrent
 from tests.loop.loops import Batch, Data, Results, Row, pieces
 
@@ -105,7 +106,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 @each_row
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4))
 @example(lengths=[3, 0, 2])
 @example(lengths=[1])

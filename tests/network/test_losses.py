@@ -4,10 +4,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError
+from tests.examples import examples
 
 EXTERN = {"data": {"dim": 4}, "labels": {"dim": 5, "sparse": True}, "classes": {"dim": 5, "sparse": True}}
 
@@ -104,7 +105,7 @@ def ctc_net(batch, **loss_opts):
     return net.get_losses_initialized()[0]["output"]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 999))
 def test_the_error_of_ctc_by_beam_search(seed):
     """With a wide beam, in evaluation, it is that of the most probable labels; in training, that of greedy decoding."""

@@ -3,10 +3,11 @@ the report does not say otherwise."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 import rfnb as rf
-from tests.layers.ragged import FEW, LENGTHS, parts_of
+from tests.examples import examples
+from tests.layers.ragged import LENGTHS, parts_of
 
 
 def one(cls, **options):
@@ -28,7 +29,7 @@ def added(cls, **options):
     }
 
 
-FEWER = settings(FEW, max_examples=8)
+FEWER = examples(8, suppress_health_check=list(HealthCheck))
 SAME = {"padding": "same"}
 NETS = {
     "conv": one("conv", filter_size=(3,), n_out=2, with_bias=True, **SAME),

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import RfError
+from tests.examples import examples
 
 ASR = 'extern_data = {"data": {"dim": 8}, "classes": {"dim": 7, "sparse": True}}\n'
 FRAMES = ASR.replace('"sparse": True', '"sparse": True, "same_dim_tags_as": "data"')
@@ -359,7 +360,7 @@ def damaged(net_dict, draw):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, indirect=True)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_nothing_fails_that_the_report_does_not_list(path, data):
     """Where a damaged net has a report without "stops", a batch passes, in training with its losses."""

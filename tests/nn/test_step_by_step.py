@@ -12,10 +12,11 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim, single_step_dim
+from tests.examples import examples
 from tests.nn.cells.test_cells import CELLS
 
 IN, OUT, WORDS = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="words")
@@ -203,7 +204,7 @@ def test_in_a_loop_of_python(row):
 
 
 @every_module
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3))
 def test_each_sequence_alone(row, lengths):
     module, (x, time) = made(row), sequences(row, lengths)

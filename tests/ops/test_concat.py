@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -108,7 +108,6 @@ def as_lists(x, dim):
     return [row[:n] for row, n in zip(x.raw_tensor.tolist(), sizes, strict=True)]
 
 
-@settings(deadline=None)
 @given(a=lengths_lists, data=st.data())
 def test_split_takes_apart_what_concat_joined(a, data):
     b, c = (data.draw(st.lists(st.integers(0, 4), min_size=len(a), max_size=len(a))) for _ in range(2))

@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, ParameterError
+from tests.examples import examples
 
 IN, OUT = rf.Dim(4, name="in"), rf.Dim(6, name="out")
 lengths_lists = st.lists(st.integers(0, 7), min_size=1, max_size=3)
@@ -67,7 +68,7 @@ def positions(length, size, padding, stride, dilation):
     return [[t if 0 <= t < length else None for t in range(s, s + span, dilation)] for s in starts]
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(
     lengths=lengths_lists,
     size=st.integers(1, 4),
@@ -124,7 +125,7 @@ def test_conv_by_hand(padding, stride, dilation, garbage):
     assert_sequences(y, [frames, out], [np.array(row)[:, None] for row in TABLE[padding, stride, dilation]])
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(
     lengths=lengths_lists,
     size=st.integers(1, 4),
@@ -158,7 +159,7 @@ def test_transposed_conv_adds_filters(lengths, size, same, stride, cut, extra):
     assert_sequences(y, [frames, OUT], expected)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(
     lengths=lengths_lists,
     mode=st.sampled_from(["max", "avg"]),

@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError
+from tests.examples import examples
 
 VOCAB = rf.Dim(3, name="vocab")
 words = st.lists(st.integers(0, 1), max_size=3)
@@ -59,7 +60,7 @@ class Inputs:
 
 @kinds
 @pytest.mark.parametrize("max_approx", [False, True])
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(sequences=sequences)
 def test_the_loss_is_a_sum_over_all_alignments(sequences, blank, label_loop, max_approx):
     x = Inputs(sequences, blank)
@@ -101,7 +102,7 @@ def test_scores_need_not_be_normalized():
 
 
 @kinds
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(sequences=sequences)
 def test_the_best_path_is_the_best_of_all(sequences, blank, label_loop):
     x = Inputs(sequences, blank)
@@ -164,7 +165,7 @@ def test_classes_that_cannot_be():
         assert torch.isinf(loss).all() and not torch.autograd.grad(loss.sum(), [raw])[0].any()
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(paths=st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=4), blank=st.integers(0, 2))
 def test_durations_and_greedy_decoding(paths, blank):
     time = rf.Dim(None, name="time")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -221,7 +221,6 @@ def distance(a, b):
 words = st.lists(st.integers(0, 2), max_size=5)
 
 
-@settings(deadline=None)
 @given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=4))
 def test_edit_distance(pairs):
     a_dim, b_dim, letters = rf.Dim(None, name="a"), rf.Dim(None, name="b"), rf.Dim(3, name="letters")

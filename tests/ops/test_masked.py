@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, TraceError
+from tests.examples import examples
 
 feat = rf.Dim(3, name="feat")
 lengths_lists = st.lists(st.integers(0, 4), min_size=1, max_size=4)
@@ -26,7 +27,7 @@ def batch_of(lengths, seed=0):
     return time, x, rf.convert_to_tensor(mask, dims=[batch_dim, time])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(lengths=lengths_lists, seed=st.integers(0, 99))
 def test_masked_select_over_all_takes_the_frames_in_order(lengths, seed):
     time, x, mask = batch_of(lengths, seed)
@@ -36,7 +37,7 @@ def test_masked_select_over_all_takes_the_frames_in_order(lengths, seed):
     assert torch.equal(y.raw_tensor, torch.stack(expected) if expected else y.raw_tensor[:0])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(lengths=lengths_lists, seed=st.integers(0, 99))
 def test_masked_select_over_time_leaves_shorter_sequences(lengths, seed):
     time, x, mask = batch_of(lengths, seed)
@@ -48,7 +49,7 @@ def test_masked_select_over_time_leaves_shorter_sequences(lengths, seed):
         assert torch.equal(y.raw_tensor[b, : len(expected)], expected)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(lengths=lengths_lists, seed=st.integers(0, 99), over_batch=st.booleans())
 def test_masked_scatter_puts_back_what_masked_select_took(lengths, seed, over_batch):
     time, x, mask = batch_of(lengths, seed)
@@ -61,7 +62,7 @@ def test_masked_scatter_puts_back_what_masked_select_took(lengths, seed, over_ba
             assert torch.equal(z.raw_tensor[b, :n], expected[b, :n].to(z.raw_tensor.dtype))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(lengths=lengths_lists)
 def test_packed_frames_are_those_of_all_sequences(lengths):
     time, x, _ = batch_of(lengths)

@@ -6,11 +6,12 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base import mask
+from tests.examples import examples
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]
@@ -249,7 +250,7 @@ def test_padding_that_was_empty_and_is_changed(change):
     assert layer.weight.raw_tensor.grad.isfinite().all()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4),
     order=st.sampled_from(list(itertools.permutations(range(3)))),

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -24,6 +24,7 @@ from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import tensor_of
+from tests.examples import examples
 from tests.ops.batches import FRAMES, WEIGHTS, Batch, batch_of, lengths_lists, one_of
 
 MODULES = [
@@ -56,7 +57,7 @@ def assert_close(a: np.ndarray, b: np.ndarray, what: str) -> None:
 
 
 @cases
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(lengths=lengths_lists)
 def test_batched_is_one_by_one(name, lengths):
     batch = batch_of(lengths)
@@ -69,7 +70,7 @@ def test_batched_is_one_by_one(name, lengths):
 
 
 @cases
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(lengths=lengths_lists.filter(any))
 def test_the_order_of_dims_does_not_matter(name, lengths):
     batch = batch_of(lengths)
@@ -137,7 +138,7 @@ def gradients(name: str, batch: Batch) -> dict[str, torch.Tensor | None]:
 
 @cases
 @pytest.mark.parametrize("which", ["all", "inputs only"])
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(lengths=lengths_lists.filter(any), last=st.booleans())
 def test_a_further_dim_changes_nothing(name, which, lengths, last):
     if name in STAY:

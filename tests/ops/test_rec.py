@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from tests.examples import examples
 
 inp, out = rf.Dim(3, name="in"), rf.Dim(4, name="out")
 GENERATOR = torch.Generator().manual_seed(1)
@@ -32,7 +33,7 @@ def states(batch):
     return [rf.convert_to_tensor(torch.randn(batch, 4, generator=GENERATOR), dims=[batch_dim, out]) for _ in "hc"]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4), bias=st.booleans())
 def test_the_state_is_that_at_the_end_of_each_sequence(lengths, bias):
     time = rf.Dim(None, name="time")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from tests.examples import examples
 
 FEAT, PAIR = rf.Dim(3, name="feat"), rf.Dim(2, name="pair")
 NUMPY = {
@@ -26,7 +27,7 @@ def padded(lengths, dtype="float64", fill=99, seed=0):
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "bool"])
 @pytest.mark.parametrize("mode", NUMPY)
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_modes_agree_with_numpy_on_the_frames_alone(mode, dtype, lengths):
     x, time = padded(lengths, dtype)

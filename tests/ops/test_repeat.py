@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -13,7 +13,6 @@ from rfnb.errors import DimError, DtypeError
 from tests.ops.test_slice import as_lists, lengths_lists, sequences
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, data=st.data())
 def test_each_as_often_as_it_says(lengths, data):
     x, time, lists = sequences(lengths)
@@ -27,7 +26,6 @@ def test_each_as_often_as_it_says(lengths, data):
     assert as_lists(y.copy_transpose([batch_dim, dim]), dim) == expected
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, count=st.integers(0, 3))
 def test_all_alike(lengths, count):
     x, time, lists = sequences(lengths)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, ParameterError
+from tests.examples import examples
 
 feat, vocab = rf.Dim(3, name="feat"), rf.Dim(5, name="vocab")
 
@@ -47,7 +48,7 @@ def batch_of(lengths, seed=0):
 
 @pytest.mark.parametrize("fill", [None, -2])
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_each_mode(mode, fill, lengths, seed):
     time, x, labels = batch_of(lengths, seed)

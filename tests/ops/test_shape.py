@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -106,7 +106,6 @@ def as_lists(x, dim, owner=batch_dim):
     return [row[:n] for row, n in zip(rows, sizes, strict=True)]
 
 
-@settings(deadline=None)
 @given(old=lengths_lists, data=st.data())
 def test_another_size_adds_zeros_or_cuts_each_sequence(old, data):
     new = data.draw(st.lists(st.integers(0, 5), min_size=len(old), max_size=len(old)))
@@ -148,7 +147,6 @@ def test_a_frame_where_there_is_none():
     assert rf.expand_make_non_empty(z, axis=time, out_dim=own)[0].size_of(own).values.tolist() == [2, 0]
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=1, max_size=3), data=st.data())
 def test_reshape_is_that_of_arrays(sizes, data):
     count = math.prod(sizes)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError
+from tests.examples import examples
 
 
 def signals(lengths, garbage=float("nan")):
@@ -31,7 +32,7 @@ def by_definition(signal, step, length, fft_length, *, left=0, even=True, whole=
     return np.array(frames).reshape(count, fft_length) @ turns
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     lengths=st.lists(st.integers(0, 30), min_size=1, max_size=3),
     step=st.integers(1, 6),

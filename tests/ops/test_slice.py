@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, ParameterError
+from tests.examples import examples
 
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 bounds = st.none() | st.integers(-6, 6)
@@ -32,7 +33,7 @@ def as_lists(x, dim):
     return [row[:n] for row, n in zip(rows, sizes, strict=True)]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(lengths=lengths_lists, start=bounds, end=bounds, step=st.sampled_from([None, 1, 2, 3, -1, -2]))
 def test_slices_are_those_of_lists(lengths, start, end, step):
     x, time, lists = sequences(lengths)
@@ -54,7 +55,7 @@ def test_bounds_may_differ_between_sequences():
     assert as_lists(*rf.slice(x, axis=time, start=start, step=2, size=1)) == [lists[0][2:3], lists[1][:1]]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(lengths=lengths_lists, data=st.data())
 def test_slices_by_tensors_are_those_of_lists(lengths, data):
     x, time, lists = sequences(lengths)
@@ -128,7 +129,6 @@ def test_a_size_that_goes_too_far_is_told():
         rf.slice(x, axis=time, step=0)
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, left=st.integers(0, 3), right=st.integers(0, 3))
 def test_pad_goes_directly_around_each_sequence(lengths, left, right):
     x, time, lists = sequences(lengths)
@@ -151,7 +151,6 @@ def test_pad_of_two_axes_at_once():
     assert y.raw_tensor.shape == (3, 4) and y.raw_tensor.sum() == 6
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, amount=st.integers(1, 4))
 def test_shifts(lengths, amount):
     x, time, lists = sequences(lengths)
@@ -161,7 +160,6 @@ def test_shifts(lengths, amount):
     assert as_lists(left, time) == [(row + [7] * amount)[amount:][: len(row)] for row in lists]
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists)
 def test_reverse_and_cumsum(lengths):
     x, time, lists = sequences(lengths)
@@ -169,7 +167,6 @@ def test_reverse_and_cumsum(lengths):
     assert as_lists(rf.cumsum(x, spatial_dim=time), time) == [np.cumsum(row, dtype=int).tolist() for row in lists]
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, data=st.data())
 def test_amounts_may_differ_between_sequences(lengths, data):
     x, time, lists = sequences(lengths)
@@ -185,7 +182,7 @@ def test_amounts_may_differ_between_sequences(lengths, data):
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(lengths=lengths_lists, data=st.data())
 def test_modes_with_any_lengths(mode, lengths, data):
     x, time, lists = sequences(lengths)
@@ -198,7 +195,6 @@ def test_modes_with_any_lengths(mode, lengths, data):
     assert as_lists(y, dim) == expected
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, left=st.integers(-6, 3), right=st.integers(-6, 3))
 def test_negative_amounts_take_frames_away(lengths, left, right):
     x, time, lists = sequences(lengths)

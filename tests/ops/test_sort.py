@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, ParameterError, TraceError
+from tests.examples import examples
 
 feat, vocab = rf.Dim(3, name="feat"), rf.Dim(5, name="vocab")
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=3)
@@ -25,7 +26,7 @@ def batch_of(lengths, seed=0, dtype="float64"):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "bool"])
 @pytest.mark.parametrize("descending", [False, True])
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(lengths=lengths_lists, seed=st.integers(0, 99))
 def test_sort_leaves_padding_at_the_end(dtype, descending, lengths, seed):
     time, x = batch_of(lengths, seed, dtype)
@@ -67,7 +68,7 @@ def test_the_gradient_of_sort_goes_back_to_its_place():
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("shared", [True, False])
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(lengths=lengths_lists, seed=st.integers(0, 99))
 def test_search_sorted_is_that_of_numpy_for_each_sequence(side, shared, lengths, seed):
     time, x = batch_of(lengths, seed)
@@ -139,7 +140,7 @@ def test_top_k_with_a_number_for_each_sequence():
 TIES = st.sampled_from([0.0, 1.0, 2.0, -np.inf, np.nan])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.lists(TIES, min_size=6, max_size=6), min_size=1, max_size=3), st.integers(0, 8), st.booleans())
 def test_top_k_takes_the_first_of_equal_entries_and_fills_up(rows, k, in_loop):
     beam, label, steps = rf.Dim(2, name="beam"), rf.Dim(3, name="label"), rf.Dim(len(rows), name="steps")

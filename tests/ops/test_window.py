@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -21,7 +21,6 @@ def windows(row, width, left, stride, valid):
     return [[row[t + i] if 0 <= t + i < len(row) else 9 for i in range(-left, width - left)] for t in places]
 
 
-@settings(deadline=None)
 @given(lengths=lengths_lists, width=st.integers(1, 4), stride=st.integers(1, 3), valid=st.booleans(), data=st.data())
 def test_the_frames_around_each(lengths, width, stride, valid, data):
     x, time, lists = sequences(lengths)

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.outside.alone import Alone, Found
 from tests.outside.batched import Batched
 from tests.outside.data import Data
@@ -22,9 +23,7 @@ from tests.outside.programs import Program
 EXAMPLES = int(os.environ.get("RFNB_EXAMPLES", 60))
 """How many programs each test tries: `RFNB_EXAMPLES=3000` takes minutes."""
 HOISTS = [None, True, False]
-many = settings(
-    max_examples=EXAMPLES, derandomize=EXAMPLES <= 100, deadline=None, suppress_health_check=list(HealthCheck)
-)
+many = examples(EXAMPLES, derandomize=EXAMPLES <= 100, suppress_health_check=list(HealthCheck))
 
 
 @contextmanager

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 
 
 def step_of_one(scores, base, ended, counts, out_size, step, exponent):
@@ -39,7 +40,7 @@ def of(found, order):
     return [part.copy_transpose(order).raw_tensor.numpy() for part in found]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     batch=st.integers(0, 3), size=st.integers(1, 4), labels=st.integers(1, 5), out=st.integers(1, 6),
     step=st.integers(1, 5), exponent=st.sampled_from([0.5, 1.0, 2.0]), seed=st.integers(0, 1000), data=st.data(),

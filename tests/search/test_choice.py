@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -106,7 +107,7 @@ def check(net, batch, beam_size, limit, *, end=1, include_eos=False, exponent=1.
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     labels=st.integers(2, 6), batch=st.integers(1, 4), beam=st.integers(1, 7), limit=st.integers(0, 6),
     include_eos=st.booleans(), exponent=st.sampled_from([0.0, 0.5, 1.0]), seed=st.integers(0, 1000),

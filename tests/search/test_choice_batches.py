@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -88,7 +89,7 @@ MODELS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(limits=st.lists(st.sampled_from([0, 1, 2, 5]), min_size=1, max_size=4), **MODELS)
 def test_a_batch_with_limits_agrees_with_each_sequence_alone(limits, seed, beam_size, exponent, end, order):
     options = {"beam_size": beam_size, "length_normalization_exponent": exponent, "end": end}
@@ -106,7 +107,7 @@ def test_a_batch_with_limits_agrees_with_each_sequence_alone(limits, seed, beam_
         assert tree.steps == other.steps
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(lengths=st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=4), limited=st.booleans(), **MODELS)
 def test_a_search_over_frames_agrees_with_each_sequence_alone(lengths, limited, seed, beam_size, exponent, end, order):
     options = {"beam_size": beam_size, "length_normalization_exponent": exponent, "end": end, "by_frame": True}
@@ -135,7 +136,7 @@ def test_the_order_of_dims_does_not_matter(order, exponent):
         agree(results(loop, labels, last, number), results(other, *others, number))
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(limits=st.lists(st.sampled_from([0, 1, 4]), min_size=1, max_size=3), step=st.integers(0, 3), **MODELS)
 def test_a_replay_and_a_fork_are_the_same_to_the_bit(limits, step, seed, beam_size, exponent, end, order):
     limit = rf.convert_to_tensor(np.array(limits), dims=[rf.batch_dim])

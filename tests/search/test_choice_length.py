@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -32,7 +33,7 @@ def truth(net, sequence, beam_size, limit, exponent, offset):
     return [(labels, compared((labels, score))) for labels, score, *_ in beam]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     batch=st.integers(1, 3), beam=st.integers(1, 6), limit=st.integers(1, 6), seed=st.integers(0, 1000),
     exponent=st.sampled_from([0.6, 1.0]), offset=st.sampled_from([0.0, 5.0]),
@@ -68,7 +69,7 @@ def test_a_negative_offset_is_refused():
         search(Net(3, 1), 1, 2, 2, length_normalization_offset=-1.0)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     limits=st.lists(st.integers(1, 6), min_size=1, max_size=3), beam=st.integers(1, 4), seed=st.integers(0, 1000),
     end=st.sampled_from([0, 1]), include_eos=st.booleans(),

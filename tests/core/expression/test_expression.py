@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -17,6 +17,7 @@ from rfnb.core.expression.expression import Expression, functions_of_ops
 from rfnb.core.expression.reader import Names
 from rfnb.errors import DimError, ExpressionError, LoopError, RfError
 from rfnb.trace.run.stacked import over_steps
+from tests.examples import examples
 
 NAMES = Names({"x": 3, "y": 0.5, "yes": True, "word": "abc", "parts": [1, (2, 5)], "none": None}, functions_of_ops())
 
@@ -183,7 +184,7 @@ PIECES = """
 """.split()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join), st.text(max_size=40)))
 @example("open('a')")
 @example("rf.abs(x)")
@@ -222,7 +223,7 @@ def expressions():
     return st.recursive(leaf, more, max_leaves=12)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(expressions())
 def test_numbers_agree_with_python(text):
     assert value(text) == eval(text, {"x": 3, "y": 0.5})

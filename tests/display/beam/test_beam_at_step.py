@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.display.beam.beam_at_step import describe_beam, line, tree_of
 from rfnb.display.panel.commands import Dispatcher
 from rfnb.errors import ViewError
+from tests.examples import examples
 from tests.search.test_choice import Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -27,7 +28,7 @@ def by_hand(tree, step, place):
     return found[::-1]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     labels=st.integers(2, 5), batch=st.integers(1, 3), beam=st.integers(1, 4), limit=st.integers(1, 5),
     seed=st.integers(0, 999),
@@ -62,7 +63,7 @@ def test_only_columns_that_are_not_there_yet_are_sent():
     assert describe_beam(short, 5, None, 9)["step"] == short.steps - 1
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(labels=st.integers(2, 5), beam=st.integers(1, 4), limit=st.integers(1, 6), seed=st.integers(0, 999))
 def test_a_line_has_the_prefixes_of_a_hypothesis_and_what_became_of_it(labels, beam, limit, seed):
     tree = tree_of(recorded(labels, 1, beam, limit, seed), 0)

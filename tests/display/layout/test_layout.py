@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rfnb.display.layout.columns import cut
 from rfnb.display.layout.drawing import Box, Drawing
@@ -14,6 +14,7 @@ from rfnb.display.layout.layers import layers
 from rfnb.display.layout.link import BoxSize, Link
 from rfnb.display.layout.order import crossings, order
 from rfnb.display.layout.ranks import ranks, turned
+from tests.examples import examples
 
 CARD = BoxSize(120.0, 46.0)
 
@@ -72,7 +73,7 @@ def check(drawn: Drawing, sizes: list[BoxSize], links: list[Link]) -> None:
             assert all(x == u or y == v for (x, y), (u, v) in pairwise(line.points))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(), st.sampled_from([90.0, 400.0, 640.0]))
 def test_boxes_do_not_overlap_and_lines_pass_no_box(graph, tall):
     sizes, links = graph

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
@@ -18,6 +18,7 @@ from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
 from rfnb.errors import ViewError
 from rfnb.trace.run.runs import Runs
+from tests.examples import examples
 
 LETTER = Dim(4, name="letter", vocab=["a", "b", "c", "the end"])
 FEAT = Dim(2, name="feat")
@@ -262,7 +263,7 @@ def test_a_run_that_is_not_in_the_list_can_be_forked_and_the_fork_opened():
     assert opened["data"]["states"][0]["before"]["text"] == "5 5"
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 3), st.integers(1, 4), st.data())
 def test_what_is_typed_becomes_the_state(sequences, size, data):
     width = Dim(size, name="width")

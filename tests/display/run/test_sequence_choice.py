@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.display.beam.beam_at_step import tree_of
 from rfnb.display.panel.edit import edited
 from rfnb.display.run.step import choose, describe_step
+from tests.examples import examples
 from tests.search.test_choice import Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -29,7 +30,7 @@ def of(value, run, sequence, place):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(batch=st.integers(1, 3), beam=st.integers(1, 4), seed=st.integers(0, 999))
 def test_values_are_those_of_the_hypothesis(batch, beam, seed):
     run = recorded(batch, beam, 4, seed)

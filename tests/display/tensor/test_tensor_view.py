@@ -9,7 +9,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 import rfnb as rf
@@ -20,6 +20,7 @@ from rfnb.display.tensor import view as tensor_view
 from rfnb.errors import ViewError
 from tests.display.markup.test_png import pixels
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
+from tests.examples import examples
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -273,7 +274,7 @@ def test_an_empty_sequence_has_a_row():
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(st.data(), arrays.arrays(np.float32, shapes))
 def test_any_shape_and_any_lengths(data: st.DataObject, raw: np.ndarray):
     dims = tuple(Dim(None, name=f"d{i}") for i in range(raw.ndim))

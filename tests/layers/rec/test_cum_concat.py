@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.layers.rec.nets import array, run, sequences
 
 EXTERN = {"data": {"dim": 3}}
@@ -42,7 +43,7 @@ def both():
     return loop, whole
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(lengths=FRAMES, seed=st.integers(0, 99))
 def test_attention_in_the_loop_as_over_the_sequence_and_by_hand(lengths, seed):
     loop, whole = both()

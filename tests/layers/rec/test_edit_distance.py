@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run
 
 EXTERN = {"data": {"dim": 4, "sparse": True}, "classes": {"dim": 3, "sparse": True}}
@@ -39,7 +40,7 @@ def batch(sequences, dim):
 
 
 @pytest.mark.parametrize("blank", [None, 3])
-@settings(max_examples=8)
+@examples(8)
 @given(lengths=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=3))
 def test_rows_and_completions(blank, lengths):
     data = {"data": batch([a for a, _ in lengths], 4), "classes": batch([b for _, b in lengths], 3)}

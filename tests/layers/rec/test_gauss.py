@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run, sequences
 
 EXTERN = {"data": {"dim": 2}, "position": {"dim": 1, "shape": [None, 1]}}
@@ -26,7 +27,7 @@ def by_hand(frames, position, *, window_size=3, std=1.0):
     return out
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=2, max_size=2),
     positions=st.lists(st.floats(-2, 7, width=32), min_size=2, max_size=2),

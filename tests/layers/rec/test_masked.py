@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run, sequences
 from tests.layers.rec.test_cum_concat import attention
 
@@ -83,7 +84,7 @@ def both(unit):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_in_the_loop_as_over_the_sequence(unit, lengths, seed):
     data = batch(seed, lengths)

@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run
 from tests.layers.rec.test_masked import EXTERN, batch, in_loop, over_sequence
 
@@ -57,7 +58,7 @@ def params_of(net):
 
 @pytest.mark.parametrize("subnet", [False, True], ids=["unit", "subnetwork"])
 @pytest.mark.parametrize("target", ["classes", "fewer"])
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_losses_in_a_loop_are_those_over_the_sequence(target, subnet, lengths, seed):
     found = []

@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run, sequences
 from tests.layers.rec.test_masked import EXTERN, MASK, UNITS, batch, both
 
@@ -38,7 +39,7 @@ def net_of(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_frames_that_leave_the_unit_are_those_taken(form, lengths, seed):
     data = batch(seed, lengths)

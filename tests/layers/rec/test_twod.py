@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rfnb.errors import NetworkError
+from tests.examples import examples
 from tests.layers.rec.nets import array, run, sequences
 
 EXTERN = {"data": {"dim": 3}, "other": {"dim": 2}}
@@ -54,7 +55,7 @@ def by_hand(pooling, x, length, y, params):
 
 
 @pytest.mark.parametrize("pooling", POOLING)
-@settings(max_examples=4)
+@examples(4)
 @given(lengths=LENGTHS)
 def test_cell_by_cell(pooling, lengths):
     data = {"data": sequences(0, [s for s, _ in lengths], 3), "other": sequences(1, [t for _, t in lengths], 2)}

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, LoopError
+from tests.examples import examples
 
 feat, other = rf.Dim(3, name="feat"), rf.Dim(2, name="other")
 
@@ -155,7 +156,7 @@ def test_branches_are_those_of_a_python_loop(step, lengths):
     assert all(loop.run[i].check == "replay agrees" for i in range(loop.run.steps))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3), number=st.integers(0, len(STEPS) - 1))
 def test_of_any_lengths(lengths, number):
     step = STEPS[number]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import LoopError
 from rfnb.loop.body.print_value import LINES
+from tests.examples import examples
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
@@ -38,7 +39,7 @@ def by_hand(steps, last):
     return [i for i in range(last) if i < 10 or i in marks or i == last - 1] if steps is None else None
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 300))
 def test_by_default_the_first_steps_then_fewer_and_the_last(capsys, length):
     counting(length, rf.watch)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from tests.examples import examples
 
 feat = rf.Dim(3, name="feat")
 WAYS = {"moved": {}, "in steps": {"optimize_move_layers_out": False}, "recorded": {"debug": True}}
@@ -93,7 +94,7 @@ def test_where_the_mask_holds(step, options):
         assert [loop.run[i].check for i in range(4)] == ["replay agrees"] * 4
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     mask=st.integers(1, 3).flatmap(
         lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n), min_size=1, max_size=3)

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.test_choice import Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     labels=st.integers(1, 4), batch=st.integers(1, 3), beam=st.integers(1, 5), limit=st.integers(0, 5),
     include=st.booleans(), apart=st.booleans(), seed=st.integers(0, 1000),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.errors import DimError, DtypeError, LoopError
+from tests.examples import examples
 
 feat = Dim(2, name="feat")
 phones = Dim(4, name="phones", vocab=["</s>", "AH", "K", "T"])
@@ -52,7 +53,7 @@ def assert_same(a, b, steps):
             assert same(a[step].after[name], b[step].after[name]), (step, name)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
 def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
     with pytest.MonkeyPatch.context() as patch:

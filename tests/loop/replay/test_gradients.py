@@ -8,13 +8,14 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.display.run import gradients_view as view
 from rfnb.errors import LoopError
 from rfnb.loop.replay.gradients import Gradients, verdict
+from tests.examples import examples
 
 feat, hidden, hidden_out = Dim(2, name="feat"), Dim(3, name="hidden"), Dim(3, name="hidden_out")
 LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any)
@@ -61,7 +62,7 @@ def assert_agrees(found, kept, start, lengths):
         np.testing.assert_allclose(found.start[name], start[name].grad.norm().item(), rtol=1e-9)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @example([0, 3, 1], True)
 @example([1], False)
 @given(LENGTHS, st.booleans())
@@ -96,7 +97,7 @@ def test_an_rnn_with_a_loss_in_each_step(lengths, hoisted):
     assert "before loss.backward()" in str(error.value)
 
 
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(LENGTHS)
 def test_nested_states_and_a_loss_behind_the_last_step_only(lengths):
     x = torch.randn(len(lengths), max(lengths), 3, dtype=torch.float64)

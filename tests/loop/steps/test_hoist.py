@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.loop.steps import hoist
+from tests.examples import examples
 
 feat, out, key = rf.Dim(4, name="feat"), rf.Dim(3, name="out"), rf.Dim(5, name="key")
 vocab, half, rest = rf.Dim(6, name="vocab"), rf.Dim(2, name="half"), rf.Dim(2, name="rest")
@@ -580,7 +581,7 @@ OPS_OF_ONE = [
 ]  # fmt: skip
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(any),
     choices=st.lists(

@@ -5,11 +5,12 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ConfigError
 from rfnb.network.config.read import read_config
+from tests.examples import examples
 
 FILE = Path(__file__).with_name("programs.txt")
 PROGRAMS = dict(part.split("\n", 1) for part in FILE.read_text(encoding="utf-8").split("# --- ")[1:])
@@ -61,7 +62,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(expressions)
 def test_an_expression_gives_what_python_gives(tmp_path_factory, expression):
     start = "n = 4\nl = [1, 5]\nd = {'k': 2}\n"

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.layers.rec.nets import array
 from tests.layers.rec.test_masked import MASK, UNITS
 from tests.network.rec.test_move import assert_same, run
@@ -63,7 +64,7 @@ def place(net, name="m"):
 
 
 @pytest.mark.parametrize("name", [*(name for name in UNITS if name != "frames_so_far"), *MORE])
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(lengths=LENGTHS, seed=st.integers(0, 99), bias=st.sampled_from([0.0, 0.3, -9.0, 9.0]), after=st.booleans())
 def test_out_of_the_loop_as_in_it(name, lengths, seed, bias, after):
     """bias: of the scores, so that the mask takes all frames, none, or some."""
@@ -100,7 +101,7 @@ def test_what_keeps_it_in_the_loop(unit, path, why):
     assert (row.place, row.path) == ("each step", path) and row.why.endswith(why)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(lengths=LENGTHS, seed=st.integers(0, 99))
 def test_layers_of_the_unit_and_the_frame_before_are_taken_in_the_loop(lengths, seed):
     unit = masked(UNITS["subnet"], out=["um", "m/a", "prev:m", "prev:m/a"])

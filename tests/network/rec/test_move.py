@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.network.rec.random_units import array, assert_batched_is_single, assert_moved_is_unmoved, data, units
 
 EXTERN = {
@@ -78,19 +79,19 @@ LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(units(), LENGTHS, st.integers(0, 99))
 def test_random_nets(unit, lengths, seed):
     assert_moved_is_unmoved(unit, lengths, seed)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(units(most=5, kinds=("masked", "so far", "linear", "attention", "lstm")), LENGTHS, st.integers(0, 99))
 def test_random_nets_with_masks(unit, lengths, seed):
     assert_moved_is_unmoved(unit, lengths, seed)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(units(), LENGTHS, st.integers(0, 99), st.booleans())
 def test_random_nets_compute_each_sequence_alone(unit, lengths, seed, moved):
     assert_batched_is_single(unit, lengths, moved=moved, seed=seed)

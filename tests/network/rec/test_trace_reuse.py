@@ -7,11 +7,12 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.kept.kept_steps import KeptSteps
+from tests.examples import examples
 
 N = 5
 ATTENTION = {
@@ -135,7 +136,7 @@ NETS = {"attention": DECODER, "feedback": FEEDBACK_NET, "masked": MASKED_NET}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 @given(calls=st.lists(st.tuples(LENGTHS, st.booleans(), st.booleans()), min_size=2, max_size=8), data=st.data())
-@settings(max_examples=12)
+@examples(12)
 def test_results_are_those_of_a_traced_step(name, calls, data):
     """For lengths with 0 and 1, batch sizes, train flags, with and without gradients."""
     net = built(NETS[name])
@@ -336,7 +337,7 @@ def test_a_kept_step_holds_no_tensor_of_its_batch():
 
 @pytest.mark.slow
 @given(calls=st.lists(LENGTHS, min_size=2, max_size=6))
-@settings(max_examples=12)
+@examples(12)
 def test_a_search_finds_the_same(calls):
     net = built()
     for seed, lengths in enumerate(calls):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from tests.examples import examples
 from tests.nn.encoder.plain_transformer import decoder as plain_decoder, sines, weights_of
 
 KNOWN = json.loads(Path(__file__).parents[2].joinpath("golden/attention_values.json").read_text(encoding="utf-8"))
@@ -125,7 +126,7 @@ def test_known_values(case):
 
 
 @every_case
-@settings(max_examples=2, deadline=None)
+@examples(2)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=3).flatmap(
         lambda n: st.tuples(st.just(n), st.lists(st.integers(1, 3), min_size=len(n), max_size=len(n)))

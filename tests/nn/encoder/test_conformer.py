@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.nn.encoder import plain_conformer
 
 FEAT, MODEL = rf.Dim(6, name="feat"), rf.Dim(8, name="model")
@@ -74,7 +75,7 @@ def test_lengths_of_the_frontend(name):
     assert frontend.downsample_factor == {"stride": 3, "pool": 4, "even": 4, "valid": 4}[name]
 
 
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=3), name=st.sampled_from(list(FRONTENDS)))
 def test_each_sequence_gets_what_it_gets_alone(lengths, name):
     rf.init_forward_step_run_ctx()

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, ParameterError
+from tests.examples import examples
 from tests.search.blank.alignments import all_sequences, prefix_search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -38,7 +39,7 @@ SIZES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(**SIZES)
 def test_a_beam_of_all_sequences_is_the_sum_over_all_alignments(lengths, labels, blank, merge, seed):
     blank = min(blank, labels - 1)
@@ -48,7 +49,7 @@ def test_a_beam_of_all_sequences_is_the_sum_over_all_alignments(lengths, labels,
     check(found, sequences)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(beam=st.integers(1, 6), **(SIZES | {"lengths": st.lists(st.integers(0, 9), min_size=1, max_size=3)}))
 def test_agrees_with_a_prefix_search_over_dicts(lengths, labels, blank, merge, seed, beam):
     blank = min(blank, labels - 1)

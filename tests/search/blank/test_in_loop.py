@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.blank.alignments import MERGES, all_sequences, labels_of, prefix_search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -96,7 +97,7 @@ SIZES = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(**SIZES)
 def test_a_beam_of_all_sequences_is_the_sum_over_all_alignments(lengths, labels, blank, merge, seed):
     blank, net = min(blank, labels - 1), Transducer(lengths, labels, seed)
@@ -107,7 +108,7 @@ def test_a_beam_of_all_sequences_is_the_sum_over_all_alignments(lengths, labels,
     )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(beam=st.integers(1, 6), **(SIZES | {"lengths": st.lists(st.integers(0, 7), min_size=1, max_size=3)}))
 def test_agrees_with_a_prefix_search_over_dicts(lengths, labels, blank, merge, seed, beam):
     blank, net = min(blank, labels - 1), Transducer(lengths, labels, seed)

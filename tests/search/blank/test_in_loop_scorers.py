@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.blank.alignments import labels_of, log_sum, prefix_search
 from tests.search.score.test_add_up import Costly, Counting
 
@@ -62,7 +63,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(**SIZES, merge=st.sampled_from(["sum", "max"]))
 def test_a_beam_of_all_sequences_sums_over_alignments_and_scorers(lengths, labels, blank, seed, label_loop, merge):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))
@@ -79,7 +80,7 @@ def test_a_beam_of_all_sequences_sums_over_alignments_and_scorers(lengths, label
         assert got == pytest.approx(expected, abs=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(**SIZES, beam=st.integers(1, 5), merge=st.sampled_from(["sum", "max"]))
 def test_a_narrow_beam_agrees_with_a_prefix_search_over_dicts(lengths, labels, blank, seed, label_loop, beam, merge):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))
@@ -91,7 +92,7 @@ def test_a_narrow_beam_agrees_with_a_prefix_search_over_dicts(lengths, labels, b
         assert {one.labels for one in tree.hypotheses} == {labels for labels, _ in expected}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(**SIZES)
 def test_without_merges_alignments_have_the_scores_of_their_labels(lengths, labels, blank, seed, label_loop):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))
@@ -109,7 +110,7 @@ def test_without_merges_alignments_have_the_scores_of_their_labels(lengths, labe
             assert one.parts["length"] == len(one.labels)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(**SIZES, beam=st.integers(1, 4), merge=st.sampled_from(["sum", "max", None]))
 def test_each_sequence_is_the_same_alone(lengths, labels, blank, seed, label_loop, beam, merge):
     problem = Problem(lengths, labels, seed, min(blank, labels - 1))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import SearchError
 from rfnb.search.corpus.tune import _best_along
 from rfnb.search.found import Found
+from tests.examples import examples
 from tests.search.dict_search import random_model, traced
 
 SCALES = {"model": 1.0, "lm": 0.2, "bias": 0.1}
@@ -27,7 +28,7 @@ REFERENCES = st.lists(st.lists(st.integers(1, 2), max_size=4), min_size=6, max_s
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 10**5), references=REFERENCES, exponent=st.sampled_from([0.0, 1.0]))
 def test_no_scale_on_a_grid_is_better(seed, references, exponent):
     searches = founds(seed, exponent=exponent)
@@ -50,7 +51,7 @@ def test_no_scale_on_a_grid_is_better(seed, references, exponent):
         assert same.error_rate == pytest.approx(tuned.error_rate)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 10**5), references=REFERENCES)
 def test_several_scales_in_turn(seed, references):
     searches = founds(seed)

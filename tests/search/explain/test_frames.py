@@ -1,9 +1,10 @@
 """Where a reference was lost in a search over frames, against the prefixes of all places."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.blank.test_ctc import frames_of
 
 
@@ -12,7 +13,7 @@ def search(lengths, beam, seed=0, labels=3):
     return rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=0, beam=beam, labels=list("-abc")[:labels])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     length=st.integers(0, 6), beam=st.integers(1, 4), seed=st.integers(0, 99),
     reference=st.lists(st.integers(1, 2), max_size=4).map(tuple),

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.replayed.test_steps import SIZES, recorded
 from tests.search.test_choice import STATE, Net, search
 
@@ -33,7 +34,7 @@ REFERENCES = st.lists(st.lists(st.sampled_from([0, 2]), max_size=4), min_size=1,
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     batch=st.integers(1, 3), beam=st.integers(1, 3), exponent=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 999),
     data=st.data(),
@@ -60,7 +61,7 @@ def test_verdicts_need_no_forced_score(batch, beam, exponent, seed, data):
             assert together.score == pytest.approx(score_of(net, b, together.reference.labels, exponent), abs=1e-4)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(**SIZES)
 def test_forced_through_its_own_hypotheses_a_search_gives_their_scores(labels, batch, beam, exponent, seed):
     _, loop = recorded(labels, batch, beam, exponent, seed)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import LoopError, ParameterError, SearchError
+from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -53,7 +54,7 @@ def by_hand(net, sequence, beam, limit, exponent, keep=None):
     return steps, hypotheses
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(**SIZES, most=st.sampled_from([None, 1, 3, 30]))
 def test_pruned_candidates_of_any_rank(labels, batch, beam, exponent, seed, most):
     net, loop = recorded(labels, batch, beam, exponent, seed)
@@ -69,7 +70,7 @@ def test_pruned_candidates_of_any_rank(labels, batch, beam, exponent, seed, most
                 assert node.ended or ((*before, node.label), False) in {(one[0], one[3]) for one in steps[step][beam:]}
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(**SIZES, data=st.data())
 def test_a_kept_candidate_goes_on_as_a_search_in_which_it_was_kept(labels, batch, beam, exponent, seed, data):
     net, loop = recorded(labels, batch, beam, exponent, seed)
@@ -180,7 +181,7 @@ def test_scores_by_scorer_of_candidates():
             assert node.parts["model"] * 2.0 == pytest.approx(node.score - before, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(**SIZES, count=st.sampled_from([1, 3, 40]))
 def test_kept_candidates_are_those_of_a_replay(labels, batch, beam, exponent, seed, count):
     _, loop = recorded(labels, batch, beam, exponent, seed)

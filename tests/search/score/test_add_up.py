@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, LoopError, ParameterError
+from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -117,7 +118,7 @@ def search(table, scorers, scales, beam_size, limit, exponent=0.0, debug=False, 
     return loop
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     labels=st.integers(3, 6), batch=st.integers(1, 3), beam=st.integers(1, 5), limit=st.integers(0, 5),
     exponent=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 1000), candidates=st.integers(1, 6),
@@ -142,7 +143,7 @@ def test_agrees_with_a_search_over_dicts(labels, batch, beam, limit, exponent, s
             assert each.parts == (pytest.approx(parts, abs=1e-4) if limit else {})
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(batch=st.integers(1, 3), beam=st.integers(1, 4), seed=st.integers(0, 1000), finals=st.booleans())
 def test_parts_sum_to_the_score_of_each_step(batch, beam, seed, finals):
     random = np.random.RandomState(seed)

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError
+from tests.examples import examples
 
 
 def random_frames(seed, batch, time, classes, impossible=0.0):
@@ -32,7 +33,7 @@ def log(p):
     return math.log(p) if p > 0 else -math.inf
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 1000), lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     texts=st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=3),
@@ -91,7 +92,7 @@ def test_scores_sum_to_the_ctc_loss(time_size):
 
 
 @pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_a_search_with_a_ctc_model_alone_finds_its_best_outputs(seed, lengths):
     """With all prefixes in the beam, the scores of the search are those of all outputs."""

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.blank.alignments import labels_of, log_sum
 from tests.search.score.test_add_up import Costly, Counting
 from tests.search.score.test_ngram import log_prob, text_of
@@ -125,7 +126,7 @@ def weighed(scale, score):
     return -math.inf if score == -math.inf else scale * score
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(**SIZES, label_loop=st.booleans(), merge=st.sampled_from(["sum", "max"]))
 def test_over_frames_a_beam_of_all_sequences(tmp_path_factory, lengths, seed, name, scale, label_loop, merge):
     label, time = rf.Dim(len(LABELS), name="label", vocab=LABELS), rf.Dim(None, name="time")
@@ -169,7 +170,7 @@ def expected_by_label(own, truth, scale):
     return {path: float(sum(own[t, i] for t, i in enumerate(path))) + weighed(scale, truth(path)) for path in paths}
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(**SIZES)
 def test_a_label_in_each_frame(tmp_path_factory, lengths, seed, name, scale):
     label = rf.Dim(len(LABELS), name="label", vocab=LABELS)
@@ -182,7 +183,7 @@ def test_a_label_in_each_frame(tmp_path_factory, lengths, seed, name, scale):
             assert one.sum == pytest.approx(one.parts["model"] + scale * one.parts[name], abs=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(**SIZES, as_constraint=st.booleans())
 def test_decode_without_an_end(tmp_path_factory, lengths, seed, name, scale, as_constraint):
     label = rf.Dim(len(LABELS), name="label", vocab=LABELS)
@@ -204,7 +205,7 @@ def test_decode_without_an_end(tmp_path_factory, lengths, seed, name, scale, as_
             assert one.parts[name] == pytest.approx(truth(one.labels), abs=1e-3)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(**SIZES, merge=st.sampled_from(["sum", "max", None]), beam=st.integers(1, 4), label_loop=st.booleans())
 def test_each_sequence_is_the_same_alone(tmp_path_factory, lengths, seed, name, scale, merge, beam, label_loop):
     label = rf.Dim(len(LABELS), name="label", vocab=LABELS)
@@ -227,7 +228,7 @@ def test_each_sequence_is_the_same_alone(tmp_path_factory, lengths, seed, name, 
             assert one.score == pytest.approx(tree.compared[-1, one.place], abs=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(seed=st.integers(0, 200), name=st.sampled_from(NAMES), scale=st.sampled_from([0.6, -0.4]), data=st.data())
 def test_hypotheses_that_end_in_the_loop(tmp_path_factory, seed, name, scale, data):
     """Several labels in a frame: a hypothesis ends with the blank of its last frame, others at the limit of steps."""
@@ -324,7 +325,7 @@ def test_where_none_may_end_the_search_says_so(tmp_path):
     assert tree.where([2]).verdict in ("over the limit", "model error")
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 500), limits=st.lists(st.integers(0, 5), min_size=2, max_size=3), beam=st.integers(1, 4))
 def test_sequences_that_are_cut_off_at_their_own_limit(seed, limits, beam):
     """Ends that are worth something change the order of a beam after the last step of a short sequence."""

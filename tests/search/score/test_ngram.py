@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, SearchError
+from tests.examples import examples
 
 LETTERS = ["</s>", "a", "b", "c"]
 
@@ -46,7 +47,7 @@ def log_prob(grams, backoffs, context, word):
     return backoffs.get(tuple(context), 0.0) + log_prob(grams, backoffs, context[1:], word)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 1000), order=st.integers(1, 4), share=st.sampled_from([0.1, 0.5, 1.0]),
     texts=st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=4),

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.score.test_add_up import END, Costly, Counting, search, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -39,7 +40,7 @@ def decoded(table, scorers, scales, beam, limit, exponent, **options):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 1000), batch=st.integers(1, 3), labels=st.integers(2, 4), beam=st.integers(1, 4),
     limit=st.integers(1, 5), exponent=st.sampled_from([0.0, 1.0]), final=st.booleans(),
@@ -81,7 +82,7 @@ def test_pruned_candidates_have_parts_and_scales_can_be_changed():
     )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 1000), apart=st.booleans(), exponent=st.sampled_from([0.0, 1.0]))
 def test_each_sequence_is_the_same_alone(seed, apart, exponent):
     table, scorers = models(seed, 3, 4, False)

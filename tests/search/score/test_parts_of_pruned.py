@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.score.test_add_up import Counting, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -30,7 +31,7 @@ def by_hand(table, lm, tree, step, node):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.integers(0, 1000), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0.0, 1.0]), st.booleans(),
     st.integers(1, 9),

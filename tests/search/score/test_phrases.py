@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, ParameterError
+from tests.examples import examples
 
 END = 0
 words = st.lists(st.integers(1, 3), min_size=1, max_size=4)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     phrases=st.dictionaries(words.map(tuple), st.sampled_from([0.5, 1.0, 2.0, -1.0]), max_size=6),
     texts=st.lists(st.lists(st.integers(1, 3), min_size=7, max_size=7), min_size=1, max_size=3),

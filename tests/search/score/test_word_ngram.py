@@ -5,10 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError
+from tests.examples import examples
 from tests.search.score.test_ngram import log_prob, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -89,7 +90,7 @@ def expected_ahead(labels, parts, grams, unknown_score):
     return best if words else rest
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     seed=st.integers(0, 500), style=st.sampled_from(sorted(PARTS)), with_unknown=st.booleans(), data=st.data(),
     unknown_score=st.sampled_from([0.0, -1.5]), lookahead=st.booleans(),

@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import RunFileError, SearchError
 from rfnb.trace.run.file import save
+from tests.examples import examples
 from tests.search.replayed.test_steps import SIZES, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(**SIZES, limit=st.integers(0, 4))
 def test_a_loaded_run_has_its_search(labels, batch, beam, exponent, seed, limit, tmp_path_factory):
     _, loop = recorded(labels, batch, beam, exponent, seed, limit)

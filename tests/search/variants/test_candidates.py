@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import SearchError
+from tests.examples import examples
 from tests.search.blank.alignments import prefix_search
 from tests.search.blank.test_in_loop import Transducer, search as search_frames
 from tests.search.test_choice import Net, search
@@ -52,7 +53,7 @@ def by_hand(net, tree, step, options, exponent):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     name=st.sampled_from(sorted(OPTIONS)), labels=st.integers(2, 5), batch=st.integers(1, 3),
     size=st.sampled_from([2, 4]), exponent=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 1000),
@@ -82,7 +83,7 @@ def test_they_are_the_best_of_those_without_a_place(name, labels, batch, size, e
                 assert whole in {one[1] for one in left}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     name=st.sampled_from(sorted(OPTIONS)), seed=st.integers(0, 1000), size=st.sampled_from([2, 4]), data=st.data()
 )  # fmt: skip
@@ -129,7 +130,7 @@ def test_a_reference_that_loses_its_place_by_a_threshold_had_a_score():
     assert lost and all(tree.where([label]).fall.reason == "not recorded" for label in lost)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3), labels=st.integers(1, 3), beam=st.integers(1, 4),
     merge=st.sampled_from(["sum", "max"]), label_loop=st.booleans(), seed=st.integers(0, 1000),
@@ -152,7 +153,7 @@ def test_with_a_blank_they_are_those_of_a_prefix_search(lengths, labels, beam, m
             assert {labels for labels, _ in got} == {labels for labels, _ in wanted}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     seed=st.integers(0, 1000), batch=st.integers(1, 3), beam=st.integers(1, 4), limit=st.integers(0, 3),
     how=st.sampled_from(["choices", "sources"]), count=st.integers(1, 5),

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import DimError, ParameterError
+from tests.examples import examples
 from tests.search.test_choice import STATE, Net
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -95,7 +96,7 @@ def cases(draw):
     return labels, batch, parts, lambda *given: all(rule(*given) for rule in rules)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(case=cases(), beam=st.integers(1, 5), limit=st.integers(0, 6), seed=st.integers(0, 1000))
 def test_agrees_with_a_search_over_dicts(case, beam, limit, seed):
     labels, batch, parts, allows = case

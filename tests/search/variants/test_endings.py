@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import LoopError, ParameterError
 from rfnb.search.variants.stopping import bound
+from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
 from tests.search.test_decoding import step_of
 
@@ -59,7 +60,7 @@ def length(exponent):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(**SIZES)
 def test_apart_in_a_loop_is_a_search_with_a_list_of_ended_ones(labels, batch, living, limit, patience, exponent, seed):
     net, room = Net(labels, batch, seed), int(np.ceil(living * (patience or 1.0)))
@@ -70,7 +71,7 @@ def test_apart_in_a_loop_is_a_search_with_a_list_of_ended_ones(labels, batch, li
         same(tree, truth(net, sequence, living, limit, patience=patience, exponent=exponent, room=kept))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(**SIZES)
 def test_apart_in_decode(labels, batch, living, limit, patience, exponent, seed):
     net = Net(labels, batch, seed)
@@ -92,7 +93,7 @@ def test_apart_in_decode(labels, batch, living, limit, patience, exponent, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(**SIZES, sure=st.integers(1, 3), apart=st.booleans(), offset=st.sampled_from([0.0, 5.0]))
 def test_an_early_stop_changes_nothing_that_is_certain(
     labels, batch, living, limit, patience, exponent, seed, sure, apart, offset
@@ -110,7 +111,7 @@ def test_an_early_stop_changes_nothing_that_is_certain(
             assert len(certain) == sure and all(one.complete for one in b.hypotheses)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(**SIZES)
 def test_a_batch_is_its_sequences_alone(labels, batch, living, limit, patience, exponent, seed):
     net = Net(labels, batch, seed)
@@ -137,7 +138,7 @@ def test_early_stops_save_steps_and_say_what_they_need():
     assert all(a.steps <= b.steps <= c.steps for a, b, c in zip(early.tree, later.tree, whole.tree, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     scores=st.lists(st.floats(-9, 3), min_size=1, max_size=4), count=st.integers(1, 4), more=st.integers(0, 5),
     exponent=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]), offset=st.sampled_from([0.0, 5.0]),

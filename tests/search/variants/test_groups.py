@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.test_choice import STATE, Net
 from tests.search.variants.test_constraints import END, search
 
@@ -57,7 +58,7 @@ def truth(net, sequence, size, limit, groups, diversity, threshold, exponent):
 @example(labels=2, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=0.71, seed=477)
 @example(labels=3, batch=2, groups=3, each=2, limit=5, diversity=0.53, exponent=1.0, threshold=None, seed=459)
 @example(labels=2, batch=2, groups=1, each=2, limit=5, diversity=0.0, exponent=1.0, threshold=2.3, seed=49)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     labels=st.integers(2, 5), batch=st.integers(1, 2), groups=st.integers(1, 3), each=st.integers(1, 3),
     limit=st.integers(0, 5), diversity=st.sampled_from([0.0, 0.53, 3.1]), exponent=st.sampled_from([0.0, 1.0]),

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.test_choice import Net
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -27,7 +28,7 @@ def expected(scores, temperature, top_k, top_p):
     return found / found.sum()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     shape=st.tuples(st.integers(1, 3), st.integers(1, 6)), temperature=st.sampled_from([0.3, 1.0, 2.0]),
     top_k=st.none() | st.integers(1, 8), top_p=st.sampled_from([None, 0.2, 0.55, 0.9, 1.0]), seed=st.integers(0, 1000),

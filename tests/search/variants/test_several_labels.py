@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -41,7 +42,7 @@ def searched(seed, batch, beam_size, limit, how, tones=TONES, between=None, **op
     return loop.found, [x.copy_transpose([rf.batch_dim, beam, loop.axis]).raw_tensor.tolist() for x in stacked]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     seed=st.integers(0, 1000), batch=st.integers(1, 3), beam=st.integers(1, 4), limit=st.integers(1, 4),
     how=st.sampled_from(["choices", "sources"]),

@@ -1,17 +1,18 @@
 """Words in a trie against a set of words."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.search.test_choice import Net
 from tests.search.variants.test_constraints import END, check, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     words=st.lists(st.lists(st.sampled_from([0, 2, 3, 4]), max_size=4).map(tuple), max_size=6),
     beam=st.integers(1, 6), limit=st.integers(0, 6), seed=st.integers(0, 1000),

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -16,6 +16,7 @@ from rfnb.errors import LoopError
 from rfnb.trace.compare import pairs
 from rfnb.trace.compare.match import match_dims
 from rfnb.trace.compare.tolerance import Tolerance
+from tests.examples import examples
 
 NAN = float("nan")
 ROWS = [[1.0, 5.0, 2.0], [2.0], [3.0, 3.0]]
@@ -453,7 +454,7 @@ def test_a_run_that_failed():
     assert found.notes == ["sequence 0: 3 and 1 steps", "sequence 2: 2 and 1 steps"]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_the_frame_that_was_changed_is_found(data):
     lengths = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(any))
@@ -471,7 +472,7 @@ def test_the_frame_that_was_changed_is_found(data):
     assert {value.name: value.steps for value in found.differing}["h"] == lengths[b] - t
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=4), st.data())
 def test_each_sequence_alone_agrees_with_the_batch(lengths, data):
     rows = [[float(b + t) for t in range(n)] for b, n in enumerate(lengths)]

@@ -1,9 +1,10 @@
 """`rf.compare` of the runs of two searches compares hypotheses with the same labels, wherever they are."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
+from tests.examples import examples
 from tests.search.test_choice import Net, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -17,7 +18,7 @@ def prefixes(tree, step):
     return {tree.prefix(step, node.place): node.place for node in reversed(tree.nodes(step))}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     seed=st.integers(0, 1000), batch=st.integers(1, 3), beams=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     limit=st.integers(1, 5),

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from tests.examples import examples
 from tests.trace.graph.test_model_graph import find, holds_tensors
 
 batch = rf.batch_dim
@@ -197,7 +198,7 @@ def test_gradients_are_those_that_hooks_of_torch_see():
 
 
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_padding_does_not_count(lengths):
     model = rf.Sequential(rf.Linear(feat, hidden), rf.tanh)
     (x, _), (other, _) = ragged(lengths), ragged(lengths, padding=1e3)
@@ -306,7 +307,7 @@ def by_hand(model, x, lengths):
 
 
 @given(lengths=st.lists(st.integers(0, 7), min_size=1, max_size=3))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_numbers_of_a_loop_are_those_of_plain_loops_over_each_sequence(lengths):
     x, axis = ragged(lengths, padding=7.0)
     torch.manual_seed(0)

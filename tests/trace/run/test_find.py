@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import ExpressionError, LoopError
+from tests.examples import examples
 
 NAN = float("nan")
 
@@ -309,7 +310,7 @@ def test_conditions_read_as_sentences(condition, words):
     assert repr(condition) == words
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.data())
 def test_search_by_hand(data):
     """Values with NaN in frames and padding, lengths from 0, against plain loops over the numbers."""
