@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import settings
 
-FACTOR = {"quick": 0.2, "ci": 1.0, "nightly": 10.0}[os.environ.get("RFNB_PROFILE", "ci")]
+PROFILE = os.environ.get("RFNB_PROFILE", "ci")
+FACTOR = {"quick": 0.2, "ci": 1.0, "nightly": 10.0}[PROFILE]
 
 
 def examples(count: int, **options: Any) -> settings:
