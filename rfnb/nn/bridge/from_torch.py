@@ -76,7 +76,7 @@ def from_torch(
             "from_torch: this is not a torch.nn.Module",
             got=type(nn_module).__name__,
             expected="a torch.nn.Module",
-            hint="exported.module()" if isinstance(nn_module, torch.export.ExportedProgram) else None,
+            hint="program.module()" if isinstance(nn_module, torch.export.ExportedProgram) else None,
         )
     if in_dims is None or out_dims is None:
         raise ParameterError(
