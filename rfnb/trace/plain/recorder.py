@@ -198,11 +198,14 @@ class FrameRecorder:
         """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
         if not self._outline.loops[number].short:
             return
-        if not any(loop.number == number for loop in self._open):
+        if any(loop.number == number for loop in self._open):
+            self._open[-1].name = name or self._open[-1].name
+            return
+        try:
             header = next(header for header, loop in self._outline.headers.items() if loop == number)
             self._line(frame, Place(header, True, (number,), True))
-        elif name is not None:
-            self._open[-1].name = name
+        except Exception as error:
+            self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
