@@ -12,7 +12,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, is_same, keep, summary, version_of
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, hold, is_same, keep, summary, tensors_in, version_of
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 
@@ -238,6 +238,9 @@ class FrameRecorder:
         if self._open:
             self._open[-1].inner.append(loop)
         else:
+            for value in (loop.log.items[at + 1] for at in self._last.values()):
+                if type(value) is Kept:
+                    value.let_go()
             self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
@@ -299,17 +302,20 @@ class FrameRecorder:
         return old is value or is_same(value, old)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
-        items = self._log.items
+        items, at = self._log.items, self._last.get(name)
+        before = None if at is None else items[at + 1]
+        if type(before) is Kept:
+            before.let_go()
         self._last[name] = len(items)
         if type(value) in PLAIN:
             items += (use, value, None)
             return
         version = None if self._hides else version_of(value)
         if version is None:
-            value = keep(value, self._hides)
-            self._bytes += value.bytes
+            value = keep(value, self._hides, before)
+            self._bytes += hold(value) if use.statement != BEFORE else 0  # what was there needs no more memory
             self._uncounted.add(name)
-        else:
+        elif use.statement != BEFORE:
             self._bytes += value.nbytes
         items += (use, value, version)
         if self._bytes > self._budget:
@@ -320,9 +326,9 @@ class FrameRecorder:
         items, now = self._log.items, set(self._last.values())
         while self._bytes > 0.75 * self._budget and self._summarized < len(items):
             at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now:
+            if at not in now and items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
-                self._bytes -= value.nbytes if version is not None else value.bytes if isinstance(value, Kept) else 0
+                self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
 
     def _separate(self, name: str) -> None:
@@ -337,6 +343,9 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
+        for part in tensors_in(kept):
+            if not part.compared:
+                part.separate()
 
 
 def let_graphs_go(items: list[Any]) -> None:
