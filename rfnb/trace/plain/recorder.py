@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -205,7 +205,7 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
-        self._look_again(names)
+        self._look_again(names, self._outline.statements[self._previous].assigned if header_ran else ())
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close()
         if not self._open or self._open[-1].number != number:
@@ -274,7 +274,7 @@ class FrameRecorder:
                 same = version is None and is_same(value, old)
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
-                    self._writers.setdefault(statement, set()).add(name)
+                    self._writers.setdefault(self._previous, set()).add(name)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 last[name] = len(items)
@@ -286,9 +286,12 @@ class FrameRecorder:
         if at is None or not self._is_same(value, at):
             self._add(name, Use(name, BEFORE, 0, False, True), value)
 
-    def _look_again(self, names: Mapping[str, Any]) -> None:
-        """Takes values whose changes nothing counts, and that other lines, or other names, have changed."""
-        for name in [*self._uncounted]:
+    def _look_again(self, names: Mapping[str, Any], targets: Container[str] = ()) -> None:
+        """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
+
+        targets: the variables that the header has assigned already, for the next iteration.
+        """
+        for name in [name for name in self._uncounted if name not in targets]:
             at = self._last.get(name)
             if at is not None and name in names and not self._is_same(names[name], at):
                 line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0

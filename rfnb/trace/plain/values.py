@@ -163,7 +163,9 @@ def version_of(value: Any) -> int | None:
     if kind not in _by_type:
         backend_of(value)
     backend = _by_type[kind]
-    if backend is None or backend.needs_gradient_raw(value) or not backend.counts_changes_raw(value):
+    if backend is None or not backend.is_readable_raw(value) or backend.needs_gradient_raw(value):
+        return None
+    if not backend.counts_changes_raw(value):
         return None
     return int(backend.version_raw(value))
 
@@ -203,9 +205,11 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
         shared = value.nbytes > LARGE
         held = value.view() if shared else value.copy()
         return Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
-    backend = backend_of(value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value)
-    if backend is not None:
-        return _kept_raw(value, backend, copied)
+    raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
+    backend = backend_of(raw)
+    if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept
+        readable = backend.is_readable_raw(raw)
+        return _kept_raw(value, backend, copied) if readable else Kept(Opaque(value), _reference(value))
     parts = _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
     if parts is None:
