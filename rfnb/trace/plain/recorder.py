@@ -277,6 +277,9 @@ class FrameRecorder:
                     self._writers.setdefault(self._previous, set()).add(name)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
+                if type(old) is Kept and not old.compared:  # other names may have changed it
+                    self._add(name, use, value)
+                    continue
                 last[name] = len(items)
                 items += (use, old, version)
 
