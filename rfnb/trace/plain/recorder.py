@@ -258,7 +258,7 @@ class FrameRecorder:
             return
         items, last, version_raw = self._log.items, self._last, self._version
         for use in self._outline.uses[self._previous]:
-            name, statement, _, always, reads = use
+            name, _, _, always, reads = use
             try:
                 value = names[name]
             except KeyError:
