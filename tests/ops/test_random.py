@@ -46,7 +46,7 @@ def test_along_an_axis_only(training):
 def test_axis_false_means_all_dims(training):
     y = rf.dropout(rf.ones([rows, feat]), 0.5, axis=False).raw_tensor
     assert not (y == y[:1]).all()
-    with pytest.raises(DimError, match="dropout: True is not a Dim"):
+    with pytest.raises(DimError, match="dropout: `axis`: True is not a Dim"):
         rf.dropout(rf.ones([rows]), 0.5, axis=True)
 
 
