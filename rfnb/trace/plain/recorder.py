@@ -137,7 +137,8 @@ class FrameRecorder:
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
-        self._version = raw_registry.selected().version_raw
+        backend = raw_registry.selected()
+        self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
         self._hides = any(statement.hides for statement in text.statements)
         self._uncounted: set[str] = set()  # variables of which nothing counts the changes
@@ -151,7 +152,8 @@ class FrameRecorder:
         place = self._places.get(frame.f_lasti)
         if place is not None:
             try:
-                self._line(frame, place)
+                with self._unobserved():
+                    self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
 
@@ -179,11 +181,12 @@ class FrameRecorder:
     def leave(self, frame: FrameType, error: BaseException | None) -> None:
         """The function returns, or is left by an error."""
         try:
-            if self._open:
-                self._finish(frame.f_locals, whole=error is None)
-                self._look_again(frame.f_locals)
-            while self._open:
-                self._close(error)
+            with self._unobserved():
+                if self._open:
+                    self._finish(frame.f_locals, whole=error is None)
+                    self._look_again(frame.f_locals)
+                while self._open:
+                    self._close(error)
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)

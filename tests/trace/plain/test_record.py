@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import tqdm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
@@ -509,6 +510,40 @@ def test_a_loop_inside_of_a_transform():
         assert torch.equal(torch.func.grad(lambda x: loop(x).sum())(torch.ones(3)), torch.full((3,), 4.0))
     assert [run.steps for run in rf.runs] == [2, 2]
     assert all(run[1].texts()[0].text == "<Tensor>" for run in rf.runs)
+
+
+class CountingTensor(torch.Tensor):
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        CountingTensor.calls += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class CountingMode(TorchDispatchMode):
+    calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        CountingMode.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_mode_and_no_subclass_sees_what_the_recording_calls():
+    def loop():
+        CountingTensor.calls = CountingMode.calls = 0
+        with CountingMode():
+            x, rows = torch.ones(3).as_subclass(CountingTensor), []
+            for _ in range(3):
+                x = x + 1
+                x += 1
+                rows.append(x)
+        return CountingTensor.calls, CountingMode.calls
+
+    expected = loop()
+    with rf.record_loops(loop):
+        assert loop() == expected
+    assert [rf.runs[-1][i].x.raw_tensor[0].item() for i in range(3)] == [3, 5, 7]
 
 
 def test_a_cell_of_ipython_is_yours_also_the_first():
