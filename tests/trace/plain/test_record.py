@@ -472,14 +472,18 @@ def test_no_code_of_the_objects_in_a_loop_runs(kind):
 @pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
 def test_a_dict_with_tensors_as_keys():
     def loop():
-        a, b, table = torch.zeros(2), torch.ones(2), {}
+        a, b = torch.zeros(2), torch.ones(2)
+        table = {a: 0}
         for n in range(3):
-            table.clear()
-            table[b if n % 2 else a] = n
+            put(table, b if n % 2 else a, n)
         return table
 
+    def put(table, key, value):
+        table.clear()
+        table[key] = value
+
     run = recorded(loop)
-    assert [run[i].values()[-1].tensor.item() for i in range(3)] == [0, 1, 2]
+    assert run.steps == 3 and run[2].values()[-1].tensor.item() == 2
 
 
 @pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
