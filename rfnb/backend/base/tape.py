@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -84,6 +84,7 @@ class TapeOps:
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
     uncompiled: Callable[[Callable[[], Any]], Any]
+    unobserved: Callable[[], AbstractContextManager[Any]]
     alias_raw: Callable[[Any], Any]
     overwrite_raw: Callable[[Any, Any], None]
     identity_raw: Callable[[Any], Any]

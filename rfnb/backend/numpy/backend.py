@@ -34,6 +34,7 @@ class NumpyBackend(
     shifted_gradient_raw = staticmethod(lambda raw, *how: raw.view())
     needs_gradient_raw = staticmethod(lambda raw: False)
     version_raw = staticmethod(lambda raw: 0)
+    unobserved = staticmethod(nullcontext)
     is_finite_raw = staticmethod(lambda raw: raw.dtype.kind not in "fc" or bool(np.isfinite(raw).all()))
     is_readable_raw = staticmethod(lambda raw: raw.dtype.kind in "biufc")
 

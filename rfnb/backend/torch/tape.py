@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
 from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
 from rfnb.backend.torch.data import unwrapped
@@ -215,6 +216,17 @@ class TorchTape:
         """The result of `run`, of which torch.compile compiles nothing: loops share generated code."""
         dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
         return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)
+
+    @staticmethod
+    def unobserved() -> AbstractContextManager[Any]:
+        """A context whose calls no mode and no subclass of a tensor sees."""
+        functions: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
+        if not torch._C._len_torch_dispatch_stack():
+            return functions
+        stack = ExitStack()
+        stack.enter_context(functions)
+        stack.enter_context(_disable_current_modes())
+        return stack
 
     @staticmethod
     def alias_raw(raw: torch.Tensor) -> torch.Tensor:

@@ -209,7 +209,7 @@ def is_yours(file: str) -> bool:
     """Whether a file is the user's: a cell, or a file outside of installed packages."""
     if file in CELLS or MARIMO.fullmatch(file.rpartition("/")[2]):
         return True
-    if file.startswith("<") and not file.startswith("<doctest"):
+    if file.startswith("<") and not file.startswith(("<doctest", "<ipython-input-")):
         return False
     return not file.startswith((PACKAGE, *_installed())) and "/site-packages/" not in file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, is_same, keep, summary, version_of
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, hold, is_same, keep, summary, tensors_in, version_of
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 
@@ -140,7 +140,8 @@ class FrameRecorder:
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
-        self._version = raw_registry.selected().version_raw
+        backend = raw_registry.selected()
+        self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
         self._hides = any(statement.hides for statement in text.statements)
         self._uncounted: set[str] = set()  # variables of which nothing counts the changes
@@ -154,7 +155,8 @@ class FrameRecorder:
         place = self._places.get(frame.f_lasti)
         if place is not None:
             try:
-                self._line(frame, place)
+                with self._unobserved():
+                    self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
 
@@ -182,11 +184,12 @@ class FrameRecorder:
     def leave(self, frame: FrameType, error: BaseException | None) -> None:
         """The function returns, or is left by an error."""
         try:
-            if self._open:
-                self._finish(frame.f_locals, whole=error is None)
-                self._look_again(frame.f_locals)
-            while self._open:
-                self._close(error)
+            with self._unobserved():
+                if self._open:
+                    self._finish(frame.f_locals, whole=error is None)
+                    self._look_again(frame.f_locals)
+                while self._open:
+                    self._close(error)
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)
@@ -203,7 +206,8 @@ class FrameRecorder:
             return
         try:
             header = next(header for header, loop in self._outline.headers.items() if loop == number)
-            self._line(frame, Place(header, True, (number,), True))
+            with self._unobserved():
+                self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
             self._give_up(error)
 
@@ -223,7 +227,7 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
-        self._look_again(names)
+        self._look_again(names, self._outline.statements[self._previous].assigned if header_ran else ())
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close()
         if not self._open or self._open[-1].number != number:
@@ -256,6 +260,9 @@ class FrameRecorder:
         if self._open:
             self._open[-1].inner.append(loop)
         else:
+            for value in (loop.log.items[at + 1] for at in self._last.values()):
+                if type(value) is Kept:
+                    value.let_go()
             self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
@@ -273,7 +280,7 @@ class FrameRecorder:
             return
         items, last, version_raw = self._log.items, self._last, self._version
         for use in self._outline.uses[self._previous]:
-            name, statement, _, always, reads = use
+            name, _, _, always, reads = use
             try:
                 value = names[name]
             except KeyError:
@@ -289,9 +296,12 @@ class FrameRecorder:
                 same = version is None and is_same(value, old)
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
-                    self._writers.setdefault(statement, set()).add(name)
+                    self._writers.setdefault(self._previous, set()).add(name)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
+                if type(old) is Kept and not old.compared:  # other names may have changed it
+                    self._add(name, use, value)
+                    continue
                 last[name] = len(items)
                 items += (use, old, version)
 
@@ -301,9 +311,12 @@ class FrameRecorder:
         if at is None or not self._is_same(value, at):
             self._add(name, Use(name, BEFORE, 0, False, True), value)
 
-    def _look_again(self, names: Mapping[str, Any]) -> None:
-        """Takes values whose changes nothing counts, and that other lines, or other names, have changed."""
-        for name in [*self._uncounted]:
+    def _look_again(self, names: Mapping[str, Any], targets: Container[str] = ()) -> None:
+        """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
+
+        targets: the variables that the header has assigned already, for the next iteration.
+        """
+        for name in [name for name in self._uncounted if name not in targets]:
             at = self._last.get(name)
             if at is not None and name in names and not self._is_same(names[name], at):
                 line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
@@ -317,17 +330,20 @@ class FrameRecorder:
         return old is value or is_same(value, old)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
-        items = self._log.items
+        items, at = self._log.items, self._last.get(name)
+        before = None if at is None else items[at + 1]
+        if type(before) is Kept:
+            before.let_go()
         self._last[name] = len(items)
         if type(value) in PLAIN:
             items += (use, value, None)
             return
         version = None if self._hides else version_of(value)
         if version is None:
-            value = keep(value, self._hides)
-            self._bytes += value.bytes
+            value = keep(value, self._hides, before)
+            self._bytes += hold(value) if use.statement != BEFORE else 0  # what was there needs no more memory
             self._uncounted.add(name)
-        else:
+        elif use.statement != BEFORE:
             self._bytes += value.nbytes
         items += (use, value, version)
         if self._bytes > self._budget:
@@ -338,9 +354,9 @@ class FrameRecorder:
         items, now = self._log.items, set(self._last.values())
         while self._bytes > 0.75 * self._budget and self._summarized < len(items):
             at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now:
+            if at not in now and items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
-                self._bytes -= value.nbytes if version is not None else value.bytes if isinstance(value, Kept) else 0
+                self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
 
     def _separate(self, name: str) -> None:
@@ -355,6 +371,9 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
+        for part in tensors_in(kept):
+            if not part.compared:
+                part.separate()
 
 
 def let_graphs_go(items: list[Any]) -> None:

@@ -114,6 +114,8 @@ class Remembered(KeptSteps):
         whole = kept.value if isinstance(kept, Kept) else kept
         if isinstance(kept, Kept) and kept.changed():
             return "changed later, by a line that the recording did not see"
+        if isinstance(kept, Kept) and kept.note:
+            return kept.note
         if isinstance(whole, Tensor):
             made = tensor_of(whole._raw, whole.sig, whole.lengths)
         else:
@@ -242,7 +244,10 @@ def _words(kept: Any) -> str:
     value = kept.value if isinstance(kept, Kept) else kept
     if isinstance(value, Parts):
         return f"{value.kind.__name__} of {value.length} parts"
-    return repr(value)
+    try:
+        return repr(value)
+    except Exception:  # of a class of the user
+        return f"<{type(value).__name__}>"
 
 
 def _is_numeric(entry: Entry) -> bool:

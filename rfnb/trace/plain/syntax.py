@@ -96,7 +96,7 @@ class Outline:
     headers: dict[int, int]
     """By statement, the loop of which it is the header."""
     writes: dict[int, tuple[str, ...]]
-    """By statement, the variables that it changes in place."""
+    """By statement, the variables that it, or another one that runs before the next line begins, changes in place."""
     uses: tuple[tuple[Use, ...], ...]
     """For each statement, the variables that may have other values when the next line begins."""
 
@@ -119,13 +119,15 @@ def _outline(source: Source) -> Outline | None:
     if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
         return None
     statements = tuple(_statement(node, of) for node, of in zip(nodes, around, strict=True))
+    groups = _groups(nodes)
+    writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     return Outline(
         tuple(_loop(nodes[header], around[header]) for header in loops),
         statements,
         places,
         {header: number for number, header in enumerate(loops)},
-        {number: statement.writes for number, statement in enumerate(statements) if statement.writes},
-        tuple(tuple(_uses(statements, group)) for group in _groups(nodes)),
+        {number: names for number, names in writes.items() if names},
+        tuple(tuple(_uses(statements, group)) for group in groups),
     )
 
 
@@ -339,7 +341,7 @@ def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
         tuple(name for name in read if name not in assigned),
         tuple(dict.fromkeys(_written(node, own))),
         tuple(dict.fromkeys(map(ast.unparse, parts))),
-        any(isinstance(n, ast.Attribute) and n.attr in HIDES for n in own),
+        any(isinstance(n, ast.Attribute) and n.attr in HIDES and ast.unparse(n) != "torch.utils.data" for n in own),
         isinstance(node, SIMPLE),
     )
 

@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from itertools import chain, repeat
 from types import NoneType
 from typing import Any
 
@@ -16,6 +17,8 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 SMALL = 2**16
+"""Bytes of a value without a counter of changes that is compared at each line that reads it."""
+LARGE = 2**26
 """Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
 MOST_PARTS = 4096
 """Number of parts of a container that are kept."""
@@ -59,10 +62,11 @@ class Kept:
 
     value: a raw tensor that shares memory, a copy, an atom, `Parts` or `Opaque`. origin: gives the object that was
     kept, while it lives; None if it is `value`. version: of the raw tensor when it was kept; None where nothing counts
-    its changes. backend: of the raw tensor. note: what is to be said about the value.
+    its changes. backend: of the raw tensor. note: what is to be said about the value. compared: whether changes in
+    place are looked for. holders: in how many entries of the log it is.
     """
 
-    __slots__ = ("__weakref__", "backend", "note", "origin", "value", "version")
+    __slots__ = ("__weakref__", "backend", "compared", "holders", "note", "origin", "value", "version")
 
     def __init__(
         self,
@@ -71,8 +75,10 @@ class Kept:
         version: int | None = None,
         backend: Any = None,
         note: str = "",
+        compared: bool = True,
     ):
         self.value, self.origin, self.version, self.backend, self.note = value, origin, version, backend, note
+        self.compared, self.holders = compared, 0
 
     @classmethod
     def of_raw(cls, raw: Any, version: int) -> Kept:
@@ -95,15 +101,29 @@ class Kept:
         return self.version is not None and self.backend.version_raw(self.raw) != self.version
 
     def separate(self) -> None:
-        """Takes a copy, before the memory that is shared is written."""
-        if self.version is None or self.changed():
+        """Takes a copy, before the memory that is shared is written; the change will be seen."""
+        self.compared = True
+        if self.note == MAY:
+            self.note = ""
+        elif self.version is None or self.changed():
+            return
+        value = self.value
+        if isinstance(value, np.ndarray):
+            self.value = value.copy()
             return
         copied = self.backend.snapshot_raw(self.raw)
-        value = self.value
         if self.origin is None:
             self.origin = weakref.ref(value)
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
         self.version = None
+
+    def let_go(self) -> None:
+        """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
+        if self.origin is not None and not isinstance(self.origin, weakref.ref):
+            self.origin = _gone
+        for part in self.value.items if isinstance(self.value, Parts) else ():
+            if isinstance(part, Kept):
+                part.let_go()
 
     @property
     def bytes(self) -> int:
@@ -115,20 +135,49 @@ class Kept:
         return int(self.backend.nbytes_raw(self.raw)) if self.backend is not None else 0
 
 
+def _gone() -> None:
+    """Stands for an object that is kept alive no longer."""
+
+
+def hold(kept: Any) -> int:
+    """The memory that one more entry of the log needs."""
+    size = 0
+    for part in tensors_in(kept):
+        part.holders += 1
+        size += part.bytes if part.holders == 1 else 0
+    return size
+
+
+def drop(kept: Any) -> int:
+    """The memory that is free without an entry of the log."""
+    size = 0
+    for part in tensors_in(kept):
+        part.holders -= 1
+        size += part.bytes if part.holders == 0 else 0
+    return size
+
+
 def version_of(value: Any) -> int | None:
     """The version of a raw tensor that can be kept as it is; None for all other values."""
     kind = type(value)
     if kind not in _by_type:
         backend_of(value)
     backend = _by_type[kind]
-    if backend is None or backend.needs_gradient_raw(value) or not backend.counts_changes_raw(value):
+    if backend is None or not backend.is_readable_raw(value) or backend.needs_gradient_raw(value):
+        return None
+    if not backend.counts_changes_raw(value):
         return None
     return int(backend.version_raw(value))
 
 
-def keep(value: Any, copied: bool = False) -> Kept:
-    """The value of a variable, as it is now. copied: also tensors that count their changes."""
-    return Kept(value) if isinstance(value, ATOMS) else _kept(value, 0, [MOST_PARTS], copied)
+def keep(value: Any, copied: bool = False, before: Any = None) -> Kept:
+    """The value of a variable, as it is now. copied: also tensors that count their changes. before: its last one."""
+    return Kept(value) if _is_atom(value) else _kept(value, 0, [MOST_PARTS], copied, before)
+
+
+def _is_atom(value: Any) -> bool:
+    """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
+    return issubclass(type(value), ATOMS)
 
 
 def is_same(value: Any, kept: Any) -> bool:
@@ -140,8 +189,8 @@ def is_same(value: Any, kept: Any) -> bool:
     if kept.version is not None:
         return not kept.changed()
     if isinstance(kept.value, Parts):
-        return _same_parts(value, kept.value, 0)
-    if kept.note == MAY or isinstance(value, ATOMS):
+        return _same_parts(value, kept.value)
+    if not kept.compared or _is_atom(value):
         return True
     if isinstance(kept.value, np.ndarray):
         return value.shape == kept.value.shape and value.tobytes() == kept.value.tobytes()
@@ -150,13 +199,17 @@ def is_same(value: Any, kept: Any) -> bool:
     return True
 
 
-def _kept(value: Any, depth: int, left: list[int], copied: bool) -> Any:
-    if isinstance(value, np.ndarray):
-        large = value.nbytes > SMALL
-        return Kept(value.view() if large else value.copy(), _reference(value), note=MAY if large else "")
-    backend = backend_of(value._raw if isinstance(value, Tensor) and value.raw_tensor is not None else value)
-    if backend is not None:
-        return _kept_raw(value, backend, copied)
+def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = None) -> Kept:
+    kind = type(value)
+    if issubclass(kind, np.ndarray):
+        shared = value.nbytes > LARGE
+        held = value.view() if shared else value.copy()
+        return Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+    raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
+    backend = backend_of(raw)
+    if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept
+        readable = backend.is_readable_raw(raw)
+        return _kept_raw(value, backend, copied) if readable else Kept(Opaque(value), _reference(value))
     parts = _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
     if parts is None:
@@ -165,22 +218,32 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool) -> Any:
     left[0] -= len(items)
     if left[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
-    inside = tuple(item if isinstance(item, ATOMS) else _kept(item, depth + 1, left, copied) for item in items)
-    return Kept(Parts(type(value), keys, inside, len(items)), origin)
+    old = before.value.items if isinstance(before, Kept) and isinstance(before.value, Parts) else ()
+    inside = tuple(
+        item
+        if _is_atom(item)
+        else was
+        if isinstance(was, Kept) and was.backend is not None and is_same(item, was)
+        else _kept(item, depth + 1, left, copied, was)
+        for item, was in zip(items, chain(old, repeat(None)), strict=False)
+    )
+    return Kept(Parts(kind, keys, inside, len(items)), origin)
 
 
 def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
-    raw = value._raw if isinstance(value, Tensor) else value
-    origin = _reference(value)
-    counts = backend.counts_changes_raw(raw) and not copied
-    note = ""
-    if counts or backend.nbytes_raw(raw) > SMALL:
-        held, version = backend.alias_raw(raw), backend.version_raw(raw) if counts else None
-        note = "" if counts else MAY
-    else:
-        held, version = backend.snapshot_raw(raw), None
-    whole = tensor_of(held, value.sig, value.lengths) if isinstance(value, Tensor) else held
-    return Kept(whole, origin, version, backend, note)
+    whole = issubclass(type(value), Tensor)
+    raw = value._raw if whole else value
+    counts, size = backend.counts_changes_raw(raw) and not copied, backend.nbytes_raw(raw)
+    shared = counts or size > LARGE
+    held = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
+    return Kept(
+        tensor_of(held, value.sig, value.lengths) if whole else held,
+        _reference(value),
+        backend.version_raw(raw) if counts else None,
+        backend,
+        MAY if shared and not counts else "",
+        counts or size <= SMALL,
+    )
 
 
 def _reference(value: Any) -> Callable[[], Any]:
@@ -197,27 +260,41 @@ def backend_of(value: Any) -> Any:
     """The backend of a raw tensor; None for arrays of numpy, which count no changes, and for other values."""
     kind = type(value)
     if kind not in _by_type:
-        known = isinstance(value, tuple(raw_registry.BACKENDS)) and not isinstance(value, np.ndarray)
+        known = issubclass(kind, tuple(raw_registry.BACKENDS)) and not issubclass(kind, np.ndarray)
         _by_type[kind] = raw_registry.backend_of_raw(value) if known else None
     return _by_type[kind]
 
 
+SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
+
+
 def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
-    """Keys and parts of a container; None for other objects."""
-    if isinstance(value, list | tuple | deque):
-        return getattr(value, "_fields", None), tuple(value)
-    if isinstance(value, dict):
-        return tuple(value), tuple(value.values())
-    if isinstance(value, set | frozenset):
-        return None, tuple(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside: Mapping[str, Any] = getattr(value, "__dict__", {})
-        names = [field.name for field in dataclasses.fields(value) if field.name in inside]
+    """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
+    kind = type(value)
+    for base in SEQUENCES:
+        if issubclass(kind, base):
+            items = tuple(base.__iter__(value))  # type: ignore[attr-defined]
+            fields = kind.__dict__.get("_fields")
+            return fields if isinstance(fields, tuple) and len(fields) == len(items) else None, items
+    if issubclass(kind, dict):
+        return tuple(map(_key, dict.keys(value))), tuple(dict.values(value))
+    if dataclasses.is_dataclass(kind):
+        try:
+            inside: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            inside = {}
+        names = [field.name for field in dataclasses.fields(kind) if field.name in inside]
         return tuple(names), tuple(inside[name] for name in names)
     return None
 
 
-def _same_parts(value: Any, parts: Parts, depth: int) -> bool:
+def _key(key: Any) -> Any:
+    """A key that can be compared and shown: others, such as parameters, stay where they are."""
+    plain = type(key) in PLAIN or (type(key) is tuple and all(type(part) in PLAIN for part in key))
+    return key if plain else f"{type(key).__name__} {id(key):x}"
+
+
+def _same_parts(value: Any, parts: Parts) -> bool:
     now = _parts_of(value)
     if now is None:
         return True
@@ -225,9 +302,9 @@ def _same_parts(value: Any, parts: Parts, depth: int) -> bool:
     if len(items) != parts.length or keys != parts.keys:
         return False
     return all(
-        (item is kept or (type(item) is type(kept) and item == kept))
-        if isinstance(item, ATOMS)
-        else isinstance(kept, Kept) and is_same(item, kept)
+        item is kept
+        or (type(kept) is Kept and is_same(item, kept))
+        or (type(item) is type(kept) and type(item) in PLAIN and item == kept)
         for item, kept in zip(items, parts.items, strict=True)
     )
 
@@ -260,8 +337,8 @@ def summary(value: Any, version: int | None) -> Any:
     kept = Kept.of_raw(value, version) if version is not None else value
     if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
         return value
-    if kept.changed():
-        return Summary("changed later")
+    if kept.changed() or kept.note == MAY:
+        return Summary(kept.note or "changed later")
     if isinstance(kept.value, Parts):
         return Summary(f"{kept.value.kind.__name__} of {kept.value.length} parts, no longer kept")
     array = kept.value if isinstance(kept.value, np.ndarray) else kept.backend.to_numpy_raw(kept.raw)

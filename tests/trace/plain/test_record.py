@@ -8,13 +8,19 @@ import gc
 import sys
 import threading
 import weakref
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 import tqdm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
+from rfnb.trace.plain import values
+from rfnb.trace.plain.record import is_yours
+from tests.trace.plain.programs import module
 
 
 @pytest.fixture(autouse=True)
@@ -355,3 +361,224 @@ def test_a_run_is_shown_and_saved(tmp_path):
 def test_what_steps_does_not_take_is_refused_before_the_loop(wrong):
     with pytest.raises(ParameterError, match=r"steps: `(items|name|dims)`"):
         rf.steps(**{"items": [1], **wrong})
+
+
+def recorded(loop, *args):
+    """The run of a function's first loop."""
+    with rf.record_loops(loop):
+        loop(*args)
+    return rf.runs[-1]
+
+
+def test_a_step_has_its_own_item_also_if_items_can_change():
+    def loop(batches):
+        for batch in batches:
+            total = sum(batch["x"])
+        return total
+
+    run = recorded(loop, [{"x": [1, 2]}, {"x": [3, 4]}])
+    assert [[v.tensor.raw_tensor.tolist() for v in run[i].values()] for i in range(2)] == [[[1, 2], 3], [[3, 4], 7]]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "inference"])
+def test_large_values_that_count_no_changes_are_those_of_their_step(kind):
+    def loop():
+        with torch.inference_mode():
+            x = np.zeros(20_000) if kind == "numpy" else torch.zeros(20_000)
+            for i in range(3):
+                x += 1
+                y = x
+                x[0] = 7 * i
+        return y
+
+    run = recorded(loop)
+    assert [run[i].y.raw_tensor[1].item() for i in range(3)] == [1, 2, 3]
+    assert [run[i].x.raw_tensor[0].item() for i in range(3)] == [0, 7, 14]
+
+
+def test_values_too_large_for_a_copy_are_marked(monkeypatch):
+    monkeypatch.setattr(values, "LARGE", 100)
+    monkeypatch.setattr(values, "SMALL", 10)
+
+    def loop():
+        for _ in range(2):
+            x = np.zeros(20)
+        return x
+
+    assert [text.text for text in recorded(loop)[0].texts()] == ["may have changed later"]
+
+
+def test_statements_of_one_line_that_change_a_tensor_in_place(tmp_path):
+    text = "import torch\ndef loop():\n    done = torch.zeros(2)\n    for n in range(3):\n        k = n; done += 1\n"
+    run = recorded(module(text, tmp_path / "one_line.py").loop)
+    assert [run[i].done.raw_tensor.tolist() for i in range(3)] == [[1, 1], [2, 2], [3, 3]]
+
+
+def test_a_container_keeps_no_tensor_of_a_graph_alive():
+    graphs = []
+
+    def loop(w):
+        for _ in range(3):
+            y = w * 2
+            pair = [y, {"y": (y,)}]
+            graphs.append(weakref.ref(y))
+            assert sum(graph() is not None for graph in graphs) <= 2
+        return len(pair)
+
+    run = recorded(loop, torch.ones(2, requires_grad=True))
+    assert not any(graph() for graph in graphs)
+    assert [run[i].values()[-1].tensor.raw_tensor.tolist() for i in range(3)] == [[2, 2]] * 3
+
+
+def test_a_list_that_grows_needs_the_memory_of_its_tensors_once(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 100_000)
+
+    def loop():
+        outs = []
+        for i in range(40):
+            h = torch.full((100,), float(i))
+            outs.append(h)
+        return outs
+
+    run = recorded(loop)
+    assert run[0].h.raw_tensor[0].item() == 0 and len(run[39].values()) == 42
+
+
+def test_what_was_there_before_the_loop_does_not_use_up_the_budget(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        data = torch.zeros(20_000)
+        for i in range(30):
+            x = torch.full((1000,), float(i)) + data[i]
+        return x
+
+    run = recorded(loop)
+    assert 5 <= sum("x" in names_at(run, step) for step in range(30)) <= 11
+
+
+class Touchy:
+    """An object of which nothing may be used."""
+
+    @property
+    def __class__(self):
+        raise AssertionError
+
+    def __getattribute__(self, name):
+        raise AssertionError(name)
+
+    __eq__ = __iter__ = __len__ = __bool__ = __getattribute__
+    __hash__ = object.__hash__
+
+
+class TouchyList(list):
+    __getattribute__ = __iter__ = __len__ = __eq__ = Touchy.__getattribute__
+
+
+class TouchyDict(dict):
+    __getattribute__ = __iter__ = values = keys = __eq__ = Touchy.__getattribute__
+
+
+class TouchyText(str):
+    __eq__ = __repr__ = __str__ = Touchy.__getattribute__
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("kind", [Touchy, TouchyList, TouchyDict, TouchyText, lambda: Mock(spec=list), Mock])
+@pytest.mark.filterwarnings("error")
+def test_no_code_of_the_objects_in_a_loop_runs(kind):
+    objects = [kind()]
+
+    def loop():
+        for n in range(2):
+            x = objects[0]
+            pair = [n, x, {"x": x}]
+        return pair
+
+    run = recorded(loop)
+    assert run.steps == 2 and run[1].n.item() == 1 and run[1].texts()[0].name == "x"
+
+
+@pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
+def test_a_dict_with_tensors_as_keys():
+    def loop():
+        a, b = torch.zeros(2), torch.ones(2)
+        table = {a: 0}
+        for n in range(3):
+            put(table, b if n % 2 else a, n)
+        return table
+
+    def put(table, key, value):
+        table.clear()
+        table[key] = value
+
+    run = recorded(loop)
+    assert run.steps == 3 and run[2].values()[-1].tensor.item() == 2
+
+
+@pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
+@pytest.mark.parametrize("kind", ["meta", "sparse", "float8"])
+def test_tensors_that_cannot_be_read_are_named_by_their_type(kind):
+    def loop():
+        x = torch.eye(3)
+        x = {"meta": lambda: x.to("meta"), "sparse": x.to_sparse, "float8": lambda: x.to(torch.float8_e4m3fn)}[kind]()
+        for _ in range(2):
+            y = x.clone()
+            y.copy_(x)
+        return y
+
+    run = recorded(loop)
+    assert run.steps == 2 and run.flags == [] and [text.text for text in run[0].texts()] == ["<Tensor>"]
+    assert "y.copy_(x)" in rf.show(run).text
+
+
+@pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
+def test_a_loop_inside_of_a_transform():
+    def loop(x):
+        for _ in range(2):
+            x = 2 * x
+        return x
+
+    with rf.record_loops(loop):
+        assert torch.equal(torch.vmap(loop)(torch.ones(3)), torch.full((3,), 4.0))
+        assert torch.equal(torch.func.grad(lambda x: loop(x).sum())(torch.ones(3)), torch.full((3,), 4.0))
+    assert [run.steps for run in rf.runs] == [2, 2]
+    assert all(run[1].texts()[0].text == "<Tensor>" for run in rf.runs)
+
+
+class CountingTensor(torch.Tensor):
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        CountingTensor.calls += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class CountingMode(TorchDispatchMode):
+    calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        CountingMode.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_mode_and_no_subclass_sees_what_the_recording_calls():
+    def loop():
+        CountingTensor.calls = CountingMode.calls = 0
+        with CountingMode():
+            x, rows = torch.ones(3).as_subclass(CountingTensor), []
+            for _ in range(3):
+                x = x + 1
+                x += 1
+                rows.append(x)
+        return CountingTensor.calls, CountingMode.calls
+
+    expected = loop()
+    with rf.record_loops(loop):
+        assert loop() == expected
+    assert [rf.runs[-1][i].x.raw_tensor[0].item() for i in range(3)] == [3, 5, 7]
+
+
+def test_a_cell_of_ipython_is_yours_also_the_first():
+    assert is_yours("<ipython-input-1-d10c82d6db00>") and not is_yours("<string>")
