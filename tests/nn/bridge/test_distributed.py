@@ -33,7 +33,9 @@ def found(tmp_path_factory):
     root = str(WORKER.parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    subprocess.run([*command, str(WORKER), str(folder)], check=True, env=env, timeout=120, capture_output=True)
+    command += [str(WORKER), str(folder)]
+    done = subprocess.run(command, check=False, env=env, timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-6000:]
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 
