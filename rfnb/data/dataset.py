@@ -104,7 +104,8 @@ class HdfDataset:
             self._files.popitem()[1].close()
 
     def __repr__(self) -> str:
-        streams = ", ".join(f"{name}: {'labels' if s.sparse else s.dtype} {s.dim}" for name, s in self.streams.items())
+        words = {name: ("labels" if s.sparse else s.dtype, s.dim) for name, s in self.streams.items()}
+        streams = ", ".join(f"{name}: {kind}{'' if dim is None else f' {dim}'}" for name, (kind, dim) in words.items())
         return terminal_text(f"<HdfDataset: {len(self):,} sequences, {streams}>")
 
     def _file(self, number: int) -> Any:

@@ -67,7 +67,10 @@ def show(
         return _array(shown, dims, lengths, choice)
     if kind is None:
         known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
-        raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+        hint = "the graph of a call: rf.model_graph(f)" if callable(shown) else None
+        raise ViewError(
+            "show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}", hint=hint
+        )
     return View(describe(shown, **choice))
 
 

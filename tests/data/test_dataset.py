@@ -144,6 +144,14 @@ def test_targets_only(lengths, tmp_path):
     assert extern.tensors({"classes": (A[None, :3], [3])})["classes"].sparse_dim.dimension == 9
 
 
+def test_labels_without_a_number_are_shown_without_one(tmp_path):
+    path = alignments(tmp_path / "a.hdf", [[2], [3]], {"classes": A}, {"classes": 9})
+    assert "classes: labels 9" in repr(rf.hdf(path))
+    with h5py.File(path, "r+") as file:
+        del file["targets/size"]
+    assert repr(rf.hdf(path)) == "<HdfDataset: 2 sequences, classes: labels>"
+
+
 def test_two_targets_have_a_length_each(tmp_path):
     sizes = {"align": 9, "classes": 9}
     data = rf.hdf(alignments(tmp_path / "a.hdf", [[2, 3], [3, 4]], {"align": A, "classes": C}, sizes))

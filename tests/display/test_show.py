@@ -78,6 +78,7 @@ def test_an_option_that_the_model_takes_as_well_goes_to_the_model(x):
         (lambda x: rf.show(lambda a: a, b=x), "call of lambda does not take 'b'", None),
         (lambda x: rf.show(nn.Linear(3, 3), depth=1), "view of a Linear does not take 'depth'", None),
         (lambda x: rf.show(3, x), "one thing at a time", "rf.show"),
+        (lambda x: rf.show(lambda: x), "no such view", "rf.model_graph(f)"),
     ],
 )
 def test_a_wrong_keyword_is_named_with_the_nearest(call, message, hint, x):

@@ -65,7 +65,7 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
 
 
 def _copied(tree: Any, names: list[str]) -> Any:
-    """A shallow copy that runs no code of the class, as a `__getattr__` may count on attributes that are not set yet."""
+    """A shallow copy that runs no code of the class: a `__getattr__` may count on attributes that are not set yet."""
     try:
         made = object.__new__(type(tree))
     except TypeError:  # a class that is not written in Python

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import count_of
 from rfnb.core.vocab.tokenizer import Tokenizer, is_tokenizer
 from rfnb.core.vocab.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
@@ -156,7 +157,9 @@ class Vocab:
 
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
-        return encodable(printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"))
+        return encodable(
+            printable_name(f"Vocab({count_of(len(self), 'label')}: {' '.join(shown)}{' …' * (len(self) > 5)})")
+        )
 
     @property
     def num_labels(self) -> int:

@@ -233,7 +233,8 @@ def _summary(comparison: Comparison, differing: int) -> str:
         line = f" (line {first.line[0]})" if first.line[0] is not None else ""
         when = _when(_step_of(first), edited=first.edited)
         during = "in " if when.startswith("step") else ""
-        return f"{differing} of {count} differ, first {first.name}{line} {during}{when}"
+        verb = "differs" if differing == 1 else "differ"
+        return f"{differing} of {count} {verb}, first {first.name}{line} {during}{when}"
     if not comparison.values:
         return "no value has the same name in both"
     if differing:

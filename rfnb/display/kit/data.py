@@ -193,7 +193,7 @@ def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
         return Axis(dim, actual), None
     values = np.asarray(size.values)
     longest = int(values.max(initial=0))
-    note = None if longest == actual else f"{dim.name} has length {longest}, but the raw tensor has {actual}"
+    note = None if actual == size.max else f"{dim.name} has length {longest}, but the raw tensor has {actual}"
     per_sequence = values.ndim > 0
     return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
 

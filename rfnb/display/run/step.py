@@ -130,7 +130,8 @@ def _change(chosen: Chosen, step: int, before: Any, after: Any) -> Number | None
         return None
     if first.entries != second.entries:  # an axis that grows
         return None
-    difference = np.abs(_aligned(second, first) - _aligned(first, first))
+    with np.errstate(invalid="ignore"):  # ∞ - ∞
+        difference = np.abs(_aligned(second, first) - _aligned(first, first))
     mask = first.mask()
     if mask is not None:
         difference = difference[np.broadcast_to(mask, difference.shape)]

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
@@ -17,6 +18,7 @@ from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
+from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
 from rfnb.trace.pause.scope import ScopePauses
 from rfnb.trace.probe.progress_probes import followers
@@ -44,6 +46,16 @@ class Progress(Shown, Generic[B]):
         smooth: float | None = None,
         name: str | None = None,
     ):
+        iterable = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
+        for argument, value, fits, expected in (
+            ("batches", batches, iterable, "an iterable"),
+            ("total", total, total is None or (isinstance(total, Real) and total >= 0), "a number of batches, or None"),
+            ("smooth", smooth, smooth is None or isinstance(smooth, Real), "a number of values, or None"),
+            ("name", name, name is None or isinstance(name, str), "a text, or None"),
+        ):
+            if not fits:
+                got = f"{type(value).__name__} {value!r:.40}"
+                raise ParameterError(f"progress: `{argument}` is of the wrong kind", got=got, expected=expected)
         self.batches, self.total, self.name = batches, total, name
         self.plot, self.smooth = [plot] if isinstance(plot, str) else plot, smooth
         self.step, self.epoch = -1, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,8 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
         raise LoopError(
             "watch: `steps` must be numbers, or a function of the tensor",
             got=repr(steps),
-            hint="steps=range(0, 1000, 100), or lambda x: …"
-            if isinstance(steps, str) and steps == "all"
-            else f"steps=[{steps}]",
+            expected="0 or more",
+            hint=f"steps=[{steps}]" if _is_step(steps) else "steps=range(0, 1000, 100), or lambda x: …",
         )
     bodies = entered.get()
     target = assigned_name()
@@ -90,8 +90,16 @@ def _is_choice(steps: Any) -> bool:
     if steps is None or callable(steps):
         return steps is None or takes_one(steps)
     if isinstance(steps, list | tuple | set | frozenset | dict):
-        return all(hasattr(step, "__index__") for step in steps)
+        return all(_is_step(step) for step in steps)
     return isinstance(steps, Collection) and not isinstance(steps, str | bytes | Tensor)
+
+
+def _is_step(x: Any) -> bool:
+    """Whether a value is the number of a step."""
+    try:
+        return operator.index(x) >= 0
+    except TypeError:
+        return False
 
 
 @op(effect=True, name="watch")

@@ -60,7 +60,7 @@ def with_dims(
         raise DimError(
             "check.batch_invariance: no axis counts the sequences",
             got=", ".join(f"{name} {_shape(raw)}" for name, raw in named),
-            expected=f"an axis of {count}, as there are {count} lengths",
+            expected=f"an axis of {count}, one entry for each of the lengths",
         )
     left = iter(tensors)
     return map_leaves(lambda leaf: next(left) if _is_raw(leaf) else leaf, [list(args), kwargs]), frames[0].lengths
@@ -151,7 +151,7 @@ def _frames(named: Sequence[tuple[str, Any]], lengths: Any) -> list[_Frames]:
         raise DimError(
             "check.batch_invariance: the lengths do not fit the batch",
             got=f"lengths {numbers.tolist()}, for {', '.join(f'{name} {_shape(raw)}' for name, raw in named)}",
-            expected=f"an axis of {count}, as there are {count} lengths, and one of at least {longest} frames",
+            expected=f"an axis of {count}, one entry for each of the lengths, and one of at least {longest} frames",
         )
     return [_Frames(Dim(None, name="time"), size, numbers)]
 

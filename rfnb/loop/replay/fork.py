@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.steps.execute import Given, execute, replaying
 from rfnb.loop.steps.explain import note_step
-from rfnb.ops.math import cast, where
+from rfnb.ops.math import cast, is_finite, where
 from rfnb.trace.run import session
 from rfnb.trace.run.entries import same
 from rfnb.trace.run.failure import failure
@@ -194,10 +194,17 @@ def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
     _check(state, new)
     if new.dtype != state.dtype:
         new, given = cast(new, state.dtype), new
-        if _kind(given.dtype) == "int" and not same(given, new).all() and _kind(state.dtype) == "int":
+        if not _fits(given, new):
             raise _does_not_fit(state, value)
     raw, shape = new.copy_compatible_to_dims_raw(state.dims), backend.get_shape_tuple_raw(state._raw)
     return backend.broadcast_raw(raw, shape)
+
+
+def _fits(given: Tensor, new: Tensor) -> bool:
+    """Whether another dtype has the same integers, and has finite numbers where they were finite."""
+    if _kind(new.dtype) == "int":
+        return bool(_kind(given.dtype) != "int" or same(given, new).all())
+    return bool((is_finite(new).raw_tensor >= is_finite(given).raw_tensor).all())
 
 
 def _does_not_fit(state: Tensor, value: Any) -> DtypeError:

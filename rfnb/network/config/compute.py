@@ -224,4 +224,6 @@ def _parsed(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip().replace("\n", " "), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise NetworkError("eval is not an expression", got=repr(text)[:80], expected=str(error)[:60]) from None
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        what = f"eval is not an expression: {reason[:80]}"
+        raise NetworkError(what, got=repr(text)[:80], expected="an expression of Python") from None

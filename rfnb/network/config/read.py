@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ConfigError
 from rfnb.network.config.interpreter import Interpreter, Leave
@@ -126,8 +127,8 @@ class Config:
 
     def __repr__(self) -> str:
         network = self.values.get("network")
-        layers = f", network of {len(network)} layers" if isinstance(network, dict) else ""
-        return encodable(f"Config {Path(self.path).name}: {len(self.values)} values{layers}")
+        layers = f", network of {count_of(len(network), 'layer')}" if isinstance(network, dict) else ""
+        return encodable(f"Config {Path(self.path).name}: {count_of(len(self.values), 'value')}{layers}")
 
 
 def _takes(function: Any, name: str) -> bool:

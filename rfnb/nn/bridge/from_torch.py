@@ -73,7 +73,10 @@ def from_torch(
         return nn_module
     if not isinstance(nn_module, torch.nn.Module):
         raise ParameterError(
-            "from_torch: this is not a torch.nn.Module", got=type(nn_module).__name__, expected="a torch.nn.Module"
+            "from_torch: this is not a torch.nn.Module",
+            got=type(nn_module).__name__,
+            expected="a torch.nn.Module",
+            hint="program.module()" if isinstance(nn_module, torch.export.ExportedProgram) else None,
         )
     if in_dims is None or out_dims is None:
         raise ParameterError(

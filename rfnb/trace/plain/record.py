@@ -47,7 +47,7 @@ class Steps(Generic[T]):
         if frame is None or text is None or number is None:
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
         else:
-            _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps")
+            _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
         return items
 
 
@@ -72,8 +72,12 @@ class OneLoop:
     def done(self, loop: Iterations) -> None:
         """Stores the run of the loop."""
         if loop.number == self._number:
-            recording_here().remove(self)
+            self.left()
             _store(loop, self._dims)
+
+    def left(self) -> None:
+        """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
+        recording_here().remove(self)
 
 
 class AllLoops:
@@ -95,21 +99,24 @@ class AllLoops:
         if not loop.inside:
             _store(loop, self._dims)
 
+    def left(self) -> None:
+        """Other frames are followed until the recording ends."""
 
-def _start(client: Client, frame: FrameType | None, caller: str) -> bool:
-    """Begins to record for a client, also in a frame that runs already."""
+
+def _start(client: Client, frame: FrameType | None, caller: str, number: int | None = None) -> bool:
+    """Begins to record for a client, also in a frame that runs already, in the header of loop `number`."""
     try:
         recording_here().add(client)
     except Busy as error:
         warn(f"{caller}: nothing is recorded, because {error}")
         return False
     if frame is not None:
-        recording_here().follow(frame, client)
+        recording_here().follow(frame, client, number)
     return True
 
 
 def _store(loop: Iterations, dims: Axes | None) -> None:
-    if not loop.stored:
+    if loop.starts and not loop.stored:
         loop.stored = True
         store(run_of(loop, dims))
 

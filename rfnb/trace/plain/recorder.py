@@ -126,6 +126,9 @@ class Client(Protocol):
     def done(self, loop: Iterations) -> None:
         """Takes a loop that has ended."""
 
+    def left(self) -> None:
+        """A frame that was followed has ended."""
+
 
 class FrameRecorder:
     """Follows one frame, and gives the iterations of its loops to `clients` when each has ended.
@@ -192,6 +195,22 @@ class FrameRecorder:
         except Exception as problem:
             self._give_up(problem)
         self._frames.pop(frame, None)
+        for client in [*self.clients]:
+            client.left()
+
+    def enter(self, frame: FrameType, number: int, name: str | None) -> None:
+        """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
+        if not self._outline.loops[number].short:
+            return
+        if any(loop.number == number for loop in self._open):
+            self._open[-1].name = name or self._open[-1].name
+            return
+        try:
+            header = next(header for header, loop in self._outline.headers.items() if loop == number)
+            with self._unobserved():
+                self._line(frame, Place(header, True, (number,), True))
+        except Exception as error:
+            self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
@@ -234,7 +253,7 @@ class FrameRecorder:
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
         loop, end = self._open.pop(), len(self._log.items)
-        if loop.tentative and loop.starts[-1] == end:
+        if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             loop.starts.pop()
         loop.end = end
         if error is not None and loop.starts:
@@ -393,14 +412,16 @@ class Recording:
             self._events = None
             self._frames.clear()
 
-    def follow(self, frame: FrameType, client: Client) -> None:
-        """Records a frame that runs already, for a client."""
+    def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
+        """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
         text = outline(frame.f_code)
         if frame in self._frames:
             self._frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
             self._frames[frame] = FrameRecorder(frame.f_code, text, [client], self._frames)
             self._events.follow(frame)
+        if number is not None and frame in self._frames:
+            self._frames[frame].enter(frame, number, client.name(number))
 
     def _chosen(self, code: CodeType) -> bool:
         return any(client.chooses(code) for client in self._clients) and outline(code) is not None

@@ -268,6 +268,7 @@ def test_a_vocab_is_copied_and_travels():
 
 def test_it_shows_its_first_labels():
     assert repr(Vocab(["a", "b"])) == "Vocab(2 labels: a b)"
+    assert repr(Vocab(["a"])) == "Vocab(1 label: a)"
     assert repr(Vocab(list("abcdefg"))) == "Vocab(7 labels: a b c d e …)"
 
 

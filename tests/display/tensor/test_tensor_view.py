@@ -667,3 +667,8 @@ def test_a_tensor_without_a_name_is_called_like_its_variable():
     assert (lambda inner: rf.show(inner).data["name"])(doubled) == "inner"
     assert rf.show(doubled * 2.0).data["name"] == "tensor"
     assert rf.show(rf.convert_to_tensor(np.ones(3), dims=[feat], name="said")).data["name"] == "said"
+
+
+def test_the_capacity_of_a_dim_is_no_fault_of_its_tensor():
+    time = rf.Dim(rf.convert_to_tensor([3, 2], dims=[batch_dim]), name="time", capacity=5)
+    assert "but the raw tensor has" not in repr(rf.zeros([batch_dim, time]))

@@ -18,7 +18,7 @@ import rfnb as rf
 from rfnb.display.training import plot, progress as progress_file
 from rfnb.display.training.curve import MOST, Curve
 from rfnb.display.training.history import UNREAD
-from rfnb.errors import ViewError
+from rfnb.errors import RfError, ViewError
 
 BATCH, TIME = rf.Dim(2, name="batch"), rf.Dim(None, name="time")
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
@@ -401,3 +401,12 @@ def test_a_name_does_nothing_to_the_terminal(capsys):
     shown = capsys.readouterr().err
     assert "␛[31mred line" in shown and "\x1b]8" not in shown and "\x1b[31m" not in shown
     shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("batches", "options"),
+    [(3, {}), (range(3), {"name": 3}), (range(3), {"total": "x"}), (range(3), {"total": -1}), ([], {"smooth": "x"})],
+)
+def test_wrong_arguments_are_named_before_the_first_batch(batches, options):
+    with pytest.raises(RfError, match=f"progress: `{next(iter(options), 'batches')}`"):
+        rf.progress(batches, **options)

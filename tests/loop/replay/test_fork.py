@@ -213,6 +213,19 @@ def test_what_cannot_be_is_refused_and_nothing_is_kept(states, kind, words):
     assert list(rf.runs) == [run]
 
 
+def test_a_finite_number_never_becomes_infinite():
+    loop = rf.Loop(max_seq_len=2, debug=True)
+    loop.state.h = rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim])
+    with loop:
+        loop.state.h = loop.state.h + 1.0
+    for value in (1e60, [0.0, -1e60], rf.convert_to_tensor(1e60, dtype="float64")):
+        with pytest.raises(DtypeError, match="does not fit into the state"):
+            loop.run.fork(1, h=value)
+    fork = loop.run.fork(1, h=[float("inf"), float("nan")])
+    assert fork[1].before.h.tolist()[0] == float("inf")
+    assert "not finite" in rf.show(fork).text
+
+
 def test_numbers_that_do_not_fit_into_a_small_dtype():
     loop = rf.Loop(max_seq_len=2, debug=True)
     loop.state.n, loop.state.m = (

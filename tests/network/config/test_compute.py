@@ -191,3 +191,9 @@ def test_an_activation_may_be_a_function_of_the_config(tmp_path):
     np.testing.assert_allclose(out, np.maximum(X, 0) * 2 - X.max(-1, keepdims=True), rtol=1e-5)
     net = net_of("{'class': 'activation', 'activation': tf.nn.relu, 'from': 'data'}", tmp_path)
     np.testing.assert_array_equal(net.forward({"data": X})["output"].raw_tensor.numpy(), np.maximum(X, 0))
+
+
+def test_what_is_not_an_expression_says_why():
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 4}}))
+    with pytest.raises(NetworkError, match=r"eval is not an expression: .* never closed"):
+        net.construct_from_dict({"output": {"class": "eval", "eval": "source(0", "from": "data"}})

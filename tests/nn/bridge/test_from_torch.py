@@ -210,6 +210,13 @@ def test_inside_of_a_bridged_model_it_is_itself():
     assert net(torch.ones(1, 2, 4)).equal(net(torch.ones(1, 2, 4)))
 
 
+def test_an_exported_program_is_answered_with_its_module():
+    program = torch.export.export(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+    with pytest.raises(ParameterError, match=r"not a torch\.nn\.Module") as raised:
+        rf.from_torch(program)
+    assert raised.value.hint == "program.module()"
+
+
 def test_what_does_not_fit_says_so():
     with pytest.raises(DimError, match="out_dims"):
         rf.from_torch(plain(), [..., feat], 3)

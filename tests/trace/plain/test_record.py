@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 import threading
@@ -55,6 +56,35 @@ def test_an_iteration_is_a_step_with_what_its_lines_assigned():
     assert run.stack("h").raw_tensor.shape == (4, 3)
     assert run.find("t > 1") == [2, 3] and run.find(rf.when.over(0.9, "h")) == [2, 3]
     assert rf.compare(run, run).first is None
+
+
+def run_text(text, path, **names):
+    """Runs code from a file."""
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), {"rf": rf, **names})
+
+
+def test_a_loop_in_one_line_has_all_its_iterations(tmp_path):
+    run_text("h = 1\nfor t in rf.steps(range(3), name='short'): h = h + t; twice = 2 * h", tmp_path / "short.py")
+    run = rf.runs["short"]
+    assert run.steps == 3 and run.stack("h").tolist() == [1, 2, 4]
+    assert run.stack("twice").tolist() == [2, 4, 8] and run[1].before.h.item() == 1
+
+
+def test_a_loop_in_one_line_keeps_its_name_in_a_recording_of_all(tmp_path):
+    lines = [f"    for t in rf.steps(range({n}), name='by {n}'): h = t" for n in (3, 2)]
+    run_text("\n".join(["with rf.record_loops():", *lines]), tmp_path / "names.py")
+    assert rf.runs["by 3"].stack("h").tolist() == [0, 1, 2] and rf.runs["by 2"].steps == 2
+    assert len(rf.runs) == 2
+
+
+@pytest.mark.parametrize("items", ["[]", "(1 // 0 for _ in range(1))"], ids=["empty", "raises"])
+@pytest.mark.parametrize("body", ["\n        h = t", " h = t"], ids=["long", "short"])
+def test_a_loop_without_a_first_item_leaves_nothing_behind(items, body, tmp_path):
+    text = f"def f(items):\n    for t in rf.steps(items):{body}\nf({items})"
+    with contextlib.suppress(ZeroDivisionError):
+        run_text(text, tmp_path / "none.py")
+    assert sys.gettrace() is None and len(rf.runs) == 0
 
 
 def test_the_name_is_that_of_the_function_or_the_text_of_the_loop():

@@ -86,6 +86,9 @@ class All:
     def name(self, number: int) -> str | None:
         return None
 
+    def left(self) -> None:
+        pass
+
 
 def record_of(function: Any, w: torch.Tensor) -> tuple[Any, list[Iterations]]:
     client, recording = All(function.__code__), Recording()
