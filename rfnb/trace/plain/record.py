@@ -96,7 +96,7 @@ class AllLoops:
 
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
-        if not loop.text.around:
+        if not loop.inside:
             _store(loop, self._dims)
 
     def left(self) -> None:

@@ -71,6 +71,7 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
+        self.inside = False  # whether it belongs to an iteration of another one that is recorded
 
     @property
     def text(self) -> LoopText:
@@ -257,7 +258,8 @@ class FrameRecorder:
         loop.end = end
         if error is not None and loop.starts:
             loop.failed = Failure(len(loop.starts) - 1, f"{type(error).__name__}: {error}".removesuffix(": "))
-        if self._open:
+        loop.inside = bool(self._open)
+        if loop.inside:
             self._open[-1].inner.append(loop)
         else:
             for value in (loop.log.items[at + 1] for at in self._last.values()):

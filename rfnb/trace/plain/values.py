@@ -15,6 +15,7 @@ import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.trace.record.traced import Pending, Traced
 
 SMALL = 2**16
 """Bytes of a value without a counter of changes that is compared at each line that reads it."""
@@ -205,6 +206,8 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
         shared = value.nbytes > LARGE
         held = value.view() if shared else value.copy()
         return Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+    if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
+        return Kept(Opaque(value), _reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
     backend = backend_of(raw)
     if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept

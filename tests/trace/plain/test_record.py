@@ -546,6 +546,39 @@ def test_a_loop_inside_of_a_transform():
     assert all(run[1].texts()[0].text == "<Tensor>" for run in rf.runs)
 
 
+def test_a_recording_that_begins_inside_of_a_loop():
+    def loop():
+        for epoch in range(2):
+            with rf.record_loops():
+                for k in range(3):
+                    last = k + epoch
+        return last
+
+    loop()
+    assert [(run.name, run[2].last.item()) for run in rf.runs] == [("for k in range(3)", n) for n in (3, 2)]
+
+
+@pytest.mark.filterwarnings("error::rfnb.errors.LoopWarning")
+def test_an_rf_loop_inside_of_a_plain_loop():
+    time, feature = rf.Dim(3, name="time"), rf.Dim(2, name="feature")
+    x = rf.convert_to_tensor(torch.arange(6.0).reshape(3, 2), dims=[time, feature])
+
+    def epochs():
+        for _ in range(2):
+            loop = rf.Loop(axis=time)
+            loop.state.h = rf.zeros([feature])
+            with loop:
+                frame = loop.unstack(x)
+                loop.state.h = loop.state.h + frame
+                rows = loop.stack(loop.state.h)
+            total = loop.state.h.raw_tensor.sum()
+        return total, rows
+
+    run = recorded(epochs)
+    total, _ = epochs()
+    assert run.steps == 2 and [run[i].total.raw_tensor.item() for i in range(2)] == [total.item()] * 2 == [15, 15]
+
+
 class CountingTensor(torch.Tensor):
     calls = 0
 
