@@ -19,9 +19,9 @@ def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.nda
     found = [_label(name, one, vocab) if isinstance(one, str) else one for one in several]
     if len(found) != count or not all(type(one) is int and one >= 0 for one in found):
         raise ParameterError(
-            f"decode: `{name}` is not a whole number of 0 or more",
+            f"decode: `{name}` does not give a number for each sequence",
             got=repr(given),
-            expected=f"one, or a list of {count}",
+            expected=f"an integer of 0 or more, or a list of {count}",
         )
     most = None if vocab is None else len(vocab)
     if most is not None and any(one >= most for one in found):
