@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 from rfnb.display.kit.assets import STATIC
 from tests.browser.lab_server import ROOT
 from tests.display.hostile import PAYLOADS, Word, disarmed, hostile, views
+from tests.examples import PROFILE
 
 pytestmark = pytest.mark.browser
 
@@ -84,7 +85,7 @@ def shape_of(page: Page, word: Word, folder) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("words", list(WORDS))
+@pytest.mark.parametrize("words", list(WORDS) if PROFILE == "nightly" else ["all", "short"])
 def test_saved_pages(page: Page, tmp_path, words):
     watched = Watched(page, "file:")
     hurt = shape_of(page, hostile(WORDS[words]), tmp_path)

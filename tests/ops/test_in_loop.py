@@ -531,13 +531,13 @@ def test_loops_leave_nothing_behind(name, monkeypatch):
     gc.disable()
     try:
         before = alive()
-        loops(60)
+        loops(25)
         left = {kind: count - before[kind] for kind, count in alive().items()}
         unreachable = gc.collect()
     finally:
         gc.enable()
     assert max(left.values()) < 10, left
-    assert unreachable < 50
+    assert unreachable < 25
 
 
 def alive() -> dict[type, int]:
