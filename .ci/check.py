@@ -69,7 +69,7 @@ def check_python(arguments: list[str]) -> dict[str, str]:
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     return {
         "pytest": check("pytest", "-n", "auto", "--maxprocesses", "8", *by_file, "-m", "not browser and not wheel"),
-        "browser": check_browser("pytest", "tests", "-n", "3", *by_file, "-m", "browser or wheel"),  # they mostly wait
+        "browser": check_browser("pytest", "tests", "-n", "2", *by_file, "-m", "browser or wheel"),
     }
 
 
