@@ -316,6 +316,8 @@ export interface RunItem extends Origin {
   batch: number | null;
   flags: string[];
   pinned: boolean;
+  /** whether the steps are plain Python code, which has no ops */
+  is_plain?: boolean;
 }
 
 /** The failure that ended a run. */
@@ -364,6 +366,8 @@ export interface RunView extends Origin {
   is_search?: boolean;
   /** of a probe */
   training?: TrainingView | null;
+  /** whether the steps are plain Python code, which has no ops */
+  is_plain?: boolean;
 }
 
 /** A state of the loop at one step. */
@@ -414,6 +418,16 @@ export interface StepView {
   ops: OpsView | null;
   /** of a search, if it was asked for */
   beam?: BeamAt | null;
+  /** of plain Python code */
+  lines?: LinesView;
+}
+
+/** About the lines of a step of plain Python code, 1-based in the file or cell. */
+export interface LinesView {
+  /** where code did not run */
+  skipped: number[];
+  /** where loops inside of the step begin */
+  loops: number[];
 }
 
 /** An op of a step, also inside of modules. */
@@ -643,7 +657,7 @@ export interface Commands {
   keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
   training: { args: { run: number; at: number; step: number; sequence?: number | null; watch?: readonly string[] }; answer: RunAtView };
-  loops: { args: { run: number; step: number }; answer: RunItem[] };
+  loops: { args: { run: number; step: number; line?: number | null }; answer: RunItem[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };
   compare: { args: { run: number; other: number; sequence?: number | null }; answer: ComparisonView };
   paused: { args: {}; answer: PausedView | null };

@@ -199,9 +199,9 @@ export class Stepper implements IDisposable {
     return this._related.keep(step, candidate);
   }
 
-  /** Ask for the loops inside this step, and open the run if there is only one. */
-  enter(): Promise<void> {
-    return this._related.enterOnly();
+  /** Ask for the loops inside this step, or for those that begin at a line, and open the run if there is only one. */
+  enter(line: number | null = null): Promise<void> {
+    return this._related.enterOnly(line);
   }
 
   /** Open the run of a loop inside this step. */

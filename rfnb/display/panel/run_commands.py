@@ -107,9 +107,10 @@ def training(
     return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0)}
 
 
-def loops(dispatcher: Dispatcher, run: int, step: int) -> list[RunItem]:
-    """The runs of the loops inside of a step; they can be opened like others, for a while."""
-    inner = list(dispatcher.run_of(run)[int(step)].loops())
+def loops(dispatcher: Dispatcher, run: int, step: int, line: int | None = None) -> list[RunItem]:
+    """The runs of the loops inside of a step, or of those that begin at a line; they can be opened like others, for a
+    while."""
+    inner = [loop for loop in dispatcher.run_of(run)[int(step)].loops() if line in (None, loop.source.first_line)]
     dispatcher.remember(inner)
     return [runs_view.describe_item(each) for each in inner]
 

@@ -31,6 +31,7 @@ from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
+from rfnb.trace.run.kept_steps import KeptSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -117,7 +118,7 @@ def _until(run: Run, spark: list[Number], end: int) -> list[Number]:
 def describe_run(run: Run) -> RunView:
     """Facts that are the same for all steps; reads no tensor."""
     source = run.source
-    return {
+    view: RunView = {
         "kind": "run_facts",
         "run": run.serial,
         "loop": run.loop,
@@ -140,6 +141,9 @@ def describe_run(run: Run) -> RunView:
         "is_search": run.replay.is_search,
         "training": _training(run),
     }
+    if isinstance(run.replay, KeptSteps):
+        view["is_plain"] = True
+    return view
 
 
 def _training(run: Run) -> TrainingView | None:

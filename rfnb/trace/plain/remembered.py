@@ -25,7 +25,7 @@ from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
-from rfnb.trace.run.step import KEPT, StepText, StepValue
+from rfnb.trace.run.step import KEPT, StepLines, StepText, StepValue
 
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
@@ -56,6 +56,11 @@ class Remembered(KeptSteps):
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
         return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepText)]
+
+    def lines(self, step: int) -> StepLines:
+        """Where code did not run, and where loops inside of the step begin."""
+        loops = {loop.text.first + self._shift for loop in self.iterations.loops(step)}
+        return StepLines([line + self._shift for line in self.iterations.skipped(step)], sorted(loops))
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""

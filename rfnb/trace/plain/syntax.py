@@ -43,7 +43,7 @@ class LoopText:
 class Statement:
     """A statement without the statements inside it.
 
-    line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
+    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
     that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
     changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`. parts: attributes and entries that it assigns, as they are
     written. hides: it may change tensors where nothing counts changes: by `x.data`, `x.numpy()`. simple: whether it
@@ -51,6 +51,7 @@ class Statement:
     """
 
     line: int
+    end: int
     loops: tuple[int, ...]
     assigned: tuple[str, ...]
     read: tuple[str, ...]
@@ -99,6 +100,10 @@ class Outline:
     """By statement, the variables that it, or another one that runs before the next line begins, changes in place."""
     uses: tuple[tuple[Use, ...], ...]
     """For each statement, the variables that may have other values when the next line begins."""
+
+    def header_of(self, loop: int) -> int:
+        """The statement that is the header of a loop."""
+        return next(statement for statement, number in self.headers.items() if number == loop)
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -336,6 +341,7 @@ def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
     parts = [n for n in own if isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
+        _own_end(node),
         loops,
         tuple(assigned),
         tuple(name for name in read if name not in assigned),

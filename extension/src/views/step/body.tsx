@@ -22,6 +22,7 @@ export function Body({ state, actions }: { state: StepperState; actions: Stepper
   const moved = useMoved(line);
   const stops = new Set(state.notes.stops.filter(stop => holds(stop, run)).map(stop => stop.line));
   const other = differing(state);
+  const skipped = new Set(step?.lines?.skipped);
   const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
   return (
     <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
@@ -40,6 +41,7 @@ export function Body({ state, actions }: { state: StepperState; actions: Stepper
               current={number === line}
               follow={moved}
               stop={stops.has(number)}
+              skipped={skipped.has(number)}
               failed={run.failure?.line === number && run.failure.step === step?.step}
               differing={other}
               state={state}
@@ -71,6 +73,8 @@ function Line(props: {
   follow: boolean;
   /** Whether the line is marked. */
   stop: boolean;
+  /** Whether the code of the line did not run in this step. */
+  skipped: boolean;
   /** Whether the run failed here, in this step. */
   failed: boolean;
   differing: ReadonlySet<string>;
@@ -92,6 +96,8 @@ function Line(props: {
       data-line={number}
       aria-current={current ? 'step' : undefined}
       data-failed={props.failed}
+      data-skipped={props.skipped}
+      title={props.skipped ? words.__('Did not run in this step') : undefined}
       style={{ '--rfnb-columns': text.length - text.trimStart().length } as React.CSSProperties}
       onClick={() => actions.look(number)}
     >
@@ -158,6 +164,8 @@ function Details(props: {
   const words = useWords();
   const { line, values, state, actions } = props;
   const ops = state.step?.ops ?? null;
+  const isPlain = state.run.is_plain ?? false;
+  const hasLoop = state.step?.lines?.loops.includes(line) ?? values.some(item => item.is_loop);
   return (
     <div className="rfnb-Line-details" onClick={event => event.stopPropagation()}>
       {(ops ? [] : values).map(({ op, value }, i) => (
@@ -181,11 +189,13 @@ function Details(props: {
       ))}
       {!state.still && (
         <span className="rfnb-Line-acts">
-          <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
-            {ops ? '▾' : '▸'} {words.__('Ops (O)')}
-          </button>
-          {values.some(item => item.is_loop) && (
-            <button className="rfnb-Link" type="button" onClick={actions.enter}>
+          {!isPlain && (
+            <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
+              {ops ? '▾' : '▸'} {words.__('Ops (O)')}
+            </button>
+          )}
+          {hasLoop && (
+            <button className="rfnb-Link" type="button" onClick={() => void actions.enter(isPlain ? line : null)}>
               {words.__('Step into the loop')}
             </button>
           )}

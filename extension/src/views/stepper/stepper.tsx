@@ -73,7 +73,7 @@ const Parts = React.memo(
           <Comparison state={state} actions={actions} />
           {step && <States state={state} step={step} actions={actions} />}
           {step && !state.still && <Watches state={state} actions={actions} />}
-          {step && !state.still && run.states.length > 0 && <Gradients state={state} actions={actions} />}
+          {step && !state.still && run.states.length > 0 && !run.is_plain && <Gradients state={state} actions={actions} />}
         </div>
         <Body state={state} actions={actions} />
       </div>
