@@ -37,6 +37,8 @@ class Remembered(KeptSteps):
     Args:
         iterations: what was recorded.
         dims: for variables, the names of their axes, or Dims.
+
+    `raised_in` is the cell of a loop that was not recorded and raised; there is one step, from the traceback.
     """
 
     def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
@@ -44,6 +46,7 @@ class Remembered(KeptSteps):
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        self.raised_in: str | None = None
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
@@ -51,7 +54,8 @@ class Remembered(KeptSteps):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
-        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)], KEPT
+        values = [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)]
+        return values, KEPT if self.raised_in is None else "from the traceback"
 
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
@@ -67,7 +71,9 @@ class Remembered(KeptSteps):
         first = {entry.name: entry for entry in self.iterations.initial}
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        names = [name for name in self.iterations.text.carried if name in first or name in last]
+        changed, paths = self.iterations.changed, self.iterations.outline.paths
+        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
+        names = [name for name in names if name in first or name in last]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
@@ -167,7 +173,8 @@ class Remembered(KeptSteps):
         """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
         steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
-        failed = [] if self.failed is None else [self.failed.text]
+        words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
+        failed = [] if words is None else [words]
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
 
     @property
