@@ -97,6 +97,14 @@ export class Stepper implements IDisposable {
     this._held.resume(how, toMatch);
   }
 
+  /** Of a loop that was not recorded and raised: record the loops of all cells, and run its cell again. */
+  recordAgain(): void {
+    const { raised_in: cell } = this.state.run;
+    if (cell) {
+      this._context.recordAgain?.(cell);
+    }
+  }
+
   last(): void {
     this.goto(stepsBegun(this.state.run) - 1);
   }

@@ -79,6 +79,15 @@ class RunView(Origin):
     is_search: NotRequired[bool]  # whether steps have a beam; older kernels do not send it
     training: NotRequired[TrainingView | None]  # of a probe
     is_plain: NotRequired[bool]  # whether the steps are plain Python code, which has no ops
+    raised_in: NotRequired[str]  # of a loop that was not recorded and raised, the id of the cell, or ""
+    also: NotRequired[list[OtherFunction]]  # functions with loops that ran, and were not recorded
+
+
+class OtherFunction(TypedDict):
+    """A function with loops that were not recorded."""
+
+    place: str  # "module:function"
+    added: bool  # whether they will be from now on
 
 
 class StateRow(TypedDict):

@@ -126,9 +126,12 @@ def as_line_magic(lines: list[str]) -> list[str]:
 
 def _refuse(line: str, cell: str) -> None:
     """Records the loops of plain Python in this cell."""
-    from IPython.core.error import UsageError
-
-    raise UsageError("%%record_loops: the cell has another magic, below which it can be written only for %%capture")
+    raise ParameterError(
+        "%%record_loops: not a cell of Python",
+        got=printable(cell.strip().partition("\n")[0]),
+        expected="code of Python below it",
+        hint="with rf.record_loops(): …",
+    )
 
 
 def _newest() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
@@ -25,9 +25,7 @@ def last_iteration(error: BaseException, cell_id: str | None) -> Run | None:
         text = outline(frame.f_code) if is_yours(frame.f_code.co_filename) else None
         raising = None if text is None else _statement_at(text, line)
         if text is not None and raising is not None and text.statements[raising].loops:
-            run = run_of(_iterations(frame, text, raising, error))
-            run.replay.raised_in = cell_id or ""
-            return run
+            return run_of(_iterations(frame, text, raising, error), raised_in=cell_id or "")
     return None
 
 
@@ -48,22 +46,21 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
     statements, names, log = text.statements, locals_of(frame), Log()
     number = statements[raising].loops[0]
     loop = Iterations(frame.f_code, text, number, log)
-    inside = set(statements[raising].loops[1:])
     uses: dict[str, Use] = {}
     for at, statement in enumerate(statements):
         if number not in statement.loops and at != text.header_of(number):
             continue
         log.statements.append(at)  # nobody knows which of them ran
-        ran = at < raising or inside.intersection(statement.loops)
         for name in statement.assigned:
-            if ran or name not in uses:
-                uses[name] = Use(name, at if ran else BEFORE, statement.line, True, False)
+            if at < raising or name not in uses:
+                uses[name] = Use(name, at if at < raising else BEFORE, statement.line, True, False)
     for name in statements[raising].read:
         uses.setdefault(name, Use(name, raising, statements[raising].line, False, True))
     before: dict[str, int] = {}
     for use in sorted(uses.values(), key=lambda use: (use.statement != BEFORE, use.line)):
         value = names.get(use.name, frame.f_globals.get(use.name))
-        if use.name not in names and (use.name not in frame.f_globals or callable(value)):
+        is_missing = use.name not in names and use.name not in frame.f_globals
+        if is_missing or (use.reads and (isinstance(value, ModuleType) or callable(value))):
             continue
         if use.statement == BEFORE:
             before[use.name] = len(log.items)

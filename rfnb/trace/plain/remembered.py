@@ -27,6 +27,7 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepLines, StepText, StepValue
 
+Axes = Mapping[str, Sequence[str | Dim]]
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -37,16 +38,18 @@ class Remembered(KeptSteps):
     Args:
         iterations: what was recorded.
         dims: for variables, the names of their axes, or Dims.
-
-    `raised_in` is the cell of a loop that was not recorded and raised; there is one step, from the traceback.
+        raised_in: of a loop that was not recorded and raised, the id of the cell; its step is from the traceback.
+        also: other functions with loops that ran, which were not recorded.
     """
 
-    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+    def __init__(
+        self, iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None, also: Sequence[str] = ()
+    ):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
-        self.raised_in: str | None = None
+        self.raised_in, self.also = raised_in, also
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
@@ -193,9 +196,11 @@ class Remembered(KeptSteps):
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
 
-def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
+def run_of(
+    iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None, also: Sequence[str] = ()
+) -> Run:
     """The Run of a recorded loop."""
-    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
+    replay, source = Remembered(iterations, dims, raised_in, also), Source(iterations.code, 0)
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     block = block_of(iterations)

@@ -46,11 +46,11 @@ class LoopText:
 class Statement:
     """A statement without the statements inside it.
 
-    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
-    that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
-    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns, as they
-    are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes: by
-    `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
+    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the
+    variables that it assigns. read: other variables that it reads, which it may change in place. writes: those of them
+    that it changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns,
+    as they are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes:
+    by `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
     """
 
     line: int
@@ -447,7 +447,9 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _for(loop: Any) -> str:
-    return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
+    return f"for {target} in {ast.unparse(loop.iter)}"
 
 
 def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:

@@ -13,6 +13,11 @@ import { useWords } from '../words';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
 
+/** A line with more values than this shows its first and last ones; all are among its details. */
+const MOST = 8;
+const FIRST = 2;
+const LAST = 4;
+
 /** The lines of the loop as they ran, each with the values that it computed in this step. */
 export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
@@ -130,17 +135,23 @@ function Line(props: {
 }
 
 function Values(props: { values: LineValue[]; differing: ReadonlySet<string> }): JSX.Element | null {
+  const words = useWords();
   const { values, differing } = props;
   if (values.length === 0) {
     return null;
   }
+  const left = values.length > MOST ? values.length - FIRST - LAST : 0;
+  const shown = (items: LineValue[]) =>
+    items.map((item, i) => (
+      <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
+        <Value value={item.value} name={item.value.name} />
+      </span>
+    ));
   return (
     <span className="rfnb-Line-values">
-      {values.map((item, i) => (
-        <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
-          <Value value={item.value} name={item.value.name} />
-        </span>
-      ))}
+      {shown(values.slice(0, left ? FIRST : values.length))}
+      {left > 0 && <span className="rfnb-quiet">{words.__('… %1 more values', left)}</span>}
+      {left > 0 && shown(values.slice(-LAST))}
     </span>
   );
 }
