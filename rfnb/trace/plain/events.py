@@ -21,8 +21,8 @@ class Follower(Protocol):
     def line(self, frame: FrameType) -> None:
         """A line of the frame is about to run; `frame.f_lasti` is its first instruction."""
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
-        """The frame returns, or an error leaves it."""
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        """The frame returns a value, or an error leaves it."""
 
 
 Begin = Callable[[FrameType], Follower | None]
@@ -93,7 +93,7 @@ class Tracing:
             elif event == "exception":
                 error[0] = arg[1]
             elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
-                leave(frame, error[0])
+                leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
@@ -180,14 +180,14 @@ class Monitoring:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
-            follower.leave(frame, None)
+            follower.leave(frame, None, value)
 
     def _unwound(self, code: CodeType, offset: int, error: BaseException) -> None:
         if self._followers:
             frame = sys._getframe(1)
             follower = self._followers.pop(frame, None)
             if follower is not None:
-                follower.leave(frame, error)
+                follower.leave(frame, error, None)
 
 
 Events = Tracing | Monitoring

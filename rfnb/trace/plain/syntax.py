@@ -6,7 +6,7 @@ import ast
 import dis
 import linecache
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -106,18 +106,56 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
-def _outline(source: Source) -> Outline | None:
-    code = source.code
-    scope = _scope(code)
-    if scope is None:
+def outline_of_calls(code: CodeType) -> Outline | None:
+    """The outline of a function each call of which is an iteration; None if its text is no longer available.
+
+    The function is the last of the loops, and its arguments are what the last of the statements assigns.
+    """
+    return _outlines_of_calls[Source(code, 0)]
+
+
+def _outline_of_calls(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None or isinstance(scope, ast.Module) else _outline_of(source.code, scope)
+    if text is None:
         return None
+    arguments = tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
+    order: dict[str, bool] = {}
+    for node in scope.body:
+        _first_uses(node, order)
+    loop, header = len(text.loops), len(text.statements)
+    call = LoopText(
+        source.code.co_name,
+        scope.lineno,
+        scope.end_lineno,
+        False,
+        (),
+        arguments,
+        tuple(name for name in order if name not in arguments),
+    )
+    line = Statement(scope.lineno, (), arguments, (), (), (), False, True)
+    return replace(
+        text,
+        loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
+        statements=(*(replace(inner, loops=(loop, *inner.loops)) for inner in text.statements), line),
+        headers={**text.headers, header: loop},
+        uses=(*text.uses, tuple(_uses((*text.statements, line), [header]))),
+    )
+
+
+def _outline(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None else _outline_of(source.code, scope)
+    runs = text is not None and any(place.begins for place in text.places.values())
+    return text if runs else None  # also a cell is compiled statement by statement
+
+
+def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
-    places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
-    if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
-        return None
+    places = _places(code, nodes, loops, _instructions(code, nodes))
     statements = tuple(_statement(node, of) for node, of in zip(nodes, around, strict=True))
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
@@ -140,6 +178,7 @@ def _uses(statements: Sequence[Statement], group: Sequence[int]) -> Iterator[Use
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+_outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
