@@ -6,10 +6,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from rfnb.trace.plain.recorder import BEFORE, FrameRecorder, Iterations, Recording, error_words, let_graphs_go
+from rfnb.printable import error_text
+from rfnb.trace.plain.recorder import BEFORE, FrameRecorder, Iterations, Recording, let_graphs_go
 from rfnb.trace.plain.syntax import LoopText, Outline, Use
 from rfnb.trace.plain.values import Kept
-from rfnb.trace.run.failure import Failure
 
 
 class CallRecorder(FrameRecorder):
@@ -52,11 +52,11 @@ class CallRecorder(FrameRecorder):
             self._close(error)
         self._call = None
         for loop in self._open:
-            name, result = ("returned", value) if error is None else ("raised", error_words(error))
+            name, result = ("returned", value) if error is None else ("raised", error_text(error))
             number = self._header if self._previous == BEFORE else self._previous
             self._add(name, Use(name, number, self._outline.statements[number].line, True, False), result)
             loop.end = len(loop.log.items)
-            loop.failed = None if error is None else Failure(len(loop.starts) - 1, error_words(error))
+            loop.failed = None if error is None else self._failure(loop, error)
             for kept in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(kept) is Kept:
                     kept.let_go()
