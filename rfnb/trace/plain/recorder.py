@@ -458,7 +458,7 @@ class Recording:
         clients = [client for client in self._clients if client.chooses(frame.f_code)]
         of_calls = [client for client in clients if isinstance(client, FrameRecorder)]
         of_loops = [client for client in clients if not isinstance(client, FrameRecorder)]
-        recorder = next((recorder for recorder in of_calls if recorder.begin(frame)), None)
+        recorder: FrameRecorder | None = next((recorder for recorder in of_calls if recorder.begin(frame)), None)
         text = outline(frame.f_code) if recorder is None and of_loops else None
         if text is not None:
             recorder = FrameRecorder(frame.f_code, text, of_loops, self.frames)

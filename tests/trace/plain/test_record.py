@@ -358,10 +358,7 @@ def test_a_state_that_is_not_there_yet_or_no_longer_is_shown_and_saved(monkeypat
 
     def loop():
         for t in range(20):
-            if t == 0:
-                h = torch.zeros(1000)
-            else:
-                h = h + t
+            h = h + t if t else torch.zeros(1000)  # noqa: F821
         return h
 
     run = recorded(loop)
