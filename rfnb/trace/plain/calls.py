@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -38,13 +38,22 @@ class CallRecorder(FrameRecorder):
         self._call, self.clients, self._previous = frame, [self], self._header
         try:
             with self._unobserved():
-                self._begin(len(self._outline.loops) - 1, frame.f_locals, False)
+                names = self._names(frame)
+                self._begin(len(self._outline.loops) - 1, names, False)
+                self._previous = self._header
+                super()._look_again(names)
+                self._previous = BEFORE
         except Exception as error:
             self._give_up(error)
         return True
 
     def _is_of_owner(self, frame: FrameType) -> bool:
         return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
+
+    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
+        """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
+        if self._previous != self._header:
+            super()._look_again(names, targets)
 
     def _end(self, error: BaseException | None, value: Any) -> None:
         """The call ends: only the loops in it are closed."""

@@ -62,7 +62,9 @@ class Remembered(KeptSteps):
         first = {entry.name: entry for entry in self.iterations.initial}
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        names = [name for name in self.iterations.text.carried if name in first or name in last]
+        changed, paths = self.iterations.changed, self.iterations.outline.paths
+        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
+        names = [name for name in names if name in first or name in last]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:

@@ -109,6 +109,30 @@ def test_a_function_in_one_line_and_one_that_begins_with_a_loop(text, tmp_path):
     assert run.steps == 3 and run.stack("x").tolist() == [0, 1, 2] and run.stack("returned").tolist() == [0, 2, 4]
 
 
+class Counter:
+    def __init__(self):
+        self.h, self.seen = torch.zeros(2), []
+
+    def add(self, x):
+        self.h = self.h + x
+        self.seen.append(x)
+
+
+def test_attributes_are_carried_from_call_to_call():
+    counter = Counter()
+    with rf.record_calls(counter.add):
+        counter.add(1)
+        counter.add(2)
+        counter.h = torch.full((2,), 7.0)
+        counter.add(3)
+    run = rf.runs["add"]
+    assert "self.h" in run.states
+    assert [run[i]["self.h"].tolist()[0] for i in range(3)] == [1, 3, 10]
+    assert [run[i].before["self.h"].tolist()[0] for i in range(3)] == [0, 1, 3]
+    assert [value.tensor.tolist() for value in run[2].values() if value.name == "self.h"] == [[7, 7], [10, 10]]
+    assert [run[i]["self.seen"].tolist() for i in range(3)] == [[1], [1, 2], [1, 2, 3]]
+
+
 def divide(x, by):
     inverse = 1 / by
     return x * inverse
