@@ -21,8 +21,11 @@ class Follower(Protocol):
     def line(self, frame: FrameType) -> None:
         """A line of the frame is about to run; `frame.f_lasti` is its first instruction."""
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
-        """The frame returns, or an error leaves it."""
+    def caught(self, error: BaseException) -> None:
+        """An error was raised, and the frame goes on: at a handler, or where a block is left."""
+
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        """The frame returns a value, or an error leaves it."""
 
 
 Begin = Callable[[FrameType], Follower | None]
@@ -83,17 +86,19 @@ class Tracing:
         follower = self._begin(frame)
         if follower is None:
             return None
-        line, leave = follower.line, follower.leave
+        line, leave, caught = follower.line, follower.leave, follower.caught
         error: list[BaseException | None] = [None]
 
         def local(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "line":
-                error[0] = None
+                if error[0] is not None:
+                    caught(error[0])
+                    error[0] = None
                 line(frame)
             elif event == "exception":
                 error[0] = arg[1]
             elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
-                leave(frame, error[0])
+                leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
@@ -123,7 +128,8 @@ class Monitoring:
         monitoring.register_callback(self._tool, events.LINE, self._line)
         monitoring.register_callback(self._tool, events.PY_RETURN, self._returned)
         monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
-        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND)
+        monitoring.register_callback(self._tool, events.EXCEPTION_HANDLED, self._handled)
+        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
@@ -180,14 +186,19 @@ class Monitoring:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
-            follower.leave(frame, None)
+            follower.leave(frame, None, value)
+
+    def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
+        follower = self._followers.get(sys._getframe(1)) if self._followers else None
+        if follower is not None:
+            follower.caught(error)
 
     def _unwound(self, code: CodeType, offset: int, error: BaseException) -> None:
         if self._followers:
             frame = sys._getframe(1)
             follower = self._followers.pop(frame, None)
             if follower is not None:
-                follower.leave(frame, error)
+                follower.leave(frame, error, None)
 
 
 Events = Tracing | Monitoring
