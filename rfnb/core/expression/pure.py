@@ -31,26 +31,27 @@ class Pure(NamedTuple):
 
 TORCH: dict[str, str] = {
     "each": """abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin
-    asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min clip copysign
-    cos cosh deg2rad detach digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax
-    fmin fmod frac ge greater greater_equal gt heaviside hypot i0 isclose isfinite isinf isnan isneginf isposinf ldexp
-    le lerp less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
-    logical_xor logit lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative nextafter not_equal positive
-    pow rad2deg reciprocal relu remainder round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square sub subtract
-    tan tanh true_divide trunc where xlogy""",
+    asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
+    clip copysign cos cosh deg2rad detach digamma div divide eq erf erfc erfinv exp exp2 expm1 fix
+    float_power floor floor_divide fmax fmin fmod frac ge greater greater_equal gt heaviside hypot i0
+    isclose isfinite isinf isnan isneginf isposinf ldexp le lerp less less_equal lgamma log log10 log1p
+    log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_fill
+    maximum minimum mul multiply nan_to_num ne neg negative nextafter not_equal positive pow rad2deg
+    reciprocal relu remainder round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square sub
+    subtract tan tanh true_divide trunc where xlogy""",
     "along": "argsort cummax cummin cumprod cumsum flip log_softmax logcumsumexp roll softmax sort",
-    "over": """all amax amin aminmax any argmax argmin count_nonzero logsumexp max mean median min mode nanmean nanmedian
-    nanquantile nansum norm prod quantile std std_mean sum var var_mean""",
+    "over": """all amax amin aminmax any argmax argmin count_nonzero logsumexp max mean median min mode nanmean
+    nanmedian nanquantile nansum norm prod quantile std std_mean sum var var_mean""",
     "other": """allclose argwhere bmm bucketize cat cdist chunk concat cosine_similarity cross diagonal diff dist dot
-    einsum equal flatten gather hstack index_select inner is_complex is_floating_point isin kthvalue masked_select
-    matmul mm movedim mv narrow nonzero numel outer permute ravel reshape searchsorted select split squeeze stack
-    swapaxes t take take_along_dim tensordot topk trace transpose tril triu unbind unflatten unique unique_consecutive
-    unsqueeze vdot vstack""",
+    einsum equal flatten gather hstack index_select inner is_complex is_floating_point isin kthvalue
+    masked_select matmul mm movedim mv narrow nonzero numel outer permute ravel reshape searchsorted
+    select split squeeze stack swapaxes t take take_along_dim tensordot topk trace transpose tril triu
+    unbind unflatten unique unique_consecutive unsqueeze vdot vstack""",
 }
 """Functions of torch, which its tensors have as methods, but for `FUNCTIONS_ONLY`."""
 FUNCTIONS_ONLY = frozenset(
-    """bucketize cat cdist concat cosine_similarity einsum hstack isin searchsorted stack std_mean tensordot var_mean
-    vstack""".split()
+    """bucketize cat cdist concat cosine_similarity einsum hstack isin searchsorted stack std_mean tensordot
+    var_mean vstack""".split()
 )
 METHODS: dict[str, str] = {
     "each": "bfloat16 bool byte char contiguous cpu double float half int long short to",
@@ -71,35 +72,35 @@ LINALG: dict[str, str] = {
 }
 NUMPY: dict[str, str] = {
     "each": """abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh cbrt ceil clip cos cosh deg2rad
-    divide equal exp exp2 expm1 fabs floor floor_divide fmax fmin fmod greater greater_equal hypot isclose isfinite isinf
-    isnan less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum
-    mod multiply negative not_equal power rad2deg reciprocal remainder rint round sign signbit sin sinh sqrt square
-    subtract tan tanh true_divide trunc where""",
+    divide equal exp exp2 expm1 fabs floor floor_divide fmax fmin fmod greater greater_equal hypot
+    isclose isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and logical_not
+    logical_or logical_xor maximum minimum mod multiply negative not_equal power rad2deg reciprocal
+    remainder rint round sign signbit sin sinh sqrt square subtract tan tanh true_divide trunc where""",
     "along": "argsort cumprod cumsum flip sort",
     "over": """all amax amin any argmax argmin count_nonzero max mean median min nanmax nanmean nanmin nanstd nansum
     nanvar prod ptp std sum var""",
-    "other": """allclose argwhere array_equal expand_dims isin ndim nonzero percentile quantile ravel reshape
-    shape size squeeze trace transpose unique""",
+    "other": """allclose argwhere array_equal expand_dims isin ndim nonzero percentile quantile ravel reshape shape size
+    squeeze trace transpose unique""",
 }
 ARRAY_METHODS = frozenset(
-    """all any argmax argmin argsort clip cumprod cumsum flatten item max mean min nonzero prod ravel reshape round
-    squeeze std sum tolist trace transpose var""".split()
+    """all any argmax argmin argsort clip cumprod cumsum flatten item max mean min nonzero prod ravel reshape
+    round squeeze std sum tolist trace transpose var""".split()
 )
 NUMPY_LINALG = {"other": "cond det eigvalsh inv matrix_rank norm slogdet"}
 MATH = {
-    "facts": """ceil cos degrees exp expm1 fabs floor hypot isclose isfinite isinf isnan log log10 log1p log2 radians sin
-    sqrt tan tanh trunc"""
+    "facts": """ceil cos degrees exp expm1 fabs floor hypot isclose isfinite isinf isnan log log10 log1p log2 radians
+    sin sqrt tan tanh trunc"""
 }
 THREE = frozenset("clip isclose percentile quantile where allclose".split())
 """Functions of numpy with three arguments; all others have two, before those that are written to."""
 ATTRIBUTES = frozenset("T device dtype imag itemsize mT nbytes ndim real requires_grad shape".split())
 """Attributes of raw tensors and arrays."""
 KEYWORDS = frozenset(
-    """alpha approximate atol axis beta bias bins chunks correction ddof decimals delta descending diagonal dim dim0 dim1
-    dim2 dims dtype end eps equal_nan exponent ignore_index index indices input k keepdim keepdims label_smoothing
-    largest length log_target mask max min nan negative_slope neginf offset ord other p posinf q reduction return_counts
-    return_inverse right rounding_mode rtol shape shifts side size sorted stable start target tensors threshold unbiased
-    upper value weight""".split()
+    """alpha approximate atol axis beta bias bins chunks correction ddof decimals delta descending diagonal dim
+    dim0 dim1 dim2 dims dtype end eps equal_nan exponent ignore_index index indices input k keepdim
+    keepdims label_smoothing largest length log_target mask max min nan negative_slope neginf offset ord
+    other p posinf q reduction return_counts return_inverse right rounding_mode rtol shape shifts side
+    size sorted stable start target tensors threshold unbiased upper value weight""".split()
 )
 """The arguments that can be given by name."""
 AXIS_AT = {"norm": 2, "quantile": 2, "nanquantile": 2, "normalize": 2, "roll": 2}

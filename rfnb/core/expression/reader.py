@@ -129,7 +129,9 @@ class Reader:
         return self._done(node, getattr, torch_ops.bare(owner), name)
 
     def _slice(self, node: ast.Slice) -> slice:
-        bounds = [None if part is None else torch_ops.bare(self.read(part)) for part in (node.lower, node.upper, node.step)]
+        bounds = [
+            None if part is None else torch_ops.bare(self.read(part)) for part in (node.lower, node.upper, node.step)
+        ]
         return slice(*bounds)
 
     def _key(self, node: ast.expr) -> Any:
@@ -189,7 +191,9 @@ class Reader:
         if isinstance(node, ast.Name):
             return self._plain_function(node)
         if not isinstance(node, ast.Attribute):
-            raise self.error(node, "only functions and methods can be called", expected="rf.name(…), x.sum(), torch.abs(x)")
+            raise self.error(
+                node, "only functions and methods can be called", expected="rf.name(…), x.sum(), torch.abs(x)"
+            )
         path = _path(node)
         if path.startswith("rf.") and path.count(".") == 1:
             if node.attr not in self.names.functions:
@@ -209,9 +213,18 @@ class Reader:
         if name in _BUILTINS:
             return _BUILTINS[name]
         known = [*_BUILTINS, *self.names.own]
-        hint = f"rf.{name}(…)" if name in self.names.functions else f"torch.{name}(…)" if f"torch.{name}" in pure.functions() else did_you_mean(name, known)
+        hint = (
+            f"rf.{name}(…)"
+            if name in self.names.functions
+            else f"torch.{name}(…)"
+            if f"torch.{name}" in pure.functions()
+            else did_you_mean(name, known, "{}")
+        )
         raise self.error(
-            node, f"there is no function `{name}`", expected="rf.…, torch.…, methods of tensors, float, len, max, …, your own", hint=hint
+            node,
+            f"there is no function `{name}`",
+            expected="rf.…, torch.…, methods of tensors, float, len, max, …, your own",
+            hint=hint,
         )
 
     def _is_module(self, path: str) -> bool:
@@ -240,9 +253,10 @@ class Reader:
         if is_raw(left) or is_raw(right):
             return self._done(node, torch_ops.operate, how, left, right)
         if how in _LOGICAL and (isinstance(left, Tensor) or isinstance(right, Tensor)):
-            if _LOGICAL[how] is None:
+            name = _LOGICAL[how]
+            if name is None:
                 raise self.error(node, "Tensors are multiplied by dims", hint="rf.matmul(a, b, reduce=dim)")
-            return self._logical(node, _LOGICAL[how], left, right)
+            return self._logical(node, name, left, right)
         if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
             raise self.error(node, "the power is too large")
         made = self._done(node, how, left, right)
@@ -379,7 +393,12 @@ _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
 }
-_LOGICAL = {operator.and_: "logical_and", operator.or_: "logical_or", operator.xor: "not_equal", operator.matmul: None}
+_LOGICAL: dict[Any, str | None] = {
+    operator.and_: "logical_and",
+    operator.or_: "logical_or",
+    operator.xor: "not_equal",
+    operator.matmul: None,
+}
 """The ops on Tensors of operators; None where there is none."""
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,

@@ -67,7 +67,7 @@ def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
     return Refusal(
         f"`{name}` is not among the methods that an expression can call",
         expected="methods of tensors that only compute, such as sum, norm, softmax",
-        hint=did_you_mean(name, known),
+        hint=did_you_mean(name, known, "{}"),
     )
 
 
@@ -95,7 +95,9 @@ def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         def in_place(value: Any) -> Any:
             return value.copy_compatible_to_dims_raw(whole.dims) if isinstance(value, Tensor) else value
 
-    result = _computed(pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()})
+    result = _computed(
+        pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()}
+    )
     keeps = _keeps_axes(args, kwargs)
     return _with_dims(result, pure.kind, whole, axes if not keeps else None)
 
@@ -177,7 +179,9 @@ def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
 
 def _index(raw: Any, key: Any) -> Any:
     if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
-        raise Refusal("a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them")
+        raise Refusal(
+            "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
+        )
     positions = _swapped(key, _as_torch)
     where = [part for part in _leaves([positions]) if is_raw(part)]
     _check_growth(lambda x, *_: x[positions], (_as_torch(raw) if where else raw, *where))
@@ -281,7 +285,7 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
     if isinstance(result, tuple) and not hasattr(result, "numel"):
         parts = [_with_dims(part, kind, whole, axes) for part in result]
         names = getattr(type(result), "__match_args__", ())
-        return namedtuple("result", names)(*parts) if names else tuple(parts)  # noqa: PYI024
+        return namedtuple("result", names)(*parts) if names else tuple(parts)
     if isinstance(result, np.ndarray | np.generic):
         result = raw_registry.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
     if not is_raw(result) or kind not in ("each", "along", "over"):
@@ -339,13 +343,15 @@ def _check_arguments(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any])
                 f"{pure.name}: `{name}=` writes, and expressions cannot change values"
                 if writes
                 else f"{pure.name}: the argument `{name}=` cannot be given in an expression",
-                hint=did_you_mean(name, KEYWORDS) if not writes else "leave it out",
+                hint=did_you_mean(name, KEYWORDS, "{}") if not writes else "leave it out",
             )
     if len(args) > pure.most:
         raise Refusal(f"{pure.name} has too many arguments without names", got=len(args), expected=f"≤ {pure.most}")
     for value in _leaves([*args, *kwargs.values()]):
         if not is_data(value):
-            raise Refusal(f"{pure.name}: a {type(value).__name__} cannot be an argument", expected="tensors and numbers")
+            raise Refusal(
+                f"{pure.name}: a {type(value).__name__} cannot be an argument", expected="tensors and numbers"
+            )
 
 
 def is_data(value: Any) -> bool:
@@ -394,9 +400,8 @@ def _checked(result: Any, operands: Sequence[Any]) -> Any:
         for part in result:
             _checked(part, operands)
     elif is_raw(result):
-        if result.size == 0 if isinstance(result, np.ndarray) else not result.numel():
-            if _volume(result) > LARGEST:
-                raise _too_large()
+        if 0 in result.shape and _volume(result) > LARGEST:
+            raise _too_large()
     elif not is_data(result):
         raise Refusal(f"the result is neither a tensor nor a number, but a {type(result).__name__}")
     return result
