@@ -207,20 +207,24 @@ class FrameRecorder:
 
     def leave(self, frame: FrameType, error: BaseException | None) -> None:
         """The function returns, or is left by an error."""
+        self.end(frame, error)
+        self._frames.pop(frame, None)
+        for client in [*self.clients]:
+            client.left()
+
+    def end(self, frame: FrameType, error: BaseException | None = None, *, whole: bool = True) -> None:
+        """Ends all loops: the frame ends, or the recording does, in the middle of a line if that is not `whole`."""
         try:
             with self._unobserved():
                 if self._open:
                     names = self._names(frame)
-                    self._finish(names, whole=error is None)
+                    self._finish(names, whole=whole and error is None)
                     self._look_again(names)
                 while self._open:
-                    self._close(error)
+                    self._close(None if isinstance(error, GeneratorExit) else error)
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)
-        self._frames.pop(frame, None)
-        for client in [*self.clients]:
-            client.left()
 
     def enter(self, frame: FrameType, number: int, name: str | None) -> None:
         """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
@@ -469,6 +473,10 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        if client in self._clients:
+            for frame, recorder in [*self._frames.items()]:  # such as those of generators that wait
+                if recorder.clients == [client]:
+                    recorder.end(frame, whole=False)
         if client in self._clients:
             self._clients.remove(client)
         if not self._clients and self._events is not None:
