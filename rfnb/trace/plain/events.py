@@ -25,8 +25,8 @@ class Follower(Protocol):
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
-        """The frame returns, or an error leaves it."""
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        """The frame returns a value, or an error leaves it."""
 
 
 Begin = Callable[[FrameType], Follower | None]
@@ -101,7 +101,7 @@ class Tracing:
                 if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
                     error[0] = arg[1]
             elif event == "return" and (error[0] is not None or frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE):
-                leave(frame, error[0])
+                leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
@@ -189,7 +189,7 @@ class Monitoring:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
-            follower.leave(frame, None)
+            follower.leave(frame, None, value)
 
     def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
         follower = self._followers.get(sys._getframe(1)) if self._followers else None
@@ -201,7 +201,7 @@ class Monitoring:
             frame = sys._getframe(1)
             follower = self._followers.pop(frame, None)
             if follower is not None:
-                follower.leave(frame, error)
+                follower.leave(frame, error, None)
 
 
 Events = Tracing | Monitoring

@@ -7,7 +7,7 @@ import dis
 import inspect
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import CodeType
 from typing import Any, NamedTuple
@@ -116,18 +116,49 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
-def _outline(source: Source) -> Outline | None:
-    code = source.code
-    scope = _scope(code)
-    if scope is None:
+def outline_of_calls(code: CodeType) -> Outline | None:
+    """The outline of a function each call of which is an iteration; None if its text is no longer available.
+
+    The function is the last of the loops, and its arguments are what the last of the statements assigns.
+    """
+    return _outlines_of_calls[Source(code, 0)]
+
+
+def _outline_of_calls(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None or isinstance(scope, ast.Module) else _outline_of(source.code, scope)
+    if text is None:
         return None
+    arguments = tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
+    target = ast.Tuple([ast.Name(name, ast.Store()) for name in arguments], ast.Store())
+    place = {"lineno": scope.lineno, "end_lineno": scope.end_lineno}
+    node = ast.For(target, ast.Constant(None), scope.body, [], **place)
+    loop, header = len(text.loops), len(text.statements)
+    call = _loop(node, (), text.paths)
+    call = replace(call, header=source.code.co_name, short=False, carried=(*arguments, *call.carried))
+    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    return replace(
+        text,
+        loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
+        statements=(*(replace(inner, loops=(loop, *inner.loops)) for inner in text.statements), line),
+        headers={**text.headers, header: loop},
+        uses=(*text.uses, tuple(Use(name, header, line.line, True, False) for name in arguments)),
+    )
+
+
+def _outline(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None else _outline_of(source.code, scope)
+    has_loop = text is not None and any(place.begins for place in text.places.values())
+    return text if has_loop else None  # also a cell is compiled statement by statement
+
+
+def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
-    places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
-    if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
-        return None
+    places = _places(code, nodes, loops, _instructions(code, nodes))
     own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
@@ -196,6 +227,7 @@ def _paths(
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+_outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
