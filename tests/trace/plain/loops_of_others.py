@@ -228,7 +228,7 @@ LOOPS = {
     ),
     "pygments lexer": Case(
         (pygments.lexer.RegexLexer.get_tokens_unprocessed,),
-        lambda: [(i, str(t), v) for i, t, v in pygments.lexers.PythonLexer().get_tokens_unprocessed("x = f(1)  # y\n")],
+        lambda: [(i, str(t), v) for i, t, v in pygments.lexers.IniLexer().get_tokens_unprocessed("[a]\nx = 1 # y\n")],
     ),
     "matplotlib ticks": Case(
         (matplotlib.ticker.MaxNLocator._raw_ticks,), lambda: matplotlib.ticker.MaxNLocator(5).tick_values(0.3, 17)
