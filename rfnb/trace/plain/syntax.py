@@ -27,7 +27,7 @@ class LoopText:
     header: its text without the colon. first, last: its lines. short: its body begins
     in the line of the header. around: the loops around it, outermost
     first. carried: the variables that an iteration reads before it assigns them, and assigns. names: all that it uses,
-    without those that the header assigns.
+    without those that the header assigns. assigned: all that the header and the body assign.
     """
 
     header: str
@@ -37,6 +37,7 @@ class LoopText:
     around: tuple[int, ...]
     carried: tuple[str, ...]
     names: tuple[str, ...]
+    assigned: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +350,7 @@ def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
 def _loop(loop: Any, around: tuple[int, ...]) -> LoopText:
     order: dict[str, bool] = {}  # by variable of the body, whether it is read before it is assigned
     _first_uses(loop, order)
-    stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
@@ -359,6 +360,7 @@ def _loop(loop: Any, around: tuple[int, ...]) -> LoopText:
         around,
         tuple(name for name, reads in order.items() if reads and name in stored),
         tuple(name for name in order if name not in targets),
+        stored,
     )
 
 
