@@ -9,6 +9,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
+from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
@@ -141,6 +142,7 @@ class FrameRecorder:
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
+        self._caught: BaseException | None = None  # since the line before
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
@@ -160,6 +162,12 @@ class FrameRecorder:
                     self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
+        self._caught = None
+
+    def caught(self, error: BaseException) -> None:
+        """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
+        if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
+            self._caught = error
 
     def _line(self, frame: FrameType, place: Place) -> None:
         statement, starts, begins, tentative = place
@@ -171,11 +179,11 @@ class FrameRecorder:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
             names = frame.f_locals
-            self._finish(names)
+            self._finish(names, whole=self._caught is None)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
-                self._close()
+                self._close(self._caught)
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
@@ -230,7 +238,7 @@ class FrameRecorder:
             self._finish(names)
         self._look_again(names, self._outline.statements[self._previous].assigned if header_ran else ())
         while self._open and self._open[-1].number not in (number, *text.around):
-            self._close()
+            self._close(self._caught)
         if not self._open or self._open[-1].number != number:
             clients = [client for client in self.clients if client.wants(text, number)]
             if not clients:
@@ -257,7 +265,8 @@ class FrameRecorder:
             loop.starts.pop()
         loop.end = end
         if error is not None and loop.starts:
-            loop.failed = Failure(len(loop.starts) - 1, f"{type(error).__name__}: {error}".removesuffix(": "))
+            line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+            loop.failed = Failure(len(loop.starts) - 1, error_text(error), line=line)
         loop.inside = bool(self._open)
         if loop.inside:
             self._open[-1].inner.append(loop)
