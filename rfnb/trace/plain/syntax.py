@@ -17,6 +17,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+BEFORE = -1
+"""Stands for no statement: of a value from before the loop, or that a line only read."""
 FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
 
 
