@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.core.expression.expression import Expression
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.plain.remembered import Remembered, name_of, run_of
-from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import PLAIN
+from rfnb.trace.plain.syntax import BEFORE, Use
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, keep
+from rfnb.trace.run.names import StepNames
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.step import RunStep, States, StepText, StepValue
@@ -27,6 +31,8 @@ EACH = "*"
 """Stands for each value that a line assigns."""
 OF_STEP = frozenset(("step", "values"))
 """Names in an expression that are not those of variables."""
+ROOT = re.compile(r"[.\[]")
+"""Ends the name of a variable in that of a part of it."""
 
 
 class Watch:
@@ -38,34 +44,31 @@ class Watch:
         assigned: the variables that the loop assigns: the condition waits until those that it reads have new values.
     """
 
-    def __init__(self, pause: Pause, why: str, assigned: Collection[str]):
+    def __init__(self, pause: Pause, why: str, assigned: frozenset[str]):
         self.pause, self.why = pause, why
         self.names = names_read(pause.where)
         self.each = self.names == {EACH}
         self.whole = self.names is None or not self.names.isdisjoint(OF_STEP)
-        self._awaited = frozenset() if self.names is None else self.names & frozenset(assigned)
-        self._reads: dict[str, bool] = {}
+        self._awaited = frozenset() if self.names is None else self.names & assigned
+        self._roots = frozenset(map(root, self.names or ()))
         self.was_tested = False
         self.begin()
 
     def begin(self) -> None:
         """An iteration begins."""
-        self.waits = set(self._awaited)
+        self._waits = set(self._awaited)
         self.line: int | None = None  # that last assigned one of the names, if it was not tested since
         self.has_held = self.is_counted = False
 
-    def take(self, fresh: Mapping[str, int]) -> bool:
-        """Takes the variables that a line assigned. Returns whether the condition reads one, and can be tested."""
-        for name, line in fresh.items():
-            if name not in self._reads:
-                self._reads[name] = self._is_read(name)
-            if self._reads[name]:
-                self.line = line
-                self.waits.discard(name)
-        return self.line is not None and not self.waits and not self.has_held
+    def reads(self, name: str) -> bool:
+        """Whether a value with this name is one that the condition reads."""
+        return self.each or root(name) in self._roots
 
-    def _is_read(self, name: str) -> bool:
-        return self.each or root(name) in {root(read) for read in self.names or ()}
+    def take(self, name: str, line: int) -> bool:
+        """Takes a new value of a variable that it reads. Returns whether the condition can be tested."""
+        self.line = line
+        self._waits.discard(name)
+        return not self._waits and not self.has_held
 
 
 def names_read(where: Any) -> frozenset[str] | None:
@@ -78,7 +81,7 @@ def names_read(where: Any) -> frozenset[str] | None:
 
 def root(name: str) -> str:
     """The variable that a value is a part of: `x` of `x.0`."""
-    return re.split(r"[.\[]", name, maxsplit=1)[0]
+    return name if name.isidentifier() else ROOT.split(name, maxsplit=1)[0]
 
 
 class LineStep(RunStep):
@@ -91,69 +94,72 @@ class LineStep(RunStep):
     """
 
     def __init__(self, of: LoopPauses, frame: FrameType, names: Collection[str] | None):
-        self._of, self._frame = of, frame
+        self._of, self._frame, self._names = of, frame, names
         self.step = len(of.loop.starts) - 1
-        self.before, self.after = States(self, self.step), States(self, self.step + 1)  # type: ignore[arg-type]
-        self._roots = None if names is None else dict.fromkeys(map(root, names))
         self._check = "as it is now"
-        self._values = None
 
     @property
     def run(self) -> Run:  # type: ignore[override]
         """The iterations so far."""
         return self._of.run()
 
+    @property
+    def before(self) -> States:  # type: ignore[override]
+        """The variables before the iteration."""
+        return States(self, self.step)  # type: ignore[arg-type]
+
+    @property
+    def after(self) -> States:  # type: ignore[override]
+        """The variables now."""
+        return States(self, self.step + 1)  # type: ignore[arg-type]
+
     def values(self) -> list[StepValue]:
-        """The variables that the iteration has assigned so far, as far as the condition reads them."""
-        if self._values is None:
-            self._values = [row for row in self._rows() if isinstance(row, StepValue)]
-        return self._values
+        """The values that the iteration has assigned so far, as far as the condition reads them."""
+        return [row for row in self._rows(self._roots()) if isinstance(row, StepValue)]
 
     def texts(self) -> list[StepText]:
         """What is neither a tensor nor a number."""
-        return [row for row in self._rows() if isinstance(row, StepText)]
+        return [row for row in self._rows(self._roots()) if isinstance(row, StepText)]
 
     def __getitem__(self, name: str) -> Any:
-        rows = [row for row in self._rows(root(name)) if row.name == name]
+        rows = [row for row in self._rows([root(name)]) if row.name == name]
         if not rows:
             raise LoopNameError(f"{self._of.name}: the iteration has assigned no {name!r}")
         return rows[-1].text if isinstance(rows[-1], StepText) else rows[-1].tensor
 
     def state_names(self) -> list[str]:
         """The variables that have a value, as far as the condition reads them."""
-        known = {**self._of.before, **self._of.last}
-        if self._roots is None:
-            return [*known]
         names = self._frame.f_locals
-        return [] if EACH in self._roots else [name for name in self._roots if name in known or name in names]
+        return [name for name in self._roots() if name in self._of.last or name in names]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before the iteration, or now. Raises LoopNameError if it had no value."""
         places = self._of.last if step > self.step else self._of.before
         if name in places:
-            return self._value(name, places[name])
+            entry = self._of.loop.log.entry(places[name])
+            return self._of.replay._tensor(name, entry.value, entry.version)
         if step > self.step and name in self._frame.f_locals:
-            return self._of.replay._tensor(name, self._frame.f_locals[name])
+            return self._of.replay._tensor(name, keep(self._frame.f_locals[name]))
         raise LoopNameError(f"there is no variable {name!r} before the iteration")
 
-    def _rows(self, name: str | None = None) -> list[StepValue | StepText]:
-        """The values of a variable, or of all, that the iteration has assigned."""
-        last, start = self._of.last, self._of.loop.starts[-1]
-        names = [name] if name is not None else self._roots or last
-        rows: list[StepValue | StepText] = []
-        for each in names:
-            if last.get(each, -1) >= start:
-                use, value, _ = self._of.loop.log.items[last[each] : last[each] + 3]
-                if type(value) in PLAIN and self._roots is not None:
-                    rows.append(StepValue(each, type(value).__name__, use.line, value))
-                else:
-                    rows += self._of.replay._values(self._of.loop.log.entry(last[each]))
-        return rows
+    def _variables(self) -> Mapping[str, Any]:
+        names = self._names or ()
+        variables = {name: self._of.value(name) for name in names if name in self._of.last}
+        return variables if len(variables) == len(names) else StepNames(self)
 
-    def _value(self, name: str, at: int) -> Any:
-        _, value, version = self._of.loop.log.items[at : at + 3]
-        plain = type(value) in PLAIN and self._roots is not None
-        return value if plain else self._of.replay._tensor(name, value, version)
+    def _latest(self, name: str | None) -> list[Any]:
+        if name is None:
+            return [array for each in self._roots() for array in self._of.arrays(each)]
+        return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
+
+    def _roots(self) -> Collection[str]:
+        return self._of.last if self._names is None else dict.fromkeys(map(root, self._names))
+
+    def _rows(self, names: Iterable[str]) -> list[StepValue | StepText]:
+        """The values that the iteration has assigned to variables."""
+        log, last, start = self._of.loop.log, self._of.last, self._of.loop.starts[-1]
+        places = [last[name] for name in names if last.get(name, -1) >= start]
+        return [row for at in places for row in self._of.replay._values(log.entry(at))]
 
 
 class LoopPauses:
@@ -174,6 +180,7 @@ class LoopPauses:
         self._recorder, self._client = recorder, client
         self._conditions: tuple[Pause, ...] | None = None  # for which there are watches
         self._watches: list[Watch] = []
+        self._readers: dict[str, list[Watch]] = {}
         self._resume, self.is_off = Resume(), False
         self._ended = -1  # the last iteration that was tested at its end
 
@@ -188,15 +195,45 @@ class LoopPauses:
         for watch in self._watches:
             watch.begin()
 
-    def watches(self) -> list[Watch]:
-        """The conditions for this loop, and those with which it was resumed."""
+    def value(self, name: str) -> Any:
+        """A variable as expressions see it: numbers and texts as they are."""
+        entry = self.loop.log.entry(self.last[name])
+        if type(entry.value) in PLAIN:
+            return entry.value
+        return self.replay._tensor(name, entry.value, entry.version)
+
+    def arrays(self, name: str) -> list[Any]:
+        """The numbers of a variable, or of its parts; rf Tensors as they are."""
+        _, value, version = self.loop.log.items[self.last[name] : self.last[name] + 3]
+        if version is not None:
+            return [backend_of(value).to_numpy_raw(value)]
+        if type(value) in (bool, int, float):
+            return [np.asarray(value)]
+        if type(value) is Kept and value.backend is not None and not (value.note or isinstance(value.value, Tensor)):
+            return [value.backend.to_numpy_raw(value.value)]
+        rows = self.replay._values(self.loop.log.entry(self.last[name]))
+        return [row.tensor for row in rows if isinstance(row, StepValue)]
+
+    def ready(self, uses: Sequence[Use]) -> list[Watch]:
+        """The conditions that read a variable which a line has assigned, and that can be tested."""
         if self._conditions is not pauses.conditions:
-            self._conditions, assigned = pauses.conditions, self.loop.text.assigned
-            self._watches = [
-                *(Watch(pause, pause.words, assigned) for pause in pauses.of(self.name)),
-                *(Watch(condition, self._resume.why, assigned) for condition in self._resume.conditions),
-            ]
-        return self._watches
+            self._renew()
+        found: list[Watch] = []
+        for use in uses if not self.is_off else ():
+            name = use.name
+            if name not in self._readers:
+                self._readers[name] = [watch for watch in self._watches if watch.reads(name)]
+            if use.statement != BEFORE:
+                found += [watch for watch in self._readers[name] if watch.take(name, use.line)]
+        return found
+
+    def _renew(self) -> None:
+        """Takes the conditions that there are now."""
+        self._conditions, assigned, self._readers = pauses.conditions, self.loop.text.assigned, {}
+        old = {watch.pause: watch for watch in self._watches}
+        reasons = {pause: pause.words for pause in pauses.of(self.name)}
+        reasons |= dict.fromkeys(self._resume.conditions, self._resume.why)
+        self._watches = [old.get(pause) or Watch(pause, why, assigned) for pause, why in reasons.items()]
 
     def run(self) -> Run:
         """The iterations so far, as a Run; always the same one."""
@@ -221,7 +258,8 @@ class LoopPauses:
         until = self._resume.until
         if until is not None and step >= until:
             return self._resume.why, None
-        for watch in self.watches():
+        self.ready(())
+        for watch in self._watches:
             line = watch.line
             names = None if watch.each else watch.names
             if not watch.has_held and (watch.whole or line is not None) and self.test(watch, frame, names):
@@ -242,7 +280,9 @@ class LoopPauses:
         """The loop has ended."""
         for watch in self._watches:
             if not watch.was_tested and not self.loop.inside:
-                watch.pause.lacks(len(self.loop.starts), f"{self.name} assigns no {', '.join(sorted(watch.names or ()))}")
+                watch.pause.lacks(
+                    len(self.loop.starts), f"{self.name} assigns no {', '.join(sorted(watch.names or ()))}"
+                )
         if self.loop.run is not None:
             run = run_of(self.loop, self._client.dims)
             if self.loop.inside and self.loop.was_paused:
@@ -258,31 +298,29 @@ def pauses_of(recorder: FrameRecorder, loop: Iterations) -> LoopPauses:
 
 def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
     """Pauses after a line if there is a reason; `start` is where in the log it began. Returns whether there was one."""
-    loops = [of for loop in reversed(recorder._open) if not (of := pauses_of(recorder, loop)).is_off]
-    if pauses.muted or not loops:
+    if pauses.muted:
         return False
     if pauses.asked and recorder._previous != BEFORE:
-        statement = recorder._outline.statements[recorder._previous]
-        if loops[0].loop.number in statement.loops:
-            loops[0].hold(frame, str(pauses.answer()), statement.line)
+        statement, of = recorder._outline.statements[recorder._previous], pauses_of(recorder, recorder._open[-1])
+        if of.loop.number in statement.loops and not of.is_off:
+            of.hold(frame, str(pauses.answer()), statement.line)
             return True
-    items = recorder._log.items
-    fresh = {use.name: use.line for use in items[start::3] if use.statement != BEFORE}
-    reasons: list[tuple[LoopPauses, str, int | None]] = []
+    uses = recorder._log.items[start::3]
+    reason: tuple[LoopPauses, str, int | None] | None = None
     tested: set[Pause] = set()
-    for of in loops if fresh else ():
-        for watch in of.watches():
-            if watch.take(fresh):
-                if watch.pause in tested:
-                    watch.line = None  # an inner loop has tested it
-                    continue
-                tested.add(watch.pause)
-                line = watch.line
-                if of.test(watch, frame, {EACH, *fresh} if watch.each else watch.names):
-                    reasons.append((of, watch.why, line))
-    for of, why, line in reasons[:1]:
-        of.hold(frame, why, line)
-    return bool(reasons)
+    for loop in reversed(recorder._open):
+        of = loop.pauses or pauses_of(recorder, loop)
+        for watch in of.ready(uses):
+            line = watch.line
+            if line is None or watch.pause in tested:  # an inner loop has tested it
+                watch.line = None
+                continue
+            tested.add(watch.pause)
+            if of.test(watch, frame, [use.name for use in uses] if watch.each else watch.names) and reason is None:
+                reason = of, watch.why, line
+    if reason is not None:
+        reason[0].hold(frame, *reason[1:])
+    return reason is not None
 
 
 def after_step(recorder: FrameRecorder, frame: FrameType) -> bool:

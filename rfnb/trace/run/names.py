@@ -25,7 +25,7 @@ def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step."""
     read = expression if isinstance(expression, Expression) else Expression(expression)
     with untaped(), listening(None):
-        return read.value(Names(StepNames(at), known_functions()))
+        return read.value(Names(at._variables(), known_functions()))
 
 
 class StepNames(Mapping[str, Any]):

@@ -63,7 +63,7 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _values(at, name))
+        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in at._latest(name))
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
@@ -80,7 +80,7 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _values(at, name))
+        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in at._latest(name))
 
     return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
@@ -199,14 +199,6 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
         return any(at.step in of_run[each] for each in which)
 
     return holds
-
-
-def _values(at: RunStep, name: str | None) -> list[Any]:
-    """The state with this name after the step, including nested states, or else the value; all if `name` is None."""
-    if name is None:
-        return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.states)]
-    states = [state for state in at.before.names() if state == name or state.startswith(f"{name}.")]
-    return [at.after[state] for state in states] or [at[name]]
 
 
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
