@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, hold, is_same, keep, summary, tensors_in, version_of
+from rfnb.trace.plain.values import (
+    PLAIN,
+    Kept,
+    backend_of,
+    drop,
+    hold,
+    is_opaque,
+    is_same,
+    keep,
+    summary,
+    tensors_in,
+    version_of,
+)
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 
@@ -78,6 +91,7 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
+        self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
         self.pauses: LoopPauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
@@ -155,7 +169,7 @@ class FrameRecorder:
     """
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
-        self._code, self._outline, self.clients, self._frames = code, text, clients, frames
+        self.code, self._outline, self.clients, self._frames = code, text, clients, frames
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
@@ -164,7 +178,8 @@ class FrameRecorder:
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
         self._hides = any(statement.hides for statement in text.statements)
-        self._uncounted: set[str] = set()  # variables of which nothing counts the changes
+        self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
+        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._tested = 0  # how much of the log conditions were tested on
@@ -184,7 +199,7 @@ class FrameRecorder:
             except Exception as error:
                 self._give_up(error)
             except BaseException as error:  # a paused cell is stopped
-                recording_here().stop(error)
+                recording_here().interrupt(error)
                 raise
         self._caught = self._frame = None
 
@@ -198,11 +213,11 @@ class FrameRecorder:
         if not begins and not starts and statement == self._previous:
             return  # a statement goes on in another line
         if begins:
-            names = frame.f_locals
+            names = self._names(frame)
             for loop in begins:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
-            names = frame.f_locals
+            names = self._names(frame)
             self._finish(names, whole=self._caught is None)
             names = self._pause(names)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
@@ -217,26 +232,46 @@ class FrameRecorder:
                 self._separate(name)
         self._previous = statement
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
         self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
         try:
-            with self._unobserved():
-                if self._open:
-                    self._finish(frame.f_locals, whole=error is None)
-                    self._look_again(frame.f_locals)
-                while self._open:
-                    self._close(error)
-            self._previous = BEFORE
-        except Exception as problem:
-            self._give_up(problem)
+            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
         except BaseException as stopped:
-            recording_here().stop(stopped)
+            recording_here().interrupt(stopped)
             raise
         self._frame = None
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
+
+    def stop(self, frame: FrameType) -> None:
+        """The recording ends before the frame does, such as that of a generator that waits."""
+        self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def _take_last(
+        self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
+    ) -> None:
+        """Takes what the last line assigned; `end` ends the loops."""
+        try:
+            with self._unobserved():
+                if self._open:
+                    names = self._names(frame)
+                    self._finish(names, whole=whole and error is None)
+                    self._look_again(names)
+                end()
+            self._previous = BEFORE
+        except Exception as problem:
+            self._give_up(problem)
+
+    def _end(self, error: BaseException | None, value: Any) -> None:
+        """The open loops end with the function."""
+        while self._open:
+            self._close(error)
+
+    def begin(self, frame: FrameType) -> bool:
+        """Follows one more frame, if frames are followed one after the other."""
+        return False
 
     def enter(self, frame: FrameType, number: int, name: str | None) -> None:
         """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
@@ -251,6 +286,27 @@ class FrameRecorder:
                 self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
             self._give_up(error)
+
+    def _names(self, frame: FrameType) -> Mapping[str, Any]:
+        """The variables of the frame, and those of its module that it changes."""
+        if not self._outside:
+            return frame.f_locals
+        outside = frame.f_globals
+        return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
+
+    def _value(self, name: str, names: Mapping[str, Any]) -> Any:
+        """The value of a variable or attribute; MISSING if there is none."""
+        path = self._paths.get(name)
+        value = names.get(name, MISSING) if path is None else path.value(names)
+        return MISSING if value is HIDDEN else value
+
+    def _forget(self, hidden: set[str]) -> None:
+        """Looks no longer at attributes that have no value to show."""
+        if not hidden:
+            return
+        self._paths = {name: path for name, path in self._paths.items() if name not in hidden}
+        self._uncounted.difference_update(hidden)
+        self._uses = [tuple(use for use in uses if use.name not in hidden) for uses in self._uses]
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
@@ -269,18 +325,21 @@ class FrameRecorder:
         if not header_ran:
             self._finish(names)
             names = self._pause(names)
-        self._look_again(names, self._outline.statements[self._previous].assigned if header_ran else ())
+        header = self._outline.statements[self._previous] if header_ran else None
+        self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close(self._caught)
         if not self._open or self._open[-1].number != number:
             clients = [client for client in self.clients if client.wants(text, number)]
             if not clients:
                 return
-            loop = Iterations(self._code, self._outline, number, self._log)
+            loop = Iterations(self.code, self._outline, number, self._log)
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
-            uses = [variable for variable in text.names if variable in names]
-            for variable in uses:
-                self._look(variable, names[variable])
+            if not self._last:
+                self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
+            uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+            for name, value in uses.items():
+                self._look(name, value)
             loop.begins_with({name: at for name, at in self._last.items() if name in uses})
             if self._open:
                 self._open[-1].inner.append(loop)
@@ -308,9 +367,9 @@ class FrameRecorder:
             self._pause({}, ended=True)
         self._mark_ends()
         self._open.pop()
+        loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
-            line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
-            loop.failed = Failure(len(loop.starts) - 1, error_text(error), line=line)
+            loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
             loop.pauses.close()
             loop.pauses = None
@@ -324,6 +383,11 @@ class FrameRecorder:
             if client.wants(loop.text, loop.number):
                 client.done(loop)
 
+    def _failure(self, loop: Iterations, error: BaseException) -> Failure:
+        """The error that ended the last iteration of a loop."""
+        line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+        return Failure(len(loop.starts) - 1, error_text(error), line=line)
+
     # -- pauses
 
     def _pause(self, names: Mapping[str, Any], ended: bool = False) -> Mapping[str, Any]:
@@ -333,7 +397,7 @@ class FrameRecorder:
             return names
         start, self._tested = self._tested, len(self._log.items)
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
-        return self._frame.f_locals if has_paused else names
+        return self._names(self._frame) if has_paused else names
 
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
@@ -358,7 +422,12 @@ class FrameRecorder:
             try:
                 value = names[name]
             except KeyError:
-                continue
+                path = self._paths.get(name)
+                value = MISSING if path is None else path.value(names)
+                if value is HIDDEN:
+                    self._forget({name})
+                if value is MISSING or value is HIDDEN:
+                    continue
             at = last.get(name)
             if at is None:
                 self._add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
@@ -385,16 +454,19 @@ class FrameRecorder:
         if at is None or not self._is_same(value, at):
             self._add(name, Use(name, BEFORE, 0, False, True), value)
 
-    def _look_again(self, names: Mapping[str, Any], targets: Container[str] = ()) -> None:
+    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
 
-        targets: the variables that the header has assigned already, for the next iteration.
+        targets: what the header has assigned already, for the next iteration.
         """
-        for name in [name for name in self._uncounted if name not in targets]:
-            at = self._last.get(name)
-            if at is not None and name in names and not self._is_same(names[name], at):
+        for name in [*self._uncounted]:
+            at, path = self._last.get(name), self._paths.get(name)
+            if name in targets or (path is not None and not path.variables.isdisjoint(targets)):
+                continue
+            value = self._value(name, names)
+            if value is not MISSING and (path if at is None else not self._is_same(value, at)):
                 line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
-                self._add(name, Use(name, self._previous, line, False, True), names[name])
+                self._add(name, Use(name, self._previous, line, False, True), value)
 
     def _is_same(self, value: Any, at: int) -> bool:
         """Whether a variable still has the value in the log."""
@@ -450,26 +522,35 @@ class FrameRecorder:
                 part.separate()
 
 
-def let_graphs_go(items: list[Any]) -> None:
+def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
+    """Whether an attribute cannot be read, or is a module, a function or the like that the code only reads."""
+    value = path.value(names)
+    return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
+
+
+def let_graphs_go(items: list[Any], start: int = 0) -> None:
     """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(0, len(items), 3):
+    for at in range(start, len(items), 3):
         value, version = items[at + 1 : at + 3]
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
 
 
 class Recording:
-    """Records loops in one thread for several clients, from the first that is added until the last is removed."""
+    """Records loops in one thread for several clients, from the first that is added until the last is removed.
+
+    frames: the recorders of frames that run.
+    """
 
     def __init__(self) -> None:
         self._clients: list[Client] = []
-        self._frames: dict[FrameType, FrameRecorder] = {}
+        self.frames: dict[FrameType, FrameRecorder] = {}
         self._events: Events | None = None
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
         if self._events is None:
-            events = make_events(self._chosen, self._begin)
+            events = make_events(self.chooses, self._begin)
             events.start()
             self._events = events
         self._clients.append(client)
@@ -478,40 +559,52 @@ class Recording:
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
         if client in self._clients:
+            for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
+                if recorder.clients == [client] and recorder is not client:
+                    recorder.stop(frame)
+        if client in self._clients:
             self._clients.remove(client)
         if not self._clients and self._events is not None:
             self._events.stop()
             self._events = None
-            self._frames.clear()
+            self.frames.clear()
 
-    def stop(self, error: BaseException) -> None:
+    def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""
-        for frame, recorder in reversed([*self._frames.items()]):
-            recorder.leave(frame, error)
+        for frame, recorder in reversed([*self.frames.items()]):
+            recorder.leave(frame, error, None)
         for client in [*self._clients]:
             self.remove(client)
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
         text = outline(frame.f_code)
-        if frame in self._frames:
-            self._frames[frame].clients.append(client)
+        if frame in self.frames:
+            self.frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
-            self._frames[frame] = FrameRecorder(frame.f_code, text, [client], self._frames)
+            self.frames[frame] = FrameRecorder(frame.f_code, text, [client], self.frames)
             self._events.follow(frame)
-        if number is not None and frame in self._frames:
-            self._frames[frame].enter(frame, number, client.name(number))
+        if number is not None and frame in self.frames:
+            self.frames[frame].enter(frame, number, client.name(number))
 
-    def _chosen(self, code: CodeType) -> bool:
-        return any(client.chooses(code) for client in self._clients) and outline(code) is not None
+    def chooses(self, code: CodeType) -> bool:
+        """Whether frames that run this code are followed for any client."""
+        clients = [client for client in self._clients if client.chooses(code)]
+        return any(isinstance(client, FrameRecorder) or outline(code) is not None for client in clients)
 
     def _begin(self, frame: FrameType) -> FrameRecorder | None:
-        text = outline(frame.f_code)
-        if frame not in self._frames and text is not None:
-            clients = [client for client in self._clients if client.chooses(frame.f_code)]
-            if clients:
-                self._frames[frame] = FrameRecorder(frame.f_code, text, clients, self._frames)
-        return self._frames.get(frame)
+        if frame in self.frames:
+            return self.frames[frame]
+        clients = [client for client in self._clients if client.chooses(frame.f_code)]
+        of_calls = [client for client in clients if isinstance(client, FrameRecorder)]
+        of_loops = [client for client in clients if not isinstance(client, FrameRecorder)]
+        recorder: FrameRecorder | None = next((recorder for recorder in of_calls if recorder.begin(frame)), None)
+        text = outline(frame.f_code) if recorder is None and of_loops else None
+        if text is not None:
+            recorder = FrameRecorder(frame.f_code, text, of_loops, self.frames)
+        if recorder is not None:
+            self.frames[frame] = recorder
+        return recorder
 
 
 class _OfThread(threading.local):

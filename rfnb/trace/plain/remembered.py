@@ -71,15 +71,19 @@ class Remembered(KeptSteps):
         first = {entry.name: entry for entry in self.iterations.initial}
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        names = [name for name in self.iterations.text.carried if name in first or name in last]
+        changed, paths = self.iterations.changed, self.iterations.outline.paths
+        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
+        names = [name for name in names if name in first or name in last]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
-        """A variable before `step`. Raises LoopNameError if it did not exist."""
+        """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
         history = self._history.get(name, [])
+        if not history:
+            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
         at = bisect_left(history, step, key=lambda place: place[0])
         if at == 0:
-            raise LoopNameError(f"there is no variable {name!r} before step {step}", expected=", ".join(self._history))
+            return None
         entry = history[at - 1][1]
         return self._tensor(name, entry.value, entry.version)
 

@@ -1,8 +1,12 @@
+# ruff: noqa: F841, B007
 """Loops of plain Python pause at the line that makes a condition true, and go on as if they had not."""
 
 from __future__ import annotations
 
+import gc
+import inspect
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -39,8 +43,6 @@ class Looks:
 
 
 def line_of(function: Any, text: str) -> int:
-    import inspect
-
     lines, first = inspect.getsourcelines(function)
     return first + next(number for number, line in enumerate(lines) if text in line)
 
@@ -179,11 +181,6 @@ def endless():
             break
 
 
-def in_one_line():
-    for t in range(4):
-        n = 2 * t
-
-
 def with_tests():
     t = 0
     while t < 4:
@@ -208,7 +205,6 @@ def returning():
         endless,
         with_tests,
         returning,
-        in_one_line,
     ],
 )
 @pytest.mark.parametrize("where", ["t == 2", "n >= 3", rf.when.over(2.5, "n"), lambda at: at.n.item() > 2.5])
@@ -220,6 +216,13 @@ def test_everywhere(program, where):
         program()
     assert [step for step, _ in seen] == ([2 if program is not with_tests else 1] if where == "t == 2" else [2, 3])
     assert run[0] is rf.runs[0] and run[0].steps == 4
+
+
+def test_in_one_line(tmp_path):
+    rf.pause_when("n >= 3")
+    with user() as seen:
+        run_text("for t in rf.steps(range(4)): n = 2 * t", tmp_path / "short.py")
+    assert [step for step, _ in seen] == [2, 3]
 
 
 def test_at_the_level_of_a_cell(tmp_path):
@@ -237,10 +240,9 @@ def test_it_goes_on_step_by_step_to_a_step_and_to_a_condition():
     )
     rf.pause_when("t == 2")
     rf.pause_when("t == 8")
-    with user(looks) as seen:
+    with user(looks):
         for t in rf.steps(range(10)):
             h = float(t)
-    assert looks.seen
     assert [(step, names) for _, step, _, names in looks.seen] == [(2, ["t"]), (3, ["t", "h"]), (6, ["t", "h"])]
     assert h == 9.0
 
@@ -341,9 +343,6 @@ def test_a_text_where_a_condition_expects_numbers_is_not_an_error():
 
 
 def test_a_run_that_paused_is_let_go():
-    import gc
-    import weakref
-
     rf.pause_when("t == 1")
     with user():
         held = kept_by_nothing()
@@ -353,8 +352,6 @@ def test_a_run_that_paused_is_let_go():
 
 
 def kept_by_nothing():
-    import weakref
-
     for t in rf.steps(range(3)):
         h = torch.ones(3)
     return weakref.ref(h)
