@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
-from rfnb.trace.plain.remembered import Remembered, name_of, run_of
+from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, keep
-from rfnb.trace.run.names import StepNames
+from rfnb.trace.plain.values import Kept, backend_of, keep
+from rfnb.trace.run.names import StepNames, Variables
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.step import RunStep, States, StepText, StepValue
@@ -142,9 +142,7 @@ class LineStep(RunStep):
         raise LoopNameError(f"there is no variable {name!r} before the iteration")
 
     def _variables(self) -> Mapping[str, Any]:
-        names = self._names or ()
-        variables = {name: self._of.value(name) for name in names if name in self._of.last}
-        return variables if len(variables) == len(names) else StepNames(self)
+        return LineNames(self, self._of, self._frame)
 
     def _latest(self, name: str | None) -> list[Any]:
         if name is None:
@@ -159,6 +157,38 @@ class LineStep(RunStep):
         log, last, start = self._of.loop.log, self._of.last, self._of.loop.starts[-1]
         places = [last[name] for name in names if last.get(name, -1) >= start]
         return [row for at in places for row in self._of.replay._values(log.entry(at))]
+
+
+class LineNames(Mapping[str, Any]):
+    """The names that an expression can use in a running iteration: the variables of the frame, as they are now.
+
+    Args:
+        at: the iteration.
+        of: the loop.
+        frame: in which it runs.
+    """
+
+    def __init__(self, at: LineStep, of: LoopPauses, frame: FrameType):
+        self._at, self._of, self._locals = at, of, frame.f_locals
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._of.dims or (name in self._of.last and name not in self._locals):
+            return self._of.replay.as_code_has(self._of.loop.log.entry(self._of.last[name]))
+        if name in self._locals:
+            return self._locals[name]
+        if name == "before":
+            return Variables(self._of, self._at.step)
+        if name == "step":
+            return self._at.step
+        if name.isidentifier():
+            return StepNames(self._at)[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._locals, *self._of.last, "before", "after", "step", "values"]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 class LoopPauses:
@@ -194,12 +224,18 @@ class LoopPauses:
         for watch in self._watches:
             watch.begin()
 
-    def value(self, name: str) -> Any:
-        """A variable as expressions see it: numbers and texts as they are."""
-        entry = self.loop.log.entry(self.last[name])
-        if type(entry.value) in PLAIN:
-            return entry.value
-        return self.replay._tensor(name, entry.value, entry.version)
+    @property
+    def dims(self) -> Axes:
+        """The names of the axes of variables."""
+        return self._client.dims or {}
+
+    def variable_names(self) -> list[str]:
+        """The variables that had a value before the iteration."""
+        return [*self.before]
+
+    def variable(self, name: str, step: int) -> Any:
+        """A variable before the iteration, as code has it. Raises KeyError if there was none."""
+        return self.replay.as_code_has(self.loop.log.entry(self.before[name]))
 
     def arrays(self, name: str) -> list[Any]:
         """The numbers of a variable, or of its parts; rf Tensors as they are."""
