@@ -7,7 +7,5 @@ recorder    `FrameRecorder`, which follows one frame and writes the log of its l
 calls       `CallRecorder`, which follows the calls of a function as one loop.
 values      Values as they were: by reference, as copies, or as statistics.
 remembered  What a Run reads from the log.
-cells       `%%record_loops`, and the recording of all cells of a notebook.
-others      Functions with loops that ran, and were not recorded.
-last_iteration  The variables of a loop that was not recorded, when it raises.
+cells       `%%record_loops` and the recording of all cells; `last_iteration`, of a loop that raises; `others` that ran.
 """

@@ -65,7 +65,7 @@ class OneLoop:
     """A client that wants one loop of a frame, with those inside it, once."""
 
     def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
-        self._code, self._number, self._name, self._dims = code, number, name, dims
+        self._code, self._number, self._name, self.dims = code, number, name, dims
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -83,18 +83,21 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            _store(loop, self._dims)
+            _store(loop, self.dims)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 class AllLoops:
     """A client that wants all loops of chosen code."""
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
-        self.chooses, self._dims = chooses, dims
+        self.chooses, self.dims = chooses, dims
         self.also: list[str] = []  # other functions with loops that ran
 
     def wants(self, loop: LoopText, number: int) -> bool:
@@ -108,10 +111,13 @@ class AllLoops:
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         if not loop.inside:
-            _store(loop, self._dims, self.also)
+            _store(loop, self.dims, self.also)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 def _start(client: Client, frame: FrameType | None, caller: str, number: int | None = None) -> bool:
@@ -130,6 +136,7 @@ def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> Non
     if loop.starts and not loop.stored:
         loop.stored = True
         store(run_of(loop, dims, also=also))
+        loop.run = None
 
 
 @guarded
@@ -274,7 +281,9 @@ class record_calls(ContextDecorator):
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:
-            recorder = CallRecorder(code, text, owner, recording_here(), lambda loop: _store(loop, self._dims))
+            recorder = CallRecorder(
+                code, text, owner, recording_here(), lambda loop: _store(loop, self._dims), self._dims
+            )
             if not _start(recorder, None, "record_calls"):
                 break
             self._open.append(recorder)
