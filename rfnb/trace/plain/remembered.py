@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.recorder import Entry, Iterations
-from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, tensors_in
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
@@ -76,7 +76,8 @@ class Remembered(KeptSteps):
         if at == 0:
             return None
         entry = history[at - 1][1]
-        return self._tensor(name, entry.value, entry.version)
+        large = [part for part in tensors_in(entry.value) if not part.compared and part.bytes > MEDIUM]
+        return MAY if large else self._tensor(name, entry.value, entry.version)
 
     @cached_property
     def _history(self) -> dict[str, list[tuple[int, Entry]]]:
@@ -117,22 +118,39 @@ class Remembered(KeptSteps):
 
     def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
-        kept = value if version is None else Kept.of_raw(value, version)
-        whole = kept.value if isinstance(kept, Kept) else kept
-        if isinstance(kept, Kept) and kept.changed():
-            return "changed later, by a line that the recording did not see"
-        if isinstance(kept, Kept) and kept.note:
-            return kept.note
+        with raw_registry.selected().unobserved():
+            kept = value if version is None else Kept.of_raw(value, version)
+            if isinstance(kept, Kept) and (kept.changed() or kept.note):
+                return kept.note or self._mark(kept)
+            whole = kept.value if isinstance(kept, Kept) else kept
+            raw = None if isinstance(whole, Tensor) else _array(kept)
         if isinstance(whole, Tensor):
             made = tensor_of(whole._raw, whole.sig, whole.lengths)
+        elif raw is None:
+            return printable(_words(kept))
         else:
-            raw = _array(kept)
-            if raw is None:
-                return printable(_words(kept))
             backend = raw_registry.backend_of_raw(raw)
             made = tensor_of(raw, align.sig(self._axes(name, backend.get_shape_tuple_raw(raw))), EMPTY)
         made.name = name
         return made
+
+    def _mark(self, kept: Kept) -> str:
+        """The words for a value whose memory was written later: by which line, if one was seen."""
+        changes = self._changes.get(kept.backend.storage_raw(kept.raw)[0], [])
+        line = next((line for version, line in changes if version > (kept.version or 0)), None)
+        return "changed later" + (f" at line {line + self._shift}" if line else ", where the recording did not see it")
+
+    @cached_property
+    def _changes(self) -> dict[Any, list[tuple[int, int]]]:
+        """By memory, the versions that tensors in it had, each with the line after which they had it."""
+        changes: dict[Any, list[tuple[int, int]]] = {}
+        items = self.iterations.log.items
+        for use, value, version in zip(items[::3], items[1::3], items[2::3], strict=True):
+            for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
+                if part.version is not None:
+                    key = part.backend.storage_raw(part.raw)[0]
+                    changes.setdefault(key, []).append((part.version, use.line))
+        return changes
 
     def _axes(self, name: str, shape: Sequence[int]) -> list[Dim]:
         """Dims for the axes of a variable: the same for the same name and size."""
@@ -278,6 +296,7 @@ def _has_nan(value: StepValue) -> bool:
     if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
         return False
     backend = raw_registry.backend_of_raw(value.tensor._raw)
-    if backend.is_finite_raw(value.tensor._raw):
-        return False
-    return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())
+    with backend.unobserved():
+        if backend.is_finite_raw(value.tensor._raw):
+            return False
+        return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())
