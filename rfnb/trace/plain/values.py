@@ -31,7 +31,6 @@ MAY = "may have changed later"
 PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 """Types of values that cannot change, and that are compared as they are."""
 ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
-MISSING = object()
 
 
 class Opaque:
