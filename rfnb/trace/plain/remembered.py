@@ -6,7 +6,7 @@ import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
-from rfnb.trace.plain.recorder import Entry, Iterations
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -28,6 +27,11 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepText, StepValue
 
+if TYPE_CHECKING:
+    from rfnb.trace.plain.recorder import Entry, Iterations
+
+Axes = Mapping[str, Sequence[str | Dim]]
+"""For variables, the names of their axes, or Dims."""
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -37,16 +41,21 @@ class Remembered(KeptSteps):
 
     Args:
         iterations: what was recorded.
-        dims: for variables, the names of their axes, or Dims.
+        dims: the names of axes.
     """
 
-    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
+
+    def look_again(self) -> None:
+        """The loop has gone on."""
+        self.__dict__.pop("_history", None)
+        self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
 
@@ -83,7 +92,7 @@ class Remembered(KeptSteps):
         kept = self._before(name, step)
         if kept is MISSING:
             raise KeyError(name)
-        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+        return self._as_code(name, kept)
 
     def _before(self, name: str, step: int) -> Any:
         """What was kept of a variable before `step`; MISSING if there was none."""
@@ -94,8 +103,14 @@ class Remembered(KeptSteps):
         entry = history[at - 1][1]
         if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
             return Summary(MAY)
-        with raw_registry.selected().unobserved():
-            return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return _kept_of(entry)
+
+    def as_code_has(self, entry: Entry) -> Any:
+        """A value as `variable` gives it."""
+        return self._as_code(entry.name, _kept_of(entry))
+
+    def _as_code(self, name: str, kept: Any) -> Any:
+        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
 
     def variable_names(self) -> list[str]:
         """The variables that `variable` has."""
@@ -225,11 +240,18 @@ class Remembered(KeptSteps):
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
 
-def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
-    """The Run of a recorded loop."""
-    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
+def run_of(iterations: Iterations, dims: Axes | None = None) -> Run:
+    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now."""
+    run, source = iterations.run, Source(iterations.code, 0)
+    replay = Remembered(iterations, dims) if run is None else run.replay
+    assert isinstance(replay, Remembered)
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
+    if run is not None:
+        replay.look_again()
+        run.states = replay.state_names()
+        run._take(replay, done, size, replay.failed)
+        return run
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
@@ -316,6 +338,12 @@ def _words(kept: Any) -> str:
         return repr(value)
     except Exception:  # of a class of the user
         return f"<{type(value).__name__}>"
+
+
+def _kept_of(entry: Entry) -> Any:
+    """The value of an entry, as it was kept, without an autograd graph."""
+    with raw_registry.selected().unobserved():
+        return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
 
 
 def _is_numeric(entry: Entry) -> bool:
