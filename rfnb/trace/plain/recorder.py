@@ -181,7 +181,7 @@ class FrameRecorder:
         self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
-        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
+        self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
