@@ -810,7 +810,7 @@ def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkey
     assert recorded(loop).replay.state("x", 1) == "may have changed later"
 
 
-def test_tensors_in_containers_that_lines_change_have_the_values_of_each_line():
+def test_tensors_in_containers_have_the_values_of_each_line():
     def loop():
         cache, rows = {"k": torch.zeros(2), "other": torch.zeros(2)}, [torch.zeros(2)]
         for i in range(4):
