@@ -135,6 +135,16 @@ def copied(value: Any) -> Any:
     return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
 
 
+def mapped(fn: Callable[[Any], Any], values: Any) -> Any:
+    """`fn` of the parts of a list, dict or tuple, whose parts keep their names: `.values`, `.indices`."""
+    if isinstance(values, dict):
+        return {key: fn(part) for key, part in values.items()}
+    parts, names = [fn(part) for part in values], getattr(type(values), "__match_args__", ())
+    if isinstance(values, list):
+        return parts
+    return namedtuple("result", names)(*parts) if names else tuple(parts)
+
+
 def entries(value: Any) -> int:
     """The number of entries of a raw tensor, an array, a Tensor or a number."""
     return prod(bare(value).shape) if isinstance(value, Tensor) or is_raw(value) else 1
@@ -282,10 +292,8 @@ def padded_dims(tensor: Tensor) -> set[Dim]:
 
 def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
     """A result with the dims of its operand, as far as it has these axes."""
-    if isinstance(result, tuple) and not hasattr(result, "numel"):
-        parts = [_with_dims(part, kind, whole, axes) for part in result]
-        names = getattr(type(result), "__match_args__", ())
-        return namedtuple("result", names)(*parts) if names else tuple(parts)
+    if isinstance(result, list | tuple):
+        return mapped(lambda part: _with_dims(part, kind, whole, axes), result)
     if isinstance(result, np.ndarray | np.generic):
         result = raw_registry.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
     if not is_raw(result) or kind not in ("each", "along", "over"):

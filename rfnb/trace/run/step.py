@@ -11,7 +11,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import evaluate
+from rfnb.trace.run.names import NoValue, evaluate
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -235,6 +235,19 @@ class RunStep(Shown):
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
+    def latest(self, name: str) -> Any:
+        """The value with this name after the step; of plain Python also what an earlier step assigned. None if there is
+        none yet, or if it was not kept.
+        """
+        replay: Any = self.run.replay
+        if not hasattr(replay, "variable") or name not in replay.variable_names():
+            return self[name]
+        try:
+            replay.variable(name, self.step + 1)
+        except (KeyError, NoValue):
+            return None
+        return replay.state(name, self.step + 1)
+
     def __getattr__(self, name: str) -> Tensor:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -253,9 +266,12 @@ class RunStep(Shown):
     def eval(self, expression: str) -> Any:
         """Evaluates an expression at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
 
-        The expression can use values of the body, states before the step, `before.h` and `after.h`, dims, `step`, and
-        the ops of `rf`. In a net dict, `values["att/weights"]` and `before["prev:s"]` are values of layers. It is not
-        executed as Python code, so it cannot do anything else. Raises ExpressionError.
+        A name is the value after the step: of a state, or else of a variable of the body; `before.h` is the value
+        before it. The expression can also use `step`, dims, the ops of `rf`, indexing, and the methods and functions of
+        torch and numpy that only compute: `att.max(-1).values[0] > 0.9`; and functions that you defined in the
+        notebook. `values.h` is a variable of the body where a state has its name; in a net dict,
+        `values["att/weights"]` and `before["prev:s"]` are values of layers. The expression is not executed as Python
+        code, so it cannot do anything else. Raises ExpressionError.
         """
         return evaluate(expression, self)
 

@@ -62,7 +62,7 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _values(at, name))
+        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _numeric(at, name))
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch)
 
@@ -79,7 +79,7 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _values(at, name))
+        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _numeric(at, name))
 
     return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch)
 
@@ -200,20 +200,47 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
     return holds
 
 
+class AtLine(str):
+    """The name of a value after a line, for values that several lines assign, or that a state has as well."""
+
+    line: int
+
+    @classmethod
+    def of(cls, name: str, line: int) -> AtLine:
+        """The name at this line."""
+        made = cls(name)
+        made.line = line
+        return made
+
+
 def _values(at: RunStep, name: str | None) -> list[Any]:
     """The state with this name after the step, including nested states, or else the value; all if `name` is None."""
     if name is None:
         return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.run.states)]
+    if isinstance(name, AtLine):
+        return [value.tensor for value in at.values() if (value.line, value.name) == (name.line, name)]
     states = [state for state in at.run.states if state == name or state.startswith(f"{name}.")]
-    return [at.after[state] for state in states] or [at[name]]
+    if states:
+        return [at.after[state] for state in states]
+    value = at.latest(name)
+    return [] if value is None else [value]
+
+
+def _numeric(at: RunStep, name: str | None) -> list[Any]:
+    """The values with this name. Raises DtypeError for a text."""
+    values = _values(at, name)
+    if any(isinstance(value, str) for value in values):
+        raise DtypeError(f"`{name}` is not a tensor", got=values[0], expected="a tensor or a number")
+    return values
 
 
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
-    if name in at.run.states:
+    if name in at.run.states and not isinstance(name, AtLine):
         return at.before[name], at.after[name]
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None
-    return before[name], at[name]
+    pair = _values(before, name), _values(at, name)
+    return (pair[0][-1], pair[1][-1]) if all(pair) else None
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:
