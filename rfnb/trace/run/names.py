@@ -129,7 +129,7 @@ class StepNames(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         values = [value.name for value in self._at.values()]
         if hasattr(self._at.run.replay, "variable"):
-            values += self._at.run.replay.variable_names()
+            values += Variables(self._at.run.replay, 0).members()
         dims = [dim.name for dim in self._dims()]
         return iter(dict.fromkeys([*values, *self.states, *_OF_STEP, *dims]))
 
