@@ -171,7 +171,7 @@ def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequen
         raise ViewError(f"edit: run {run} is not paused", hint=f"run {held.serial} is")
     at, is_plain, known = of_sequence(held, sequence), isinstance(held.replay, KeptSteps), [*held.states]
     if is_plain:
-        known += [row.name for row in (*held[step].values(), *held[step].texts())]
+        known += [value.name for value in held[step].values()] + [text.name for text in held[step].texts()]
     unknown = set(states) - set(known)
     if paused.edit is None or unknown:
         raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(known) or "none")
