@@ -110,7 +110,7 @@ def test_what_the_dtype_of_a_state_cannot_hold_is_refused(dtype, text):
     assert edited(rf.zeros([rf.Dim(2, name="two")], dtype=dtype), "· 1", {}).tolist() == [0, 1]
 
 
-def test_a_variable_of_a_plain_loop_is_edited_by_entries_an_expression_or_a_text(monkeypatch):
+def test_a_variable_of_a_plain_loop_is_edited_by_a_text_or_an_expression(monkeypatch):
     rows, refused = [], []
 
     def answer(held):
