@@ -11,7 +11,7 @@ from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.run import when
-from rfnb.trace.run.names import NoValue
+from rfnb.trace.run.names import AtLine, NoValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -57,7 +57,7 @@ def _names(where: Where, run: Run) -> list[str | None]:
     if not values:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]
-    return [when.AtLine.of(name, line) for name in dict.fromkeys(named or [value.name for value in values])]
+    return [AtLine.of(name, line) for name in dict.fromkeys(named or [value.name for value in values])]
 
 
 def _holds(text: str, run: Run, sequence: int | None) -> Test:

@@ -6,15 +6,17 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import warn
+from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
-from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
+from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
+from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
+    MEDIUM,
     PLAIN,
     Kept,
     backend_of,
@@ -29,6 +31,10 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.remembered import Axes
+    from rfnb.trace.run.run import Run
 
 
 class Entry(NamedTuple):
@@ -62,9 +68,10 @@ class Log:
             if use.statement != BEFORE:
                 yield Entry(use.name, use.line, value, version)
 
-
-BEFORE = -1
-"""Stands for no statement: of a value from before the loop, or that a line only read."""
+    def entry(self, at: int) -> Entry:
+        """The entry at a place."""
+        use, value, version = self.items[at : at + 3]
+        return Entry(use.name, use.line, value, version)
 
 
 class Iterations:
@@ -78,7 +85,7 @@ class Iterations:
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.starts: list[int] = []
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
-        self.end = 0
+        self.end = self.ran_end = 0
         self._initial: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
@@ -87,6 +94,9 @@ class Iterations:
         self.stored = False  # whether it is a run already
         self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
+        self.pauses: LoopPauses | None = None  # while it runs
+        self.run: Run | None = None  # if it was needed while the loop ran
+        self.was_paused = False
 
     @property
     def text(self) -> LoopText:
@@ -120,6 +130,18 @@ class Iterations:
             found += last.values()
         return [*found, *self.log.entries(start, end)]
 
+    def skipped(self, step: int) -> list[int]:
+        """The lines of the loop on which nothing ran in an iteration, although there is code."""
+        end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
+        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        written = {place.statement for place in self.outline.places.values()}
+        lines: dict[bool, set[int]] = {True: set(), False: set()}
+        for number in written:
+            statement = self.outline.statements[number]
+            if number in ran or self.number in statement.loops:
+                lines[number in ran].update(range(statement.line, statement.end + 1))
+        return sorted(lines[False] - lines[True])
+
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
         start, end = self.span(step)
@@ -127,7 +149,12 @@ class Iterations:
 
 
 class Client(Protocol):
-    """What wants loops to be recorded."""
+    """What wants loops to be recorded.
+
+    dims: for variables, the names of their axes.
+    """
+
+    dims: Axes | None
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
@@ -143,6 +170,9 @@ class Client(Protocol):
 
     def left(self) -> None:
         """A frame that was followed has ended."""
+
+    def pausing(self) -> None:
+        """A loop is about to pause."""
 
 
 class FrameRecorder:
@@ -160,11 +190,16 @@ class FrameRecorder:
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
-        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
+        self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
+        self._tested = 0  # how much of the log conditions were tested on
+        self._frame: FrameType | None = None  # while a line is tested, if it may pause
+        self.goes_on = False  # whether a paused loop was resumed up to a step or condition
 
     # -- events
 
@@ -172,12 +207,16 @@ class FrameRecorder:
         """A line is about to run."""
         place = self._places.get(frame.f_lasti)
         if place is not None:
+            self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
             try:
                 with self._unobserved():
                     self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
-        self._caught = None
+            except BaseException as error:  # a paused cell is stopped
+                recording_here().interrupt(error)
+                raise
+        self._caught = self._frame = None
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
@@ -195,19 +234,28 @@ class FrameRecorder:
         elif self._open:
             names = self._names(frame)
             self._finish(names, whole=self._caught is None)
+            names = self._pause(names)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
                 self._close(self._caught)
+            if self._open and self._open[-1].number == own:
+                self._pause(names, ended=True)
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name)
+                self._separate(name, self._parts.get((statement, name), ()))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
-        self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
+        try:
+            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        except BaseException as stopped:
+            recording_here().interrupt(stopped)
+            raise
+        self._frame = None
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
@@ -248,7 +296,7 @@ class FrameRecorder:
             self._open[-1].name = name or self._open[-1].name
             return
         try:
-            header = next(header for header, loop in self._outline.headers.items() if loop == number)
+            header = self._outline.header_of(number)
             with self._unobserved():
                 self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
@@ -287,10 +335,11 @@ class FrameRecorder:
         """An iteration of a loop begins; what the header assigned belongs to it."""
         text = self._outline.loops[number]
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
-            self._previous = next(header for header, loop in self._outline.headers.items() if loop == number)
+            self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
+            names = self._pause(names)
         header = self._outline.statements[self._previous] if header_ran else None
         self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
@@ -307,32 +356,44 @@ class FrameRecorder:
             for name, value in uses.items():
                 self._look(name, value)
             loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            if self._open:
+                self._open[-1].inner.append(loop)
+                loop.inside = True
             self._open.append(loop)
+        else:
+            names = self._pause(names, ended=True)
         loop = self._open[-1]
         loop.starts.append(len(self._log.items))
         loop.ran.append(len(self._log.statements))
         loop.tentative = tentative
+        if self._frame is not None:
+            pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
+            self._pause(names)
         self._previous = BEFORE
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
-        loop, end = self._open.pop(), len(self._log.items)
+        loop, end = self._open[-1], len(self._log.items)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             loop.starts.pop()
-        loop.end = end
+        elif error is None:
+            self._pause({}, ended=True)
+        self._mark_ends()
+        self._open.pop()
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
             loop.failed = self._failure(loop, error)
-        loop.inside = bool(self._open)
-        if loop.inside:
-            self._open[-1].inner.append(loop)
-        else:
+        if loop.pauses is not None:
+            loop.pauses.close()
+            loop.pauses = None
+        if not loop.inside:
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
-            self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
+            self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
+            self._bound = []
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -342,6 +403,34 @@ class FrameRecorder:
         """The error that ended the last iteration of a loop."""
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
         return Failure(len(loop.starts) - 1, error_text(error), line=line)
+
+    # -- pauses
+
+    def _pause(self, names: Mapping[str, Any], ended: bool = False) -> Mapping[str, Any]:
+        """Pauses if there is a reason: after a line, or when an iteration of the innermost loop has ended. Returns the
+        variables, which may have been edited."""
+        if self._frame is None or not self._open:
+            return names
+        start, self._tested = self._tested, len(self._log.items)
+        has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
+        return self._names(self._frame) if has_paused else names
+
+    def add_edits(self, values: Mapping[str, Any]) -> None:
+        """Records new values that a user gave to variables while the loop is paused."""
+        statements, number = self._outline.statements, self._previous
+        line = self._open[-1].text.first if number == BEFORE else statements[number].line
+        with self._unobserved():
+            for name, value in values.items():
+                self._add(name, Use(name, max(number, 0), line, True, False), value)
+        self._tested = len(self._log.items)
+
+    def _mark_ends(self) -> None:
+        """The loops that are open have all that was recorded so far."""
+        for loop in self._open:
+            loop.end, loop.ran_end = len(self._log.items), len(self._log.statements)
+
+    def _client_of(self, loop: Iterations) -> Client:
+        return next(client for client in self.clients if client.wants(loop.text, loop.number))
 
     # -- values
 
@@ -376,6 +465,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.changed()}
+                    self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -409,7 +500,7 @@ class FrameRecorder:
         old, version = self._log.items[at + 1 : at + 3]
         if version is not None:
             return old is value and bool(backend_of(old).version_raw(old) == version)
-        return old is value or is_same(value, old)
+        return old is value or is_same(value, old, MEDIUM)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
@@ -434,15 +525,24 @@ class FrameRecorder:
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
         items, now = self._log.items, set(self._last.values())
-        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
-            at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now and items[at].statement != BEFORE:
+        bound, self._bound = iter(self._bound), []
+        while self._bytes > 0.75 * self._budget:
+            at = next(bound, self._summarized)
+            if at == self._summarized:
+                self._summarized += 3
+            if at >= len(items):
+                self._summarized = len(items)
+                break
+            if at in now:
+                self._bound.append(at)
+            elif items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
+        self._bound += bound
 
-    def _separate(self, name: str) -> None:
-        """Takes a copy of a value before a line that is known to change it in place."""
+    def _separate(self, name: str, parts: Collection[int]) -> None:
+        """Takes a copy of a value before a line that is known to change it in place; of a container, of these parts."""
         at = self._last.get(name)
         if at is None:
             return
@@ -453,8 +553,8 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
-        for part in tensors_in(kept):
-            if not part.compared:
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or number in parts:
                 part.separate()
 
 
@@ -504,6 +604,13 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def interrupt(self, error: BaseException) -> None:
+        """Ends all loops, because an error leaves a line; Python then traces no more."""
+        for frame, recorder in reversed([*self.frames.items()]):
+            recorder.leave(frame, error, None)
+        for client in [*self._clients]:
+            self.remove(client)
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""

@@ -22,6 +22,8 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp,
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+BEFORE = -1
+"""Stands for no statement: of a value from before the loop, or that a line only read."""
 NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
@@ -33,6 +35,7 @@ class LoopText:
     in the line of the header. around: the loops around it, outermost
     first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
     function that it calls may assign. names: all that it uses, without what the header assigns.
+    assigned: all variables that the header and the body assign.
     """
 
     header: str
@@ -42,20 +45,22 @@ class LoopText:
     around: tuple[int, ...]
     carried: tuple[str, ...]
     names: tuple[str, ...]
+    assigned: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A statement without the statements inside it.
 
-    line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
-    that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
-    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns, as they
-    are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes: by
-    `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
+    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the
+    variables that it assigns. read: other variables that it reads, which it may change in place. writes: those of them
+    that it changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns,
+    as they are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes:
+    by `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
     """
 
     line: int
+    end: int
     loops: tuple[int, ...]
     assigned: tuple[str, ...]
     read: tuple[str, ...]
@@ -109,6 +114,12 @@ class Outline:
     """The attributes that the statements name, by their text."""
     outside: tuple[str, ...]
     """The variables of the module that are assigned, or of which an attribute is."""
+    shared: frozenset[str]
+    """The variables that other functions may assign."""
+
+    def header_of(self, loop: int) -> int:
+        """The statement that is the header of a loop."""
+        return next(statement for statement, number in self.headers.items() if number == loop)
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -136,7 +147,7 @@ def _outline_of_calls(source: Source) -> Outline | None:
     loop, header = len(text.loops), len(text.statements)
     call = _loop(node, (), text.paths)
     call = replace(call, header=source.code.co_name, short=False, carried=(*arguments, *call.carried))
-    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    line = Statement(scope.lineno, scope.lineno, (), arguments, (), (), (), False, False, True)
     return replace(
         text,
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
@@ -159,32 +170,47 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
     places = _places(code, nodes, loops, _instructions(code, nodes))
-    own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
+    own = [
+        [*_read_by_scope(node)]
+        if isinstance(node, FUNCTIONS)
+        else []
+        if isinstance(node, ast.ClassDef)
+        else [*_own_nodes(node)]
+        for node in nodes
+    ]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
+    shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
+    texts = tuple(_loop(nodes[header], around[header], paths) for header in loops)
     return Outline(
-        tuple(_loop(nodes[header], around[header], paths) for header in loops),
+        texts,
         statements,
         places,
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group, paths, targets)) for group in groups),
+        tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
+        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
 def _uses(
-    statements: Sequence[Statement], group: Sequence[int], paths: Mapping[str, Path], targets: Set[str]
+    statements: Sequence[Statement],
+    group: Sequence[int],
+    paths: Mapping[str, Path],
+    targets: Set[str],
+    shared: Set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
             if path.text not in statement.parts and _may_change(statement, path, targets):
@@ -400,9 +426,9 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 
 
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
+    """What a comprehension or a function reads and, by `:=`, assigns outside of itself."""
     own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {a.arg for n in ast.walk(node) if isinstance(n, ast.Lambda) for a in n.args.args}
+    own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr):
             own.discard(inner.target.id)
@@ -423,6 +449,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
+        _own_end(node),
         loops,
         tuple(assigned),
         tuple(name for name in read if name not in assigned),
@@ -437,7 +464,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     _first_uses(loop, order, paths)
-    stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
@@ -447,6 +474,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),
+        stored,
     )
 
 
@@ -476,7 +504,9 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _for(loop: Any) -> str:
-    return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
+    return f"for {target} in {ast.unparse(loop.iter)}"
 
 
 def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:

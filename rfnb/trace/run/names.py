@@ -39,7 +39,7 @@ known_functions = cache(functions_of_ops)
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step. Raw tensors in it become Tensors."""
     expression = expression if isinstance(expression, Expression) else read(expression)
-    return _as_tensor(compute(expression, Names(StepNames(at), known_functions(), own_functions)))
+    return _as_tensor(compute(expression, Names(at._variables(), known_functions(), own_functions)))
 
 
 def reads_states_after(expression: str, at: RunStep) -> bool:
@@ -64,6 +64,35 @@ def _as_tensor(value: Any) -> Any:
 
 class NoValue(ExpressionNameError):
     """A name of the run has no value at this step, where a condition is false."""
+
+
+class AtLine(str):
+    """The name of a value after a line, for values that several lines assign, or that a state has as well."""
+
+    line: int
+
+    @classmethod
+    def of(cls, name: str, line: int) -> AtLine:
+        """The name at this line."""
+        made = cls(name)
+        made.line = line
+        return made
+
+
+def has_variable(at: RunStep, name: str) -> bool:
+    """Whether a name is that of a variable of plain Python, which keeps its value until it is assigned again."""
+    replay: Any = at.run.replay
+    return hasattr(replay, "variable") and name in replay.variable_names()
+
+
+def variable_at(at: RunStep, name: str, step: int) -> Any:
+    """A variable of plain Python before `step`, as views show it; None if there is none, or if it was not kept."""
+    replay: Any = at.run.replay
+    try:
+        replay.variable(name, step)
+    except (KeyError, NoValue):
+        return None
+    return replay.state(name, step)
 
 
 class OwnFunctions(Mapping[str, Callable[..., Any]]):
@@ -100,10 +129,9 @@ class StepNames(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         at = self._at
+        if has_variable(at, name):
+            return Variables(at.run.replay, at.step + 1)[name]
         if hasattr(at.run.replay, "variable"):
-            variables = Variables(at.run.replay, at.step + 1)
-            if name in variables.members():
-                return variables[name]
             if name in ("before", "after"):
                 return Variables(at.run.replay, at.step + (name == "after"))
         elif name in self.states and at.step < at.run.steps:

@@ -11,7 +11,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import NoValue, evaluate
+from rfnb.trace.run.names import AtLine, StepNames, evaluate, has_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -46,6 +46,13 @@ class StepText(NamedTuple):
     kind: str
     line: int
     text: str
+
+
+class StepLines(NamedTuple):
+    """About the lines of a step of plain Python code: where code did not run, and where loops inside of it begin."""
+
+    skipped: Sequence[int] = ()
+    loops: Sequence[int] = ()
 
 
 class OpStep(NamedTuple):
@@ -133,6 +140,9 @@ class Replayable(Protocol):
 
     def texts(self, step: int) -> list[StepText]:
         """The values of a step that are neither tensors nor numbers, in words; empty but for plain Python code."""
+
+    def lines(self, step: int) -> StepLines | None:
+        """Which lines of a step ran; None but for plain Python code."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
@@ -235,27 +245,41 @@ class RunStep(Shown):
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
-    def latest(self, name: str) -> Any:
-        """The value with this name after the step; of plain Python also what an earlier step assigned. None if there is
-        none yet, or if it was not kept.
-        """
-        replay: Any = self.run.replay
-        if not hasattr(replay, "variable") or name not in replay.variable_names():
-            return self[name]
-        try:
-            replay.variable(name, self.step + 1)
-        except (KeyError, NoValue):
-            return None
-        return replay.state(name, self.step + 1)
-
     def __getattr__(self, name: str) -> Tensor:
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
 
+    def _variables(self) -> Mapping[str, Any]:
+        """The names that an expression can use."""
+        return StepNames(self)
+
+    def _latest(self, name: str | None) -> list[Any]:
+        """The state with this name after the step, with nested ones, or else the value; all if `name` is None."""
+        if isinstance(name, AtLine):
+            return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
+        states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
+        if name is None:
+            found = [value.tensor for value in self.values()]
+        elif states:
+            found = []
+        elif has_variable(self, name):
+            value = variable_at(self, name, self.step + 1)
+            found = [] if value is None else [value]
+        else:
+            found = [self[name]]
+        found += [self.after[state] for state in states]
+        if any(isinstance(value, str) for value in found):
+            raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
+        return found
+
     def ops(self) -> list[OpStep]:
         """The ops that the step ran, in order, also inside modules."""
         return ops_of(self.run.replay.computed(self.step))
+
+    def lines(self) -> StepLines | None:
+        """Which lines ran; None but for plain Python code."""
+        return self.run.replay.lines(self.step)
 
     def loops(self) -> list[Run]:
         """The runs of the loops inside this step, in order. The step is executed again for them, and they are not added

@@ -17,6 +17,7 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
+from rfnb.trace.run.names import AtLine, has_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -40,8 +41,9 @@ class Condition:
     (n is 4 or 8, False, [1, 2])
     """
 
-    def __init__(self, words: str, holds: Holds, batch: int | str | None = None):
+    def __init__(self, words: str, holds: Holds, batch: int | str | None = None, reads: str | None = None):
         self.words = words if batch is None else f"{words} in sequence {batch!r}"
+        self.reads = reads  # the one value that it looks at, or "*": each value of its own; None: the whole step
         self._holds = holds
         self._batch = batch
 
@@ -62,9 +64,9 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _numeric(at, name))
+        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in at._latest(name))
 
-    return Condition(f"{name or 'a value'} is not finite", holds, batch)
+    return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
 
 def over(limit: float, name: str | None = None, *, batch: int | str | None = None) -> Condition:
@@ -79,9 +81,9 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _numeric(at, name))
+        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in at._latest(name))
 
-    return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch)
+    return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
 
 def changes(name: str, *, batch: int | str | None = None) -> Condition:
@@ -95,7 +97,7 @@ def changes(name: str, *, batch: int | str | None = None) -> Condition:
         pair = _before_and_now(at, name)
         return pair is not None and _any(at, pair[1], ~same(*pair), sequence)
 
-    return Condition(f"{name} changes", holds, batch)
+    return Condition(f"{name} changes", holds, batch, name)
 
 
 def repeats(name: str, *, batch: int | str | None = None) -> Condition:
@@ -118,7 +120,7 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
             equal = np.all(equal | ~frames(now), axis=own, keepdims=True)
         return _any(at, now, equal, sequence)
 
-    return Condition(f"{name} repeats", holds, batch)
+    return Condition(f"{name} repeats", holds, batch, name)
 
 
 def ends(*, batch: int | str | None = None) -> Condition:
@@ -200,47 +202,19 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
     return holds
 
 
-class AtLine(str):
-    """The name of a value after a line, for values that several lines assign, or that a state has as well."""
-
-    line: int
-
-    @classmethod
-    def of(cls, name: str, line: int) -> AtLine:
-        """The name at this line."""
-        made = cls(name)
-        made.line = line
-        return made
-
-
-def _values(at: RunStep, name: str | None) -> list[Any]:
-    """The state with this name after the step, including nested states, or else the value; all if `name` is None."""
-    if name is None:
-        return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.run.states)]
-    if isinstance(name, AtLine):
-        return [value.tensor for value in at.values() if (value.line, value.name) == (name.line, name)]
-    states = [state for state in at.run.states if state == name or state.startswith(f"{name}.")]
-    if states:
-        return [at.after[state] for state in states]
-    value = at.latest(name)
-    return [] if value is None else [value]
-
-
-def _numeric(at: RunStep, name: str | None) -> list[Any]:
-    """The values with this name. Raises DtypeError for a text."""
-    values = _values(at, name)
-    if any(isinstance(value, str) for value in values):
-        raise DtypeError(f"`{name}` is not a tensor", got=values[0], expected="a tensor or a number")
-    return values
-
-
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
-    if name in at.run.states and not isinstance(name, AtLine):
-        return at.before[name], at.after[name]
+    if not isinstance(name, AtLine):
+        if name in at.before.names():
+            return at.before[name], at.after[name]
+        if has_variable(at, name):
+            pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
+            return None if pair[0] is None or pair[1] is None else pair
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None
-    pair = _values(before, name), _values(at, name)
-    return (pair[0][-1], pair[1][-1]) if all(pair) else None
+    if not isinstance(name, AtLine):
+        return before[name], at[name]
+    values = before._latest(name), at._latest(name)
+    return (values[0][-1], values[1][-1]) if all(values) else None
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:

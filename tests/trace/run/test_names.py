@@ -11,7 +11,7 @@ import torch
 import rfnb as rf
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.run.step import describe_step
-from rfnb.errors import DtypeError, ExpressionError, ExpressionNameError
+from rfnb.errors import ExpressionError, ExpressionNameError, LoopNameError
 from rfnb.trace.run.names import own_functions
 
 
@@ -170,7 +170,7 @@ def test_a_condition_is_false_where_a_variable_has_no_value_yet():
         run.find("latte.t > 0")
     with pytest.raises(ExpressionNameError, match="no `late` before step 0"):
         run[0].eval("before.late")
-    with pytest.raises(DtypeError, match="`word` is not a tensor"):
+    with pytest.raises(LoopNameError, match="'word' has no numbers"):
         run.find(rf.when.over(1, "word"))
 
 
