@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 YIELD_VALUE = dis.opmap["YIELD_VALUE"]
+ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
 
 
 class Follower(Protocol):
@@ -96,8 +97,10 @@ class Tracing:
                     error[0] = None
                 line(frame)
             elif event == "exception":
-                error[0] = arg[1]
-            elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
+                ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
+                if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
+                    error[0] = arg[1]
+            elif event == "return" and (error[0] is not None or frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE):
                 leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 

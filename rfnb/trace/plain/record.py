@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from functools import cache
 from pathlib import Path
@@ -23,26 +23,34 @@ from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
-from rfnb.trace.plain.remembered import run_of
+from rfnb.trace.plain.remembered import Axes, run_of
 from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
 from rfnb.trace.run.session import store
 
 T = TypeVar("T")
-Axes = Mapping[str, Sequence[str | Dim]]
 
 
 class Steps(Generic[T]):
     """The result of `rf.steps`: the same items, whose loop is recorded."""
 
-    def __init__(self, items: Iterable[T], name: str | None, dims: Axes | None):
+    def __init__(self, items: Iterable[T] | AsyncIterable[T], name: str | None, dims: Axes | None):
         self._items, self._name, self._dims = items, name, dims
 
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[T]:
-        items = iter(self._items)
-        frame = _user_frame(sys._getframe(1))
+        items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def _begin(self, frame: FrameType | None) -> None:
+        frame = _user_frame(frame)
         text = None if frame is None else outline(frame.f_code)
         place = None if text is None or frame is None else text.places.get(frame.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
@@ -50,14 +58,13 @@ class Steps(Generic[T]):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
         else:
             _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
-        return items
 
 
 class OneLoop:
     """A client that wants one loop of a frame, with those inside it, once."""
 
     def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
-        self._code, self._number, self._name, self._dims = code, number, name, dims
+        self._code, self._number, self._name, self.dims = code, number, name, dims
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -75,18 +82,21 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            _store(loop, self._dims)
+            _store(loop, self.dims)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 class AllLoops:
     """A client that wants all loops of chosen code."""
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
-        self.chooses, self._dims = chooses, dims
+        self.chooses, self.dims = chooses, dims
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """All of them."""
@@ -99,10 +109,13 @@ class AllLoops:
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         if not loop.inside:
-            _store(loop, self._dims)
+            _store(loop, self.dims)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 def _start(client: Client, frame: FrameType | None, caller: str, number: int | None = None) -> bool:
@@ -121,10 +134,11 @@ def _store(loop: Iterations, dims: Axes | None) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
         store(run_of(loop, dims))
+        loop.run = None
 
 
 @guarded
-def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
+def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
     """The items of a loop of plain Python, whose iterations become the steps of a run.
 
     >>> total = 0
@@ -135,13 +149,13 @@ def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = No
     (4, 1, 3)
 
     Args:
-        items: any iterable.
+        items: any iterable; also one for `async for`.
         name: of the run; by default that of the function, or the text of the loop.
         dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
 
     Raises ParameterError for other arguments.
     """
-    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+    if not isinstance(items, Iterable | AsyncIterable) and not hasattr(items, "__getitem__"):
         raise ParameterError("steps: `items` cannot be iterated", got=type(items).__name__, expected="an iterable")
     if not (name is None or isinstance(name, str)):
         raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")
@@ -260,7 +274,9 @@ class record_calls(ContextDecorator):
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:
-            recorder = CallRecorder(code, text, owner, recording_here(), lambda loop: _store(loop, self._dims))
+            recorder = CallRecorder(
+                code, text, owner, recording_here(), lambda loop: _store(loop, self._dims), self._dims
+            )
             if not _start(recorder, None, "record_calls"):
                 break
             self._open.append(recorder)

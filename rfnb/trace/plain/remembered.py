@@ -6,7 +6,7 @@ import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,16 +17,20 @@ from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import LoopError, LoopNameError
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.recorder import Entry, Iterations
-from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepText, StepValue
 
+if TYPE_CHECKING:
+    from rfnb.trace.plain.recorder import Entry, Iterations
+
+Axes = Mapping[str, Sequence[str | Dim]]
+"""For variables, the names of their axes, or Dims."""
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -36,16 +40,21 @@ class Remembered(KeptSteps):
 
     Args:
         iterations: what was recorded.
-        dims: for variables, the names of their axes, or Dims.
+        dims: the names of axes.
     """
 
-    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
+
+    def look_again(self) -> None:
+        """The loop has gone on."""
+        self.__dict__.pop("_history", None)
+        self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
 
@@ -77,6 +86,26 @@ class Remembered(KeptSteps):
             return None
         entry = history[at - 1][1]
         return self._tensor(name, entry.value, entry.version)
+
+    def variable(self, name: str, step: int) -> Any:
+        """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
+
+        A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
+        """
+        history = self._history.get(name, [])
+        at = bisect_left(history, step, key=lambda place: place[0])
+        if at == 0:
+            raise KeyError(name)
+        return self.as_code_has(history[at - 1][1])
+
+    def as_code_has(self, entry: Entry) -> Any:
+        """A value as `variable` gives it."""
+        name, kept = entry.name, entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+
+    def variable_names(self) -> list[str]:
+        """The variables that `variable` has."""
+        return list(self._history)
 
     @cached_property
     def _history(self) -> dict[str, list[tuple[int, Entry]]]:
@@ -185,11 +214,18 @@ class Remembered(KeptSteps):
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
 
-def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
-    """The Run of a recorded loop."""
-    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
+def run_of(iterations: Iterations, dims: Axes | None = None) -> Run:
+    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now."""
+    run, source = iterations.run, Source(iterations.code, 0)
+    replay = Remembered(iterations, dims) if run is None else run.replay
+    assert isinstance(replay, Remembered)
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
+    if run is not None:
+        replay.look_again()
+        run.states = replay.state_names()
+        run._take(replay, done, size, replay.failed)
+        return run
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
@@ -235,6 +271,23 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
         if number == SHOWN_PARTS:
             break
         yield from _leaves(f"{name}.{key}", item)
+
+
+def _plain(name: str, kept: Any) -> Any:
+    """A value as code has it, in lists, tuples and dicts. Raises ExpressionNameError for what was not kept."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
+    if note or isinstance(value, Opaque | Summary):
+        words = note or (
+            f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else "it is no longer kept"
+        )
+        raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
+    if not isinstance(value, Parts):
+        return value
+    named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
+    if issubclass(value.kind, dict) or value.keys is not None:
+        return named
+    return tuple(named.values()) if issubclass(value.kind, tuple) else list(named.values())
 
 
 def _array(kept: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -16,11 +17,14 @@ from rfnb.trace.plain.attributes import Path, path_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
-FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
+BEFORE = -1
+"""Stands for no statement: of a value from before the loop, or that a line only read."""
+NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class LoopText:
     in the line of the header. around: the loops around it, outermost
     first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
     function that it calls may assign. names: all that it uses, without what the header assigns.
+    assigned: all variables that the header and the body assign.
     """
 
     header: str
@@ -40,6 +45,7 @@ class LoopText:
     around: tuple[int, ...]
     carried: tuple[str, ...]
     names: tuple[str, ...]
+    assigned: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,8 @@ class Outline:
     """The attributes that the statements name, by their text."""
     outside: tuple[str, ...]
     """The variables of the module that are assigned, or of which an attribute is."""
+    shared: frozenset[str]
+    """The variables that other functions may assign."""
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -157,32 +165,47 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
     places = _places(code, nodes, loops, _instructions(code, nodes))
-    own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
+    own = [
+        [*_read_by_scope(node)]
+        if isinstance(node, FUNCTIONS)
+        else []
+        if isinstance(node, ast.ClassDef)
+        else [*_own_nodes(node)]
+        for node in nodes
+    ]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
+    shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
+    texts = tuple(_loop(nodes[header], around[header], paths) for header in loops)
     return Outline(
-        tuple(_loop(nodes[header], around[header], paths) for header in loops),
+        texts,
         statements,
         places,
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group, paths, targets)) for group in groups),
+        tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
+        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
 def _uses(
-    statements: Sequence[Statement], group: Sequence[int], paths: Mapping[str, Path], targets: Set[str]
+    statements: Sequence[Statement],
+    group: Sequence[int],
+    paths: Mapping[str, Path],
+    targets: Set[str],
+    shared: Set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
             if path.text not in statement.parts and _may_change(statement, path, targets):
@@ -207,7 +230,8 @@ def _paths(
     code: CodeType, statements: Sequence[Statement], own: Sequence[Sequence[ast.AST]]
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """The attributes that the code names, and the variables of the module that it changes."""
-    local = None if code.co_name == "<module>" else {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    in_function = code.co_flags & inspect.CO_OPTIMIZED  # else it is a module or a class, which has all its variables
+    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
     called = {id(node.func) for nodes in own for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
     outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
@@ -228,7 +252,7 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
-    """The node of a function, or of a whole text, that a code object was compiled from."""
+    """The node of a function or class, or of a whole text, that a code object was compiled from."""
     try:
         tree = parsed("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):
@@ -236,7 +260,7 @@ def _scope(code: CodeType) -> Any:
     if code.co_name == "<module>":
         return tree
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+        if isinstance(node, NAMED) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
@@ -306,8 +330,8 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         first = next((number for number in body if number in present), None)
         if first is not None:
             firsts[first] = (*firsts.get(first, ()), loop)
-            if nodes[first].lineno <= _own_end(nodes[header]):
-                short[header] = loop
+        if nodes[header].body[0].lineno <= _own_end(nodes[header]):  # without an instruction if it is `pass`
+            short[header] = loop
     begun: set[int] = set()
     places: dict[int, Place] = {}
     for index, number in enumerate(run):
@@ -319,7 +343,7 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         begins = firsts.get(number, ()) if number not in begun else ()
         if not begins and not back:  # the code of a `finally` block is there twice
             begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
-        again = code.co_code[2 * index] == FOR_ITER
+        again = code.co_code[2 * index] in NEXT
         tentative = number in short and (number not in begun or again)
         if tentative:
             begins = (*begins, short[number]) if number not in begun else (short[number],)
@@ -397,9 +421,9 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 
 
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
+    """What a comprehension or a function reads and, by `:=`, assigns outside of itself."""
     own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {a.arg for n in ast.walk(node) if isinstance(n, ast.Lambda) for a in n.args.args}
+    own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr):
             own.discard(inner.target.id)
@@ -434,7 +458,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     _first_uses(loop, order, paths)
-    stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
@@ -444,6 +468,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),
+        stored,
     )
 
 
