@@ -16,6 +16,7 @@ from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
+    MEDIUM,
     PLAIN,
     Kept,
     backend_of,
@@ -84,7 +85,7 @@ class Iterations:
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.starts: list[int] = []
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
-        self.end = 0
+        self.end = self.ran_end = 0
         self._initial: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
@@ -128,6 +129,18 @@ class Iterations:
                 last[entry.line, entry.name] = entry
             found += last.values()
         return [*found, *self.log.entries(start, end)]
+
+    def skipped(self, step: int) -> list[int]:
+        """The lines of the loop on which nothing ran in an iteration, although there is code."""
+        end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
+        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        written = {place.statement for place in self.outline.places.values()}
+        lines: dict[bool, set[int]] = {True: set(), False: set()}
+        for number in written:
+            statement = self.outline.statements[number]
+            if number in ran or self.number in statement.loops:
+                lines[number in ran].update(range(statement.line, statement.end + 1))
+        return sorted(lines[False] - lines[True])
 
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
@@ -177,10 +190,12 @@ class FrameRecorder:
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -229,7 +244,7 @@ class FrameRecorder:
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name)
+                self._separate(name, self._parts.get((statement, name), ()))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -281,7 +296,7 @@ class FrameRecorder:
             self._open[-1].name = name or self._open[-1].name
             return
         try:
-            header = next(header for header, loop in self._outline.headers.items() if loop == number)
+            header = self._outline.header_of(number)
             with self._unobserved():
                 self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
@@ -320,7 +335,7 @@ class FrameRecorder:
         """An iteration of a loop begins; what the header assigned belongs to it."""
         text = self._outline.loops[number]
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
-            self._previous = next(header for header, loop in self._outline.headers.items() if loop == number)
+            self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
@@ -378,6 +393,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
+            self._bound = []
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -399,10 +415,19 @@ class FrameRecorder:
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
 
+    def add_edits(self, values: Mapping[str, Any]) -> None:
+        """Records new values that a user gave to variables while the loop is paused."""
+        statements, number = self._outline.statements, self._previous
+        line = self._open[-1].text.first if number == BEFORE else statements[number].line
+        with self._unobserved():
+            for name, value in values.items():
+                self._add(name, Use(name, max(number, 0), line, True, False), value)
+        self._tested = len(self._log.items)
+
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
         for loop in self._open:
-            loop.end = len(self._log.items)
+            loop.end, loop.ran_end = len(self._log.items), len(self._log.statements)
 
     def _client_of(self, loop: Iterations) -> Client:
         return next(client for client in self.clients if client.wants(loop.text, loop.number))
@@ -440,6 +465,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.changed()}
+                    self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -473,7 +500,7 @@ class FrameRecorder:
         old, version = self._log.items[at + 1 : at + 3]
         if version is not None:
             return old is value and bool(backend_of(old).version_raw(old) == version)
-        return old is value or is_same(value, old)
+        return old is value or is_same(value, old, MEDIUM)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
@@ -498,15 +525,24 @@ class FrameRecorder:
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
         items, now = self._log.items, set(self._last.values())
-        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
-            at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now and items[at].statement != BEFORE:
+        bound, self._bound = iter(self._bound), []
+        while self._bytes > 0.75 * self._budget:
+            at = next(bound, self._summarized)
+            if at == self._summarized:
+                self._summarized += 3
+            if at >= len(items):
+                self._summarized = len(items)
+                break
+            if at in now:
+                self._bound.append(at)
+            elif items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
+        self._bound += bound
 
-    def _separate(self, name: str) -> None:
-        """Takes a copy of a value before a line that is known to change it in place."""
+    def _separate(self, name: str, parts: Collection[int]) -> None:
+        """Takes a copy of a value before a line that is known to change it in place; of a container, of these parts."""
         at = self._last.get(name)
         if at is None:
             return
@@ -517,8 +553,8 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
-        for part in tensors_in(kept):
-            if not part.compared:
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or number in parts:
                 part.separate()
 
 
