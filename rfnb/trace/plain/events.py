@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -16,10 +16,16 @@ YIELD_VALUE = dis.opmap["YIELD_VALUE"]
 
 
 class Follower(Protocol):
-    """What follows one frame while it runs."""
+    """What follows one frame while it runs.
+
+    Args:
+        jumps: offsets of jumps back inside of a line with which an iteration begins; `line` is called for them too.
+    """
+
+    jumps: Container[int]
 
     def line(self, frame: FrameType) -> None:
-        """A line of the frame is about to run; `frame.f_lasti` is its first instruction."""
+        """A line of the frame is about to run; `frame.f_lasti` is its first instruction, or the jump to it."""
 
     def leave(self, frame: FrameType, error: BaseException | None) -> None:
         """The frame returns, or an error leaves it."""
@@ -121,6 +127,7 @@ class Monitoring:
         monitoring.use_tool_id(self._tool, self.NAME)
         monitoring.register_callback(self._tool, events.PY_START, self._started)
         monitoring.register_callback(self._tool, events.LINE, self._line)
+        monitoring.register_callback(self._tool, events.JUMP, self._jumped)
         monitoring.register_callback(self._tool, events.PY_RETURN, self._returned)
         monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
         monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND)
@@ -152,8 +159,8 @@ class Monitoring:
 
     def _listen(self, code: CodeType) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        self._known[code] = True
-        monitoring.set_local_events(self._tool, code, monitoring.events.LINE | monitoring.events.PY_RETURN)
+        self._known[code], events = True, monitoring.events
+        monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
     def _started(self, code: CodeType, offset: int) -> Any:
         if threading.get_ident() != self._thread:
@@ -175,6 +182,13 @@ class Monitoring:
         follower = self._followers.get(frame)
         if follower is not None:
             follower.line(frame)
+
+    def _jumped(self, code: CodeType, offset: int, destination: int) -> Any:
+        frame = sys._getframe(1)
+        follower = self._followers.get(frame)
+        if follower is not None and offset in follower.jumps:
+            return follower.line(frame)
+        return None if follower is None else sys.monitoring.DISABLE  # type: ignore[attr-defined]
 
     def _returned(self, code: CodeType, offset: int, value: Any) -> None:
         frame = sys._getframe(1)

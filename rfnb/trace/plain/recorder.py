@@ -138,7 +138,7 @@ class FrameRecorder:
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
         self._code, self._outline, self.clients, self._frames = code, text, clients, frames
-        self._places, self._log = text.places, Log()
+        self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
         backend = raw_registry.selected()

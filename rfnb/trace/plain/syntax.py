@@ -17,6 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
 
 
@@ -93,6 +94,8 @@ class Outline:
     loops: tuple[LoopText, ...]
     statements: tuple[Statement, ...]
     places: dict[int, Place]
+    jumps: frozenset[int]
+    """Jumps back inside of a line with which an iteration begins."""
     headers: dict[int, int]
     """By statement, the loop of which it is the header."""
     writes: dict[int, tuple[str, ...]]
@@ -118,13 +121,15 @@ def _outline(source: Source) -> Outline | None:
     places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
     if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
         return None
+    jumps = _jumps_back(code, places)
     statements = tuple(_statement(node, of) for node, of in zip(nodes, around, strict=True))
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     return Outline(
         tuple(_loop(nodes[header], around[header]) for header in loops),
         statements,
-        places,
+        places | jumps,
+        frozenset(jumps),
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
         tuple(tuple(_uses(statements, group)) for group in groups),
@@ -241,6 +246,17 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         begun.add(number)
         places[2 * index] = Place(number, starts, begins, tentative)
     return places
+
+
+def _jumps_back(code: CodeType, places: dict[int, Place]) -> dict[int, Place]:
+    """By jumps back inside of a line with which an iteration begins, what begins there."""
+    lines = dict(zip(range(0, len(code.co_code), 2), (position[0] for position in code.co_positions()), strict=True))
+    return {
+        jump.offset: places[jump.argval]
+        for jump in dis.get_instructions(code)
+        if jump.opcode in JUMPS and jump.argval < jump.offset and lines[jump.argval] == lines[jump.offset]
+        if jump.argval in places and places[jump.argval].begins
+    }
 
 
 def _name_before(code: CodeType, index: int) -> str:
