@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-YIELD_VALUE = dis.opmap["YIELD_VALUE"]
+YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
 
 
 class Follower(Protocol):
@@ -30,8 +30,8 @@ class Follower(Protocol):
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
-        """The frame returns, or an error leaves it."""
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        """The frame returns a value, or an error leaves it."""
 
 
 Begin = Callable[[FrameType], Follower | None]
@@ -103,11 +103,17 @@ class Tracing:
                 line(frame)
             elif event == "exception":
                 error[0] = arg[1]
-            elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
-                leave(frame, error[0])
+            elif event == "return" and not ((arg is not None or error[0] is None) and _yields(frame)):
+                leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
+
+
+def _yields(frame: FrameType) -> bool:
+    """Whether a generator or coroutine is about to give a value, and not to end."""
+    code, last = frame.f_code.co_code, frame.f_lasti
+    return code[last] == YIELD_VALUE or (code[last] == RESUME and last >= 2 and code[last - 2] == YIELD_VALUE)
 
 
 class Monitoring:
@@ -200,7 +206,7 @@ class Monitoring:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
-            follower.leave(frame, None)
+            follower.leave(frame, None, value)
 
     def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
         follower = self._followers.get(sys._getframe(1)) if self._followers else None
@@ -212,7 +218,7 @@ class Monitoring:
             frame = sys._getframe(1)
             follower = self._followers.pop(frame, None)
             if follower is not None:
-                follower.leave(frame, error)
+                follower.leave(frame, error, None)
 
 
 Events = Tracing | Monitoring

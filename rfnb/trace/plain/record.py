@@ -1,4 +1,5 @@
-"""`rf.steps` and `rf.record_loops`: plain Python loops become runs that are stepped through like those of `rf.Loop`."""
+"""`rf.steps`, `rf.record_loops`, `rf.record_calls`: loops and calls of plain Python become runs, stepped through like
+those of `rf.Loop`."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
 from rfnb.trace.plain.remembered import run_of
-from rfnb.trace.plain.syntax import LoopText, outline
+from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
 from rfnb.trace.run.session import store
 
 T = TypeVar("T")
@@ -183,7 +185,7 @@ class record_loops(ContextDecorator):
     """
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
-        self._files = frozenset(_code_of(function).co_filename for function in functions)
+        self._files = frozenset(_code_of("record_loops", function).co_filename for function in functions)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
 
     def __enter__(self) -> record_loops:
@@ -221,7 +223,67 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _code_of(function: Callable[..., Any] | str) -> CodeType:
+class record_calls(ContextDecorator):
+    """Records the calls of functions inside the block, or inside the decorated function: each is a step of a run.
+
+    A step has the arguments, what the lines assigned, and the result as `returned`, or the error as `raised`. Loops in
+    a call are runs of the step; calls inside of a call are a part of it. `before.x` is the variable at the end of the
+    call before.
+
+    >>> def double(x):
+    ...     y = 2 * x
+    ...     return y + 1
+    >>> with rf.record_calls(double):
+    ...     double(3), double(5)
+    (7, 11)
+    >>> run = rf.runs["double"]
+    >>> run.steps, run[1].x.item(), run[1].y.item(), run[1].returned.item()
+    (2, 5, 10, 11)
+
+    Args:
+        functions: functions, methods, or their places as text "module:function". A method of an object stands for the
+            calls on this object, that of a class for those on all objects. Each function has a run.
+        dims: for variables, the names of their axes.
+
+    Raises ParameterError for what is not a function with source.
+    """
+
+    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+        self._functions, self._dims = functions, _axes("record_calls", dims)
+        if not functions:
+            raise ParameterError("record_calls: no function is named", expected="rf.record_calls(model.forward)")
+        self._of_calls = [_calls_of(function) for function in functions]
+        self._open: list[CallRecorder] = []
+
+    def _recreate_cm(self) -> record_calls:
+        return record_calls(*self._functions, dims=self._dims)
+
+    def __enter__(self) -> record_calls:
+        for code, text, owner in self._of_calls:
+            recorder = CallRecorder(code, text, owner, recording_here(), lambda loop: _store(loop, self._dims))
+            if not _start(recorder, None, "record_calls"):
+                break
+            self._open.append(recorder)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._open:
+            recorder, recording = self._open.pop(), recording_here()
+            recording.remove(recorder)
+            if not recorder.close() and not recording.chooses(recorder.code):
+                warn(f"record_calls: {recorder.code.co_name} was not called in this thread while it was recorded")
+
+
+def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, Any]:
+    """The code of a function, its outline, and the object if it is a method of one."""
+    code = _code_of("record_calls", function)
+    text, owner = outline_of_calls(code), getattr(function, "__self__", None)
+    if text is None:
+        raise ParameterError(f"record_calls: the source of {code.co_name!r} cannot be read", got=code.co_filename)
+    return code, text, None if isinstance(owner, type) else owner
+
+
+def _code_of(caller: str, function: Callable[..., Any] | str) -> CodeType:
     """The code of a function, method, or "module:function"."""
     target: Any = function
     if isinstance(function, str):
@@ -232,13 +294,13 @@ def _code_of(function: Callable[..., Any] | str) -> CodeType:
                 target = getattr(target, name)
         except (ImportError, AttributeError, ValueError) as error:
             raise ParameterError(
-                f"record_loops: {function!r} is not there: {error}", expected='"module:function"'
+                f"{caller}: {function!r} is not there: {error}", expected='"module:function"'
             ) from None
     target = inspect.unwrap(getattr(target, "__func__", target)) if callable(target) else target
     code = getattr(target, "__code__", None)
     if not isinstance(code, CodeType):
         raise ParameterError(
-            "record_loops: not a function of Python",
+            f"{caller}: not a function of Python",
             got=repr(function)[:60],
             expected='functions, methods, or "module:function"',
         )

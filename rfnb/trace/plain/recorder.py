@@ -152,7 +152,7 @@ class FrameRecorder:
     """
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
-        self._code, self._outline, self.clients, self._frames = code, text, clients, frames
+        self.code, self._outline, self.clients, self._frames = code, text, clients, frames
         self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
@@ -205,7 +205,7 @@ class FrameRecorder:
                 self._separate(name)
         self._previous = statement
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
         try:
             with self._unobserved():
@@ -213,14 +213,22 @@ class FrameRecorder:
                     names = self._names(frame)
                     self._finish(names, whole=error is None)
                     self._look_again(names)
-                while self._open:
-                    self._close(error)
+                self._end(None if isinstance(error, GeneratorExit) else error, value)
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
+
+    def _end(self, error: BaseException | None, value: Any) -> None:
+        """The open loops end with the function."""
+        while self._open:
+            self._close(error)
+
+    def begin(self, frame: FrameType) -> bool:
+        """Follows one more frame, if frames are followed one after the other."""
+        return False
 
     def enter(self, frame: FrameType, number: int, name: str | None) -> None:
         """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
@@ -281,7 +289,7 @@ class FrameRecorder:
             clients = [client for client in self.clients if client.wants(text, number)]
             if not clients:
                 return
-            loop = Iterations(self._code, self._outline, number, self._log)
+            loop = Iterations(self.code, self._outline, number, self._log)
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             if not self._last:
                 self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
@@ -306,8 +314,7 @@ class FrameRecorder:
         loop.end = end
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
-            line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
-            loop.failed = Failure(len(loop.starts) - 1, error_text(error), line=line)
+            loop.failed = self._failure(loop, error)
         loop.inside = bool(self._open)
         if loop.inside:
             self._open[-1].inner.append(loop)
@@ -320,6 +327,11 @@ class FrameRecorder:
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
                 client.done(loop)
+
+    def _failure(self, loop: Iterations, error: BaseException) -> Failure:
+        """The error that ended the last iteration of a loop."""
+        line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+        return Failure(len(loop.starts) - 1, error_text(error), line=line)
 
     # -- values
 
@@ -442,26 +454,29 @@ def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
     return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
 
 
-def let_graphs_go(items: list[Any]) -> None:
+def let_graphs_go(items: list[Any], start: int = 0) -> None:
     """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(0, len(items), 3):
+    for at in range(start, len(items), 3):
         value, version = items[at + 1 : at + 3]
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
 
 
 class Recording:
-    """Records loops in one thread for several clients, from the first that is added until the last is removed."""
+    """Records loops in one thread for several clients, from the first that is added until the last is removed.
+
+    frames: the recorders of frames that run.
+    """
 
     def __init__(self) -> None:
         self._clients: list[Client] = []
-        self._frames: dict[FrameType, FrameRecorder] = {}
+        self.frames: dict[FrameType, FrameRecorder] = {}
         self._events: Events | None = None
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
         if self._events is None:
-            events = make_events(self._chosen, self._begin)
+            events = make_events(self.chooses, self._begin)
             events.start()
             self._events = events
         self._clients.append(client)
@@ -474,29 +489,37 @@ class Recording:
         if not self._clients and self._events is not None:
             self._events.stop()
             self._events = None
-            self._frames.clear()
+            self.frames.clear()
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
         text = outline(frame.f_code)
-        if frame in self._frames:
-            self._frames[frame].clients.append(client)
+        if frame in self.frames:
+            self.frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
-            self._frames[frame] = FrameRecorder(frame.f_code, text, [client], self._frames)
+            self.frames[frame] = FrameRecorder(frame.f_code, text, [client], self.frames)
             self._events.follow(frame)
-        if number is not None and frame in self._frames:
-            self._frames[frame].enter(frame, number, client.name(number))
+        if number is not None and frame in self.frames:
+            self.frames[frame].enter(frame, number, client.name(number))
 
-    def _chosen(self, code: CodeType) -> bool:
-        return any(client.chooses(code) for client in self._clients) and outline(code) is not None
+    def chooses(self, code: CodeType) -> bool:
+        """Whether frames that run this code are followed for any client."""
+        clients = [client for client in self._clients if client.chooses(code)]
+        return any(isinstance(client, FrameRecorder) or outline(code) is not None for client in clients)
 
     def _begin(self, frame: FrameType) -> FrameRecorder | None:
-        text = outline(frame.f_code)
-        if frame not in self._frames and text is not None:
-            clients = [client for client in self._clients if client.chooses(frame.f_code)]
-            if clients:
-                self._frames[frame] = FrameRecorder(frame.f_code, text, clients, self._frames)
-        return self._frames.get(frame)
+        if frame in self.frames:
+            return self.frames[frame]
+        clients = [client for client in self._clients if client.chooses(frame.f_code)]
+        of_calls = [client for client in clients if isinstance(client, FrameRecorder)]
+        of_loops = [client for client in clients if not isinstance(client, FrameRecorder)]
+        recorder: FrameRecorder | None = next((recorder for recorder in of_calls if recorder.begin(frame)), None)
+        text = outline(frame.f_code) if recorder is None and of_loops else None
+        if text is not None:
+            recorder = FrameRecorder(frame.f_code, text, of_loops, self.frames)
+        if recorder is not None:
+            self.frames[frame] = recorder
+        return recorder
 
 
 class _OfThread(threading.local):

@@ -6,8 +6,8 @@ import ast
 import dis
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -21,17 +21,17 @@ CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
 JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
-FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
+NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopText:
     """A loop as it is written.
 
-    header: its text without the colon. first, last: its lines. short: its body begins
-    in the line of the header. around: the loops around it, outermost
-    first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
-    function that it calls may assign. names: all that it uses, without what the header assigns.
+    header: its text without the colon. first, last: its lines. short: its body begins without a new line. around:
+    the loops around it, outermost first. carried: the variables that an iteration reads before it assigns them, and
+    assigns; also attributes, which a function that it calls may assign. names: all that it uses, without what the
+    header assigns.
     """
 
     header: str
@@ -117,18 +117,49 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
-def _outline(source: Source) -> Outline | None:
-    code = source.code
-    scope = _scope(code)
-    if scope is None:
+def outline_of_calls(code: CodeType) -> Outline | None:
+    """The outline of a function each call of which is an iteration; None if its text is no longer available.
+
+    The function is the last of the loops, and its arguments are what the last of the statements assigns.
+    """
+    return _outlines_of_calls[Source(code, 0)]
+
+
+def _outline_of_calls(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None or isinstance(scope, ast.Module) else _outline_of(source.code, scope)
+    if text is None:
         return None
+    arguments = tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
+    target = ast.Tuple([ast.Name(name, ast.Store()) for name in arguments], ast.Store())
+    place = {"lineno": scope.lineno, "end_lineno": scope.end_lineno}
+    node = ast.For(target, ast.Constant(None), scope.body, [], **place)
+    loop, header = len(text.loops), len(text.statements)
+    call = _loop(node, (), text.paths, False)
+    call = replace(call, header=source.code.co_name, carried=(*arguments, *call.carried))
+    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    return replace(
+        text,
+        loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
+        statements=(*(replace(inner, loops=(loop, *inner.loops)) for inner in text.statements), line),
+        headers={**text.headers, header: loop},
+        uses=(*text.uses, tuple(Use(name, header, line.line, True, False) for name in arguments)),
+    )
+
+
+def _outline(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None else _outline_of(source.code, scope)
+    has_loop = text is not None and any(place.begins for place in text.places.values())
+    return text if has_loop else None  # also a cell is compiled statement by statement
+
+
+def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
-    places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
-    if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
-        return None
+    places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
     own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
     statements = tuple(map(_statement, nodes, around, own))
@@ -137,7 +168,7 @@ def _outline(source: Source) -> Outline | None:
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     return Outline(
-        tuple(_loop(nodes[header], around[header], paths) for header in loops),
+        tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops),
         statements,
         places | jumps,
         frozenset(jumps),
@@ -198,6 +229,7 @@ def _paths(
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+_outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
@@ -267,20 +299,27 @@ def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     return found
 
 
-def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans) -> dict[int, Place]:
-    """What begins at each instruction of a statement."""
+def _places(
+    code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans
+) -> tuple[dict[int, Place], dict[int, int]]:
+    """What begins at each instruction of a statement; by header, loops whose body begins without a new line."""
     last = [_last_inside(nodes, number) for number in range(len(nodes))]
     present = {number for number in run if number is not None}
     firsts: dict[int, tuple[int, ...]] = {}  # by the statement that a loop's body begins with, the loops
     headers = dict(enumerate(loops))
-    short: dict[int, int] = {}  # by header, a loop whose body begins in the same line
+    short: dict[int, int] = {}
     for loop, header in enumerate(loops):
         body = range(nodes.index(nodes[header].body[0]), last[nodes.index(nodes[header].body[-1])] + 1)
         first = next((number for number in body if number in present), None)
         if first is not None:
             firsts[first] = (*firsts.get(first, ()), loop)
-            if nodes[first].lineno <= _own_end(nodes[header]):
-                short[header] = loop
+        elif header in present:  # `pass` in the line of the header
+            short[header] = loop
+    lines = [position[0] for position in code.co_positions()]
+    for index, (header, first) in enumerate(pairwise(run)):
+        if lines[index] == lines[index + 1] and first is not None:
+            short |= {headers[loop]: loop for loop in firsts.get(first, ()) if headers[loop] == header}
+    again = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
     begun: set[int] = set()
     places: dict[int, Place] = {}
     for index, number in enumerate(run):
@@ -292,13 +331,25 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         begins = firsts.get(number, ()) if number not in begun else ()
         if not begins and not back:  # the code of a `finally` block is there twice
             begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
-        again = code.co_code[2 * index] == FOR_ITER
-        tentative = number in short and (number not in begun or again)
+        tentative = number in short and (number not in begun or index in again)
         if tentative:
             begins = (*begins, short[number]) if number not in begun else (short[number],)
         begun.add(number)
         places[2 * index] = Place(number, starts, begins, tentative)
-    return places
+    return places, short
+
+
+def _next_items(code: CodeType, headers: Set[int], run: Spans) -> set[int]:
+    """The instructions with which a loop takes its next item; before them are those of comprehensions in its header."""
+    last: dict[int | None, int] = {}  # by header
+    items = set()
+    for index, number in enumerate(run):
+        if number in headers and code.co_code[2 * index] in NEXT:
+            last[number] = index
+        before = run[index - 1] if index else None
+        if before != number and before in last:
+            items.add(last[before])
+    return items | {*last.values()}
 
 
 def _jumps_back(code: CodeType, places: dict[int, Place]) -> dict[int, Place]:
@@ -363,6 +414,9 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
                 break
             group.append(other)
             end = _own_end(nodes[other])
+        for case in node.cases if isinstance(node, ast.Match) else ():
+            end = (case.guard or case.pattern).end_lineno
+            group += [nodes.index(statement) for statement in case.body if statement.lineno <= end]
         groups.append(tuple(group))
     return tuple(groups)
 
@@ -415,7 +469,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
+def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     _first_uses(loop, order, paths)
     stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -424,7 +478,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
         loop.lineno,
         loop.end_lineno or loop.lineno,
-        loop.body[0].lineno <= _own_end(loop),
+        short,
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),

@@ -139,8 +139,7 @@ def program(items):
         except ValueError as error:
             done.append(error.args)
             continue
-        except ZeroDivisionError:
-            done.append(None)
+        except ZeroDivisionError: done.append(None)
         else:
             done.append(item)
         finally:
@@ -229,7 +228,7 @@ def program(items):
         }
         total = sum(n for n in squares)
     for item in [n for n in items]: k = [n for n in items]
-    while [n for n in items if n > k[-1]]: k = [n + 1 for n in items]
+    while [n for n in range(9) if n > len(k)]: k = [*k, *[n for n in range(2)]]
     return total
 """,
     "match": """
@@ -396,9 +395,10 @@ def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
         yield from _in_order(node)
 
 
-def _lines_of(tree: ast.AST) -> dict[int, ast.stmt]:
-    """By line, the first statement that begins in it."""
-    return {node.lineno: node for node in [*_in_order(tree)][::-1] if isinstance(node, ast.stmt)}
+def _lines_of(tree: ast.AST) -> dict[int, ast.AST]:
+    """By line, the first statement, `case` or `except` that begins in it."""
+    nodes = [node for node in _in_order(tree) if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler)]
+    return {getattr(node, "pattern", node).lineno: node for node in reversed(nodes)}
 
 
 def _call(name: str, number: int) -> ast.stmt:
@@ -485,7 +485,7 @@ def recorded(text: str, file: str) -> tuple[Any, list[Lines]]:
         result = outcome(names)
     finally:
         recording.remove(client)
-    return result, [_lines(loop, client.loops) for loop in client.loops if not loop.inside]
+    return result, [_lines(loop, client.loops) for loop in client.loops if loop.starts and not loop.inside]
 
 
 def _lines(outer: Iterations, loops: list[Iterations]) -> Lines:

@@ -353,6 +353,22 @@ def test_what_does_not_fit_into_the_budget_becomes_statistics(monkeypatch):
     assert run[0].t.item() == 0
 
 
+def test_a_state_that_is_not_there_yet_or_no_longer_is_shown_and_saved(monkeypatch, tmp_path):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        for t in range(20):
+            h = h + t if t else torch.zeros(1000)  # noqa: F821
+        return h
+
+    run = recorded(loop)
+    assert run.states == ["h"] and run[0].before.h is None and "no longer kept" in run[1].before.h
+    assert "not assigned yet" in rf.show(run[0]).text and "no longer kept" in rf.show(run[1]).text
+    assert "not assigned yet" in rf.show(run).text and rf.compare(run, run).first is None
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    assert again[0].before.h is None and torch.equal(again[19].after.h.raw_tensor, loop())
+
+
 def test_values_that_changed_in_place_are_copied_or_marked():
     def change(x):
         x.add_(1)
