@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 import sys
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ class Follower(Protocol):
         jumps: offsets of jumps back inside of a line with which an iteration begins; `line` is called for them too.
     """
 
-    jumps: Container[int]
+    jumps: frozenset[int]
 
     def line(self, frame: FrameType) -> None:
         """A line of the frame is about to run; `frame.f_lasti` is its first instruction, or the jump to it."""

@@ -316,9 +316,9 @@ def _places(
         elif header in present:  # `pass` in the line of the header
             short[header] = loop
     lines = [position[0] for position in code.co_positions()]
-    for index, (header, first) in enumerate(pairwise(run)):
-        if lines[index] == lines[index + 1] and first is not None:
-            short |= {headers[loop]: loop for loop in firsts.get(first, ()) if headers[loop] == header}
+    for index, (before, number) in enumerate(pairwise(run)):
+        if lines[index] == lines[index + 1] and number is not None:
+            short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == before}
     again = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
     begun: set[int] = set()
     places: dict[int, Place] = {}
@@ -415,8 +415,8 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
             group.append(other)
             end = _own_end(nodes[other])
         for case in node.cases if isinstance(node, ast.Match) else ():
-            end = (case.guard or case.pattern).end_lineno
-            group += [nodes.index(statement) for statement in case.body if statement.lineno <= end]
+            header = case.guard or case.pattern
+            group += [nodes.index(inside) for inside in case.body if inside.lineno <= (header.end_lineno or 0)]
         groups.append(tuple(group))
     return tuple(groups)
 
