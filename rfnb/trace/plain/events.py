@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
+ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
 
 
 class Follower(Protocol):
@@ -102,7 +103,9 @@ class Tracing:
                     error[0] = None
                 line(frame)
             elif event == "exception":
-                error[0] = arg[1]
+                ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
+                if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
+                    error[0] = arg[1]
             elif event == "return" and not ((arg is not None or error[0] is None) and _yields(frame)):
                 leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again

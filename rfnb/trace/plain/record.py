@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from functools import cache
 from pathlib import Path
@@ -34,15 +34,24 @@ Axes = Mapping[str, Sequence[str | Dim]]
 class Steps(Generic[T]):
     """The result of `rf.steps`: the same items, whose loop is recorded."""
 
-    def __init__(self, items: Iterable[T], name: str | None, dims: Axes | None):
+    def __init__(self, items: Iterable[T] | AsyncIterable[T], name: str | None, dims: Axes | None):
         self._items, self._name, self._dims = items, name, dims
 
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[T]:
-        items = iter(self._items)
-        frame = _user_frame(sys._getframe(1))
+        items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def _begin(self, frame: FrameType | None) -> None:
+        frame = _user_frame(frame)
         text = None if frame is None else outline(frame.f_code)
         place = None if text is None or frame is None else text.places.get(frame.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
@@ -50,7 +59,6 @@ class Steps(Generic[T]):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
         else:
             _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
-        return items
 
 
 class OneLoop:
@@ -124,7 +132,7 @@ def _store(loop: Iterations, dims: Axes | None) -> None:
 
 
 @guarded
-def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
+def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
     """The items of a loop of plain Python, whose iterations become the steps of a run.
 
     >>> total = 0
@@ -135,13 +143,13 @@ def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = No
     (4, 1, 3)
 
     Args:
-        items: any iterable.
+        items: any iterable; also one for `async for`.
         name: of the run; by default that of the function, or the text of the loop.
         dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
 
     Raises ParameterError for other arguments.
     """
-    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+    if not isinstance(items, Iterable | AsyncIterable) and not hasattr(items, "__getitem__"):
         raise ParameterError("steps: `items` cannot be iterated", got=type(items).__name__, expected="an iterable")
     if not (name is None or isinstance(name, str)):
         raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -207,19 +207,29 @@ class FrameRecorder:
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
+        self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        self._frames.pop(frame, None)
+        for client in [*self.clients]:
+            client.left()
+
+    def stop(self, frame: FrameType) -> None:
+        """The recording ends before the frame does, such as that of a generator that waits."""
+        self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def _take_last(
+        self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
+    ) -> None:
+        """Takes what the last line assigned; `end` ends the loops."""
         try:
             with self._unobserved():
                 if self._open:
                     names = self._names(frame)
-                    self._finish(names, whole=error is None)
+                    self._finish(names, whole=whole and error is None)
                     self._look_again(names)
-                self._end(None if isinstance(error, GeneratorExit) else error, value)
+                end()
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)
-        self._frames.pop(frame, None)
-        for client in [*self.clients]:
-            client.left()
 
     def _end(self, error: BaseException | None, value: Any) -> None:
         """The open loops end with the function."""
@@ -484,6 +494,10 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        if client in self._clients:
+            for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
+                if recorder.clients == [client] and recorder is not client:
+                    recorder.stop(frame)
         if client in self._clients:
             self._clients.remove(client)
         if not self._clients and self._events is not None:

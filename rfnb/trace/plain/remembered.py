@@ -17,10 +17,10 @@ from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import LoopError, LoopNameError
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.recorder import Entry, Iterations
-from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
@@ -77,6 +77,23 @@ class Remembered(KeptSteps):
             return None
         entry = history[at - 1][1]
         return self._tensor(name, entry.value, entry.version)
+
+    def variable(self, name: str, step: int) -> Any:
+        """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
+
+        A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
+        """
+        history = self._history.get(name, [])
+        at = bisect_left(history, step, key=lambda place: place[0])
+        if at == 0:
+            raise KeyError(name)
+        entry = history[at - 1][1]
+        kept = entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+
+    def variable_names(self) -> list[str]:
+        """The variables that `variable` has."""
+        return list(self._history)
 
     @cached_property
     def _history(self) -> dict[str, list[tuple[int, Entry]]]:
@@ -235,6 +252,23 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
         if number == SHOWN_PARTS:
             break
         yield from _leaves(f"{name}.{key}", item)
+
+
+def _plain(name: str, kept: Any) -> Any:
+    """A value as code has it, in lists, tuples and dicts. Raises ExpressionNameError for what was not kept."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
+    if note or isinstance(value, Opaque | Summary):
+        words = note or (
+            f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else "it is no longer kept"
+        )
+        raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
+    if not isinstance(value, Parts):
+        return value
+    named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
+    if issubclass(value.kind, dict) or value.keys is not None:
+        return named
+    return tuple(named.values()) if issubclass(value.kind, tuple) else list(named.values())
 
 
 def _array(kept: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from rfnb.trace.plain.attributes import Path, path_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
@@ -212,7 +214,8 @@ def _paths(
     code: CodeType, statements: Sequence[Statement], own: Sequence[Sequence[ast.AST]]
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """The attributes that the code names, and the variables of the module that it changes."""
-    local = None if code.co_name == "<module>" else {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    in_function = code.co_flags & inspect.CO_OPTIMIZED  # else it is a module or a class, which has all its variables
+    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
     called = {id(node.func) for nodes in own for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
     outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
@@ -233,7 +236,7 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
-    """The node of a function, or of a whole text, that a code object was compiled from."""
+    """The node of a function or class, or of a whole text, that a code object was compiled from."""
     try:
         tree = parsed("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):
@@ -241,7 +244,7 @@ def _scope(code: CodeType) -> Any:
     if code.co_name == "<module>":
         return tree
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+        if isinstance(node, NAMED) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
@@ -414,9 +417,6 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
                 break
             group.append(other)
             end = _own_end(nodes[other])
-        for case in node.cases if isinstance(node, ast.Match) else ():
-            header = case.guard or case.pattern
-            group += [nodes.index(inside) for inside in case.body if inside.lineno <= (header.end_lineno or 0)]
         groups.append(tuple(group))
     return tuple(groups)
 
