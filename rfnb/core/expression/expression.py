@@ -51,6 +51,14 @@ class Expression:
             if isinstance(node, ast.Call):
                 reader.function(node.func)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names that it reads, with those in `before.h` and `after.h`."""
+        nodes = [*ast.walk(self._tree)]
+        states = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+        attributes = {n.attr for n in states if n.value.id in ("before", "after")}  # type: ignore[attr-defined]
+        return frozenset({n.id for n in nodes if isinstance(n, ast.Name)} - {"rf"} | attributes)
+
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any
     ) -> ExpressionError:

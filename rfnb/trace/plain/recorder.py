@@ -6,14 +6,15 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import warn
+from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
-from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
+from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
+from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
     PLAIN,
     Kept,
@@ -29,6 +30,10 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.remembered import Axes
+    from rfnb.trace.run.run import Run
 
 
 class Entry(NamedTuple):
@@ -62,9 +67,10 @@ class Log:
             if use.statement != BEFORE:
                 yield Entry(use.name, use.line, value, version)
 
-
-BEFORE = -1
-"""Stands for no statement: of a value from before the loop, or that a line only read."""
+    def entry(self, at: int) -> Entry:
+        """The entry at a place."""
+        use, value, version = self.items[at : at + 3]
+        return Entry(use.name, use.line, value, version)
 
 
 class Iterations:
@@ -87,6 +93,9 @@ class Iterations:
         self.stored = False  # whether it is a run already
         self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
+        self.pauses: LoopPauses | None = None  # while it runs
+        self.run: Run | None = None  # if it was needed while the loop ran
+        self.was_paused = False
 
     @property
     def text(self) -> LoopText:
@@ -127,7 +136,12 @@ class Iterations:
 
 
 class Client(Protocol):
-    """What wants loops to be recorded."""
+    """What wants loops to be recorded.
+
+    dims: for variables, the names of their axes.
+    """
+
+    dims: Axes | None
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
@@ -143,6 +157,9 @@ class Client(Protocol):
 
     def left(self) -> None:
         """A frame that was followed has ended."""
+
+    def pausing(self) -> None:
+        """A loop is about to pause."""
 
 
 class FrameRecorder:
@@ -165,6 +182,9 @@ class FrameRecorder:
         self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
+        self._tested = 0  # how much of the log conditions were tested on
+        self._frame: FrameType | None = None  # while a line is tested, if it may pause
+        self.goes_on = False  # whether a paused loop was resumed up to a step or condition
 
     # -- events
 
@@ -172,12 +192,16 @@ class FrameRecorder:
         """A line is about to run."""
         place = self._places.get(frame.f_lasti)
         if place is not None:
+            self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
             try:
                 with self._unobserved():
                     self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
-        self._caught = None
+            except BaseException as error:  # a paused cell is stopped
+                recording_here().interrupt(error)
+                raise
+        self._caught = self._frame = None
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
@@ -195,10 +219,13 @@ class FrameRecorder:
         elif self._open:
             names = self._names(frame)
             self._finish(names, whole=self._caught is None)
+            names = self._pause(names)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
                 self._close(self._caught)
+            if self._open and self._open[-1].number == own:
+                self._pause(names, ended=True)
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
@@ -207,7 +234,13 @@ class FrameRecorder:
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
-        self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
+        try:
+            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        except BaseException as stopped:
+            recording_here().interrupt(stopped)
+            raise
+        self._frame = None
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
@@ -291,6 +324,7 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
+            names = self._pause(names)
         header = self._outline.statements[self._previous] if header_ran else None
         self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
@@ -307,32 +341,43 @@ class FrameRecorder:
             for name, value in uses.items():
                 self._look(name, value)
             loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            if self._open:
+                self._open[-1].inner.append(loop)
+                loop.inside = True
             self._open.append(loop)
+        else:
+            names = self._pause(names, ended=True)
         loop = self._open[-1]
         loop.starts.append(len(self._log.items))
         loop.ran.append(len(self._log.statements))
         loop.tentative = tentative
+        if self._frame is not None:
+            pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
+            self._pause(names)
         self._previous = BEFORE
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
-        loop, end = self._open.pop(), len(self._log.items)
+        loop, end = self._open[-1], len(self._log.items)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             loop.starts.pop()
-        loop.end = end
+        elif error is None:
+            self._pause({}, ended=True)
+        self._mark_ends()
+        self._open.pop()
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
             loop.failed = self._failure(loop, error)
-        loop.inside = bool(self._open)
-        if loop.inside:
-            self._open[-1].inner.append(loop)
-        else:
+        if loop.pauses is not None:
+            loop.pauses.close()
+            loop.pauses = None
+        if not loop.inside:
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
-            self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
+            self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -342,6 +387,25 @@ class FrameRecorder:
         """The error that ended the last iteration of a loop."""
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
         return Failure(len(loop.starts) - 1, error_text(error), line=line)
+
+    # -- pauses
+
+    def _pause(self, names: Mapping[str, Any], ended: bool = False) -> Mapping[str, Any]:
+        """Pauses if there is a reason: after a line, or when an iteration of the innermost loop has ended. Returns the
+        variables, which may have been edited."""
+        if self._frame is None or not self._open:
+            return names
+        start, self._tested = self._tested, len(self._log.items)
+        has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
+        return self._names(self._frame) if has_paused else names
+
+    def _mark_ends(self) -> None:
+        """The loops that are open have all that was recorded so far."""
+        for loop in self._open:
+            loop.end = len(self._log.items)
+
+    def _client_of(self, loop: Iterations) -> Client:
+        return next(client for client in self.clients if client.wants(loop.text, loop.number))
 
     # -- values
 
@@ -504,6 +568,13 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def interrupt(self, error: BaseException) -> None:
+        """Ends all loops, because an error leaves a line; Python then traces no more."""
+        for frame, recorder in reversed([*self.frames.items()]):
+            recorder.leave(frame, error, None)
+        for client in [*self._clients]:
+            self.remove(client)
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""

@@ -6,7 +6,7 @@ import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.recorder import Entry, Iterations
 from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -27,6 +26,11 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepText, StepValue
 
+if TYPE_CHECKING:
+    from rfnb.trace.plain.recorder import Entry, Iterations
+
+Axes = Mapping[str, Sequence[str | Dim]]
+"""For variables, the names of their axes, or Dims."""
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -36,16 +40,21 @@ class Remembered(KeptSteps):
 
     Args:
         iterations: what was recorded.
-        dims: for variables, the names of their axes, or Dims.
+        dims: the names of axes.
     """
 
-    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
+
+    def look_again(self) -> None:
+        """The loop has gone on."""
+        self.__dict__.pop("_history", None)
+        self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
 
@@ -87,8 +96,11 @@ class Remembered(KeptSteps):
         at = bisect_left(history, step, key=lambda place: place[0])
         if at == 0:
             raise KeyError(name)
-        entry = history[at - 1][1]
-        kept = entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return self.as_code_has(history[at - 1][1])
+
+    def as_code_has(self, entry: Entry) -> Any:
+        """A value as `variable` gives it."""
+        name, kept = entry.name, entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
         return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
 
     def variable_names(self) -> list[str]:
@@ -202,11 +214,18 @@ class Remembered(KeptSteps):
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
 
-def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
-    """The Run of a recorded loop."""
-    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
+def run_of(iterations: Iterations, dims: Axes | None = None) -> Run:
+    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now."""
+    run, source = iterations.run, Source(iterations.code, 0)
+    replay = Remembered(iterations, dims) if run is None else run.replay
+    assert isinstance(replay, Remembered)
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
+    if run is not None:
+        replay.look_again()
+        run.states = replay.state_names()
+        run._take(replay, done, size, replay.failed)
+        return run
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,

@@ -36,7 +36,7 @@ known_functions = cache(functions_of_ops)
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step. Raw tensors in it become Tensors."""
     read = expression if isinstance(expression, Expression) else Expression(expression)
-    return _as_tensor(compute(read, Names(StepNames(at), known_functions(), own_functions)))
+    return _as_tensor(compute(read, Names(at._variables(), known_functions(), own_functions)))
 
 
 def compute(expression: Expression, names: Names) -> Any:
