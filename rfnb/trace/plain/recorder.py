@@ -179,7 +179,7 @@ class FrameRecorder:
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
-        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
+        self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._tested = 0  # how much of the log conditions were tested on

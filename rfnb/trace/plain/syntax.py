@@ -115,6 +115,8 @@ class Outline:
     """The attributes that the statements name, by their text."""
     outside: tuple[str, ...]
     """The variables of the module that are assigned, or of which an attribute is."""
+    shared: frozenset[str]
+    """The variables that other functions may assign."""
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -166,33 +168,48 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     _gather(scope.body, (), nodes, loops, around)
     places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
-    own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
+    own = [
+        [*_read_by_scope(node)]
+        if isinstance(node, FUNCTIONS)
+        else []
+        if isinstance(node, ast.ClassDef)
+        else [*_own_nodes(node)]
+        for node in nodes
+    ]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
+    shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
+    texts = tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops)
     return Outline(
-        tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops),
+        texts,
         statements,
         places | jumps,
         frozenset(jumps),
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group, paths, targets)) for group in groups),
+        tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
+        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
 def _uses(
-    statements: Sequence[Statement], group: Sequence[int], paths: Mapping[str, Path], targets: Set[str]
+    statements: Sequence[Statement],
+    group: Sequence[int],
+    paths: Mapping[str, Path],
+    targets: Set[str],
+    shared: Set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
             if path.text not in statement.parts and _may_change(statement, path, targets):
@@ -438,9 +455,9 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 
 
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
+    """What a comprehension or a function reads and, by `:=`, assigns outside of itself."""
     own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {a.arg for n in ast.walk(node) if isinstance(n, ast.Lambda) for a in n.args.args}
+    own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr):
             own.discard(inner.target.id)

@@ -669,6 +669,41 @@ def test_a_cell_of_ipython_is_yours_also_the_first():
     assert is_yours("<ipython-input-1-d10c82d6db00>") and not is_yours("<string>")
 
 
+def test_variables_that_other_functions_assign(tmp_path):
+    text = """
+n = 0
+def bump():
+    global n
+    n += 1
+def total():
+    total = 0
+    def add(x):
+        nonlocal total
+        total += x
+    for i in range(3):
+        y = total
+        add(i)
+        z = i
+    return total
+def both():
+    global n
+    for i in range(3):
+        n = n + 1
+        bump()
+with rf.record_loops():
+    for i in range(3):
+        y = n
+        bump()
+    total()
+    both()
+"""
+    run_text(text, tmp_path / "shared.py")
+    top, total, both = rf.runs[2], rf.runs["total"], rf.runs["both"]
+    assert top.stack("n").tolist() == [1, 2, 3] and both.stack("n").tolist() == [5, 7, 9]
+    assert total.stack("total").tolist() == [0, 1, 3] and total[1].total.item() == 1
+    assert [v.line for v in total[1].values() if v.name == "total"] == [13]
+
+
 def squares(n):
     for i in range(n):
         square = i * i
