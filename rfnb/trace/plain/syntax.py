@@ -193,7 +193,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
-        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
+        frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
@@ -202,13 +202,14 @@ def _uses(
     group: Sequence[int],
     paths: Mapping[str, Path],
     targets: Set[str],
-    shared: Set[str],
+    shared: set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        others = sorted(shared.difference(statement.assigned)) if statement.calls else ()
+        read = dict.fromkeys((*statement.read, *others))
         yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
