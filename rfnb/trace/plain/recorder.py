@@ -16,6 +16,7 @@ from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
+    MEDIUM,
     PLAIN,
     Kept,
     backend_of,
@@ -177,10 +178,12 @@ class FrameRecorder:
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -229,7 +232,7 @@ class FrameRecorder:
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name)
+                self._separate(name, self._parts.get((statement, name), ()))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -378,6 +381,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
+            self._bound = []
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -440,6 +444,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.changed()}
+                    self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -473,7 +479,7 @@ class FrameRecorder:
         old, version = self._log.items[at + 1 : at + 3]
         if version is not None:
             return old is value and bool(backend_of(old).version_raw(old) == version)
-        return old is value or is_same(value, old)
+        return old is value or is_same(value, old, MEDIUM)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
@@ -498,15 +504,24 @@ class FrameRecorder:
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
         items, now = self._log.items, set(self._last.values())
-        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
-            at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now and items[at].statement != BEFORE:
+        bound, self._bound = iter(self._bound), []
+        while self._bytes > 0.75 * self._budget:
+            at = next(bound, self._summarized)
+            if at == self._summarized:
+                self._summarized += 3
+            if at >= len(items):
+                self._summarized = len(items)
+                break
+            if at in now:
+                self._bound.append(at)
+            elif items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
+        self._bound += bound
 
-    def _separate(self, name: str) -> None:
-        """Takes a copy of a value before a line that is known to change it in place."""
+    def _separate(self, name: str, parts: Collection[int]) -> None:
+        """Takes a copy of a value before a line that is known to change it in place; of a container, of these parts."""
         at = self._last.get(name)
         if at is None:
             return
@@ -517,8 +532,8 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
-        for part in tensors_in(kept):
-            if not part.compared:
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or number in parts:
                 part.separate()
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 import tqdm
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import values
+from rfnb.trace.plain import recorder, remembered, values
 from rfnb.trace.plain.record import is_yours
 from tests.trace.plain.programs import module
 
@@ -785,3 +786,85 @@ def test_loops_without_a_body_and_in_the_body_of_a_class(tmp_path):
                 total += i
 
     assert rf.runs["Table"].stack("total").tolist() == [0, 1, 3] and Table.total == 3
+
+
+def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkeypatch):
+    def change(boxes):
+        boxes[0][3] += 1
+
+    def loop():
+        x = np.zeros(20_000)
+        boxes = [x]
+        for _ in range(3):
+            first = x[3] + 0
+            change(boxes)
+        return first
+
+    run = recorded(loop)
+    assert [run[i].first.item() for i in range(3)] == [0, 1, 2]
+    assert [run.replay.state("x", i).raw_tensor[3].item() for i in range(4)] == [0, 1, 2, 3]
+    monkeypatch.setattr(values, "SMALL", 10)
+    monkeypatch.setattr(values, "MEDIUM", 100)
+    monkeypatch.setattr(recorder, "MEDIUM", 100)
+    monkeypatch.setattr(remembered, "MEDIUM", 100)
+    assert recorded(loop).replay.state("x", 1) == "may have changed later"
+
+
+def test_tensors_in_containers_have_the_values_of_each_line():
+    def loop():
+        cache, rows = {"k": torch.zeros(2), "other": torch.zeros(2)}, [torch.zeros(2)]
+        for i in range(4):
+            cache["k"] += i
+            add(rows)
+        return cache
+
+    def add(rows):
+        rows[0].add_(1)
+
+    run = recorded(loop)
+    assert [run[i]["cache.k"].tolist()[0] for i in range(4)] == [0, 1, 3, 6]
+    assert [run[i]["rows.0"].tolist()[0] for i in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_value_that_is_lost_names_the_line_that_changed_it():
+    def loop():
+        a = torch.zeros(2)
+        for _ in range(2):
+            b = a
+            c = b.view(2)
+            c.add_(1)
+        return c
+
+    run = recorded(loop)
+    assert run[0]["b"] == f"changed later at line {run.source.first_line + 3}"
+
+
+def test_an_old_value_is_summarized_when_its_variable_has_another(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        for i in range(20):
+            if i in (0, 9):
+                large = torch.zeros(5000)
+            x = torch.full((500,), float(i))
+        return large, x
+
+    run = recorded(loop)
+    assert run[0].large == "5000, 0 … 0, μ 0, no longer kept" and run[9].large.dims
+    assert run.bytes <= 40_000 + 5000 * 4
+
+
+def test_values_of_fake_tensors_and_values_read_under_their_mode():
+    def loop():
+        for _ in range(2):
+            x = torch.ones(3) + 1
+        return x
+
+    with rf.record_loops(loop), FakeTensorMode():
+        loop()
+    assert rf.runs[-1][1].x == "<FakeTensor>" and rf.runs[-1].flags == []
+    rf.runs.clear()
+    run = recorded(loop)
+    with FakeTensorMode():
+        x, flags = run[1].x, run.flags
+    assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []
