@@ -183,7 +183,7 @@ class FrameRecorder:
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
         self.code, self._outline, self.clients, self._frames = code, text, clients, frames
-        self._places, self._log = text.places, Log()
+        self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
@@ -414,6 +414,15 @@ class FrameRecorder:
         start, self._tested = self._tested, len(self._log.items)
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
+
+    def add_edits(self, values: Mapping[str, Any]) -> None:
+        """Records new values that a user gave to variables while the loop is paused."""
+        statements, number = self._outline.statements, self._previous
+        line = self._open[-1].text.first if number == BEFORE else statements[number].line
+        with self._unobserved():
+            for name, value in values.items():
+                self._add(name, Use(name, max(number, 0), line, True, False), value)
+        self._tested = len(self._log.items)
 
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
