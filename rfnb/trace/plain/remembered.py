@@ -12,6 +12,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim_kind import kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
@@ -210,7 +211,7 @@ class Remembered(KeptSteps):
                 dims.append(named)
                 continue
             key = (named, size) if named else (name, axis, size)
-            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}")))
+            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))))
         return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
 
     # -- about the run
