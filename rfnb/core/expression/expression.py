@@ -44,6 +44,10 @@ class Expression:
         """Computes the value with these names. Raises ExpressionError, or the error of an op."""
         return Reader(names, self._error).read(self._tree)
 
+    def names(self) -> set[str]:
+        """The names in it: of values, modules and functions; of `before.h`, the first."""
+        return {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+
     def check_calls(self, names: Names) -> None:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
         reader = Reader(names, self._error)
@@ -54,10 +58,9 @@ class Expression:
     @property
     def reads(self) -> frozenset[str]:
         """The names that it reads, with those in `before.h` and `after.h`."""
-        nodes = [*ast.walk(self._tree)]
-        states = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
-        attributes = {n.attr for n in states if n.value.id in ("before", "after")}  # type: ignore[attr-defined]
-        return frozenset({n.id for n in nodes if isinstance(n, ast.Name)} - {"rf"} | attributes)
+        nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
+        states = {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("before", "after")}
+        return frozenset(self.names() - {"rf"} | states)
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any
