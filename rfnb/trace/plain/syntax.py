@@ -189,7 +189,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
-        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
+        frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
