@@ -369,6 +369,10 @@ class FrameRecorder:
         self._open.pop()
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
+            in_header = not loop.text.short and self._outline.headers.get(self._previous) == loop.number
+            if in_header and isinstance(error, Exception):  # it comes from the next item, or from the test
+                loop.starts.append(end)
+                loop.ran.append(len(self._log.statements))
             loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
             loop.pauses.close()
