@@ -193,6 +193,9 @@ def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
     return found
 
 
+_ODD = ("__tensor_flatten__", "fake_mode")
+
+
 class TorchTape:
     """The functions of torch that a loop needs to record a tape and replay it."""
 
@@ -263,7 +266,7 @@ class TorchTape:
     def is_readable_raw(raw: torch.Tensor) -> bool:
         """Whether it is a dense tensor whose numbers can be read."""
         odd = raw.layout is not torch.strided or raw.is_meta or raw.is_nested or raw.is_quantized
-        odd = odd or hasattr(raw, "__tensor_flatten__") or torch._C._functorch.is_functorch_wrapped_tensor(raw)
+        odd = odd or any(hasattr(raw, name) for name in _ODD) or torch._C._functorch.is_functorch_wrapped_tensor(raw)
         return not odd and not str(raw.dtype).startswith(("torch.float8", "torch.float4"))
 
     @staticmethod

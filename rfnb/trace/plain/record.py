@@ -42,7 +42,7 @@ class Steps(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
         self._begin(sys._getframe(1))
-        return items
+        return _until_the_end(items) if hasattr(type(items), "__iter__") else items
 
     def __aiter__(self) -> AsyncIterator[T]:
         items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
@@ -60,6 +60,15 @@ class Steps(Generic[T]):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
         else:
             _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
+
+
+def _until_the_end(items: Iterator[T]) -> Iterator[T]:
+    """The items of a loop, and a word at its end if a debugger has taken over."""
+    try:
+        for item in items:
+            yield item  # noqa: UP028 (`yield from` would close a generator that goes on after the loop)
+    finally:
+        recording_here().check()
 
 
 class OneLoop:

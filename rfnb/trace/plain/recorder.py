@@ -16,6 +16,7 @@ from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
+    MEDIUM,
     PLAIN,
     Kept,
     backend_of,
@@ -177,10 +178,12 @@ class FrameRecorder:
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -229,7 +232,7 @@ class FrameRecorder:
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name)
+                self._separate(name, self._parts.get((statement, name), ()))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -248,6 +251,14 @@ class FrameRecorder:
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
         self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def lose(self) -> None:
+        """The recording has ended, some lines ago."""
+        while self._open:
+            self._close()
+        self._places = {}
+        for client in [*self.clients]:
+            client.left()
 
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
@@ -382,6 +393,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
+            self._bound = []
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -444,6 +456,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.changed()}
+                    self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -477,7 +491,7 @@ class FrameRecorder:
         old, version = self._log.items[at + 1 : at + 3]
         if version is not None:
             return old is value and bool(backend_of(old).version_raw(old) == version)
-        return old is value or is_same(value, old)
+        return old is value or is_same(value, old, MEDIUM)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
@@ -502,15 +516,24 @@ class FrameRecorder:
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
         items, now = self._log.items, set(self._last.values())
-        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
-            at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now and items[at].statement != BEFORE:
+        bound, self._bound = iter(self._bound), []
+        while self._bytes > 0.75 * self._budget:
+            at = next(bound, self._summarized)
+            if at == self._summarized:
+                self._summarized += 3
+            if at >= len(items):
+                self._summarized = len(items)
+                break
+            if at in now:
+                self._bound.append(at)
+            elif items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
+        self._bound += bound
 
-    def _separate(self, name: str) -> None:
-        """Takes a copy of a value before a line that is known to change it in place."""
+    def _separate(self, name: str, parts: Collection[int]) -> None:
+        """Takes a copy of a value before a line that is known to change it in place; of a container, of these parts."""
         at = self._last.get(name)
         if at is None:
             return
@@ -521,8 +544,8 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
-        for part in tensors_in(kept):
-            if not part.compared:
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or number in parts:
                 part.separate()
 
 
@@ -553,6 +576,7 @@ class Recording:
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
+        self.check()
         if self._events is None:
             events = make_events(self.chooses, self._begin)
             events.start()
@@ -562,6 +586,7 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        self.check()
         if client in self._clients:
             for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
                 if recorder.clients == [client] and recorder is not client:
@@ -572,6 +597,19 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def check(self) -> None:
+        """Ends all loops where they were when another tool began to trace, if one did."""
+        if self._events is None or self._events.are_ours:
+            return
+        self._events.stop()
+        self._events = None
+        recorders = {id(recorder): recorder for recorder in self.frames.values()}
+        self.frames.clear()
+        for recorder in recorders.values():
+            recorder.lose()
+        with contextlib.suppress(Warning):  # also where warnings are errors
+            warn("loops are no longer recorded, since a debugger or another tool has begun to trace")
 
     def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""

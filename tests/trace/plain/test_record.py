@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 import tqdm
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import values
+from rfnb.trace.plain import recorder, remembered, values
 from rfnb.trace.plain.record import is_yours
 from tests.trace.plain.programs import module
 
@@ -787,121 +788,83 @@ def test_loops_without_a_body_and_in_the_body_of_a_class(tmp_path):
     assert rf.runs["Table"].stack("total").tolist() == [0, 1, 3] and Table.total == 3
 
 
-def countdown(n):
-    while n > 0:
-        n = n - 1
-    return n
-
-
-def no_loop(x):
-    return x + 1
-
-
-@pytest.mark.parametrize(
-    ("functions", "call", "words"),
-    [
-        ([no_loop], no_loop, "no_loop ran, and has no loop"),
-        ([no_loop], None, "no_loop was not called"),
-        ([countdown], lambda x: None, "countdown was not called"),
-        ([countdown], lambda x: countdown(-x), "countdown ran, and no loop in it had a step"),
-        ([], lambda x: None, "no loop of your code ran"),
-    ],
-)
-def test_a_recording_without_a_loop_says_why(functions, call, words):
-    with pytest.warns(LoopWarning) as warned, rf.record_loops(*functions):
-        if call is not None:
-            call(1)
-    [warning] = warned
-    assert str(warning.message).startswith("record_loops: nothing was recorded: ") and words in str(warning.message)
-
-
-def test_no_word_if_an_error_ends_the_recording_or_another_has_the_loop(recwarn):
-    with contextlib.suppress(ValueError), rf.record_loops(no_loop):
-        raise ValueError
-    with rf.record_loops(), rf.record_loops(countdown):
-        countdown(2)
-    assert not recwarn.list and len(rf.runs) == 1
-
-
-def test_a_function_that_is_compiled():
-    def loop(x):
-        for _ in range(2):
-            x = 2 * x
-        return x
-
-    compiled = torch.compile(loop, backend="eager")
-    without = pytest.warns(LoopWarning, match=r"loop ran as torch\.compile made it, without its lines")
-    with without as warned, rf.record_loops(loop):
-        assert compiled(torch.ones(1)) == compiled(torch.ones(1)) == 4
-    assert len(warned) == 1
-    assert len(rf.runs) == 0
-
-
-def test_as_a_decorator_of_what_yields_waits_and_of_methods():
-    @rf.record_loops()
-    def numbers(n):
-        """Numbers."""
-        for i in range(n):
-            got = yield i
-        return got
-
-    @rf.record_loops(countdown)
-    async def wait(n):
-        await asyncio.sleep(0)
-        return countdown(n)
-
-    class Kinds:
-        @rf.record_loops()
-        @classmethod
-        def of_class(cls):
-            for i in range(2):
-                name = (cls.__name__, i)
-            return name
-
-        @rf.record_loops()
-        @staticmethod
-        def static(n):
-            while n:
-                n -= 1
-            return n
-
-    made = numbers(2)
-    assert [next(made), made.send("x"), numbers.__doc__] == [0, 1, "Numbers."]
-    with pytest.raises(StopIteration, match="y"):
-        made.send("y")
-    assert asyncio.run(wait(3)) == 0 and Kinds().of_class() == ("Kinds", 1) and Kinds().static(4) == 0
-    assert {run.name: run.steps for run in rf.runs} == {"numbers": 2, "countdown": 3, "of_class": 2, "static": 4}
-
-
-@pytest.mark.parametrize("record", [rf.record_loops, lambda: rf.record_calls(countdown)])
-def test_only_functions_are_decorated(record):
-    async def numbers():
-        yield 1
-
-    for wrong in (Decoder, numbers, 3):
-        with pytest.raises(ParameterError, match="only functions"):
-            record()(wrong)
-
-
-@pytest.mark.parametrize("kind", ["items", "test"])
-def test_an_error_of_the_header_fails_the_next_step(kind):
-    def items():
-        yield 1
-        raise ValueError("no")
+def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkeypatch):
+    def change(boxes):
+        boxes[0][3] += 1
 
     def loop():
-        n = 1
-        if kind == "items":
-            for n in items():
-                x = n
-        else:
-            while 1 / n:
-                x = n
-                n = n - 1
+        x = np.zeros(20_000)
+        boxes = [x]
+        for _ in range(3):
+            first = x[3] + 0
+            change(boxes)
+        return first
+
+    run = recorded(loop)
+    assert [run[i].first.item() for i in range(3)] == [0, 1, 2]
+    assert [run.replay.state("x", i).raw_tensor[3].item() for i in range(4)] == [0, 1, 2, 3]
+    monkeypatch.setattr(values, "SMALL", 10)
+    monkeypatch.setattr(values, "MEDIUM", 100)
+    monkeypatch.setattr(recorder, "MEDIUM", 100)
+    monkeypatch.setattr(remembered, "MEDIUM", 100)
+    assert recorded(loop).replay.state("x", 1) == "may have changed later"
+
+
+def test_tensors_in_containers_have_the_values_of_each_line():
+    def loop():
+        cache, rows = {"k": torch.zeros(2), "other": torch.zeros(2)}, [torch.zeros(2)]
+        for i in range(4):
+            cache["k"] += i
+            add(rows)
+        return cache
+
+    def add(rows):
+        rows[0].add_(1)
+
+    run = recorded(loop)
+    assert [run[i]["cache.k"].tolist()[0] for i in range(4)] == [0, 1, 3, 6]
+    assert [run[i]["rows.0"].tolist()[0] for i in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_value_that_is_lost_names_the_line_that_changed_it():
+    def loop():
+        a = torch.zeros(2)
+        for _ in range(2):
+            b = a
+            c = b.view(2)
+            c.add_(1)
+        return c
+
+    run = recorded(loop)
+    assert run[0]["b"] == f"changed later at line {run.source.first_line + 3}"
+
+
+def test_an_old_value_is_summarized_when_its_variable_has_another(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        for i in range(20):
+            if i in (0, 9):
+                large = torch.zeros(5000)
+            x = torch.full((500,), float(i))
+        return large, x
+
+    run = recorded(loop)
+    assert run[0].large == "5000, 0 … 0, μ 0, no longer kept" and run[9].large.dims
+    assert run.bytes <= 40_000 + 5000 * 4
+
+
+def test_values_of_fake_tensors_and_values_read_under_their_mode():
+    def loop():
+        for _ in range(2):
+            x = torch.ones(3) + 1
         return x
 
-    with pytest.raises((ValueError, ZeroDivisionError)), rf.record_loops(loop):
+    with rf.record_loops(loop), FakeTensorMode():
         loop()
-    run = next(run for run in rf.runs if run.name.startswith(("for", "while")))
-    assert run.steps == 1 and run.failed.step == 1 and run[0].x.item() == 1
-    assert run[1].values() == [] and "at step 1" in rf.show(run).text
+    assert rf.runs[-1][1].x == "<FakeTensor>" and rf.runs[-1].flags == []
+    rf.runs.clear()
+    run = recorded(loop)
+    with FakeTensorMode():
+        x, flags = run[1].x, run.flags
+    assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from types import CodeType
 from typing import Any
 
@@ -30,6 +31,8 @@ def restored(value: Any) -> Any:
     items = [restored(item) for item in value.items]
     if any(item is LOST for item in items):
         return LOST
+    if is_dataclass(value.kind):
+        return value.kind(**dict(zip(value.keys, items, strict=True)))
     return value.kind(zip(value.keys, items, strict=True)) if value.kind is dict else value.kind(items)
 
 
