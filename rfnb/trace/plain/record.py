@@ -22,6 +22,7 @@ from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
+from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
 from rfnb.trace.plain.remembered import Axes, run_of
 from rfnb.trace.plain.syntax import LoopText, Outline, is_compiled, outline, outline_of_calls
@@ -42,7 +43,7 @@ class Steps(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
         self._begin(sys._getframe(1))
-        return _until_the_end(items) if hasattr(type(items), "__iter__") else items
+        return _until_the_end(items)
 
     def __aiter__(self) -> AsyncIterator[T]:
         items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
@@ -63,10 +64,15 @@ class Steps(Generic[T]):
 
 
 def _until_the_end(items: Iterator[T]) -> Iterator[T]:
-    """The items of a loop, and a word at its end if a debugger has taken over."""
+    """The items of a loop, and a word at its end if a debugger has taken over.
+
+    No item is held, and no generator closed that goes on after the loop.
+    """
     try:
-        for item in items:
-            yield item  # noqa: UP028 (`yield from` would close a generator that goes on after the loop)
+        while True:
+            yield next(items)
+    except StopIteration:
+        return
     finally:
         recording_here().check()
 
@@ -109,6 +115,7 @@ class AllLoops:
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
         self.chooses, self.dims = chooses, dims
         self.ran = False  # whether there was a loop
+        self.also: list[str] = []  # other functions with loops that ran
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """All of them."""
@@ -122,7 +129,7 @@ class AllLoops:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         self.ran = self.ran or bool(loop.starts)
         if not loop.inside:
-            _store(loop, self.dims)
+            _store(loop, self.dims, self.also)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
@@ -143,10 +150,10 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
     return True
 
 
-def _store(loop: Iterations, dims: Axes | None) -> None:
+def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
-        store(run_of(loop, dims))
+        store(run_of(loop, dims, also=also))
         loop.run = None
 
 
@@ -215,11 +222,13 @@ class record_loops(Block):
         super().__init__(*functions, dims=dims)
         self._functions = [_code_of("record_loops", function) for function in functions]
         self._files = frozenset(code.co_filename for code in self._functions)
+        self._others = OtherFunctions(self._files)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
         self._called: dict[str, bool] = {}  # names of functions that were called, and whether torch.compile made them
         self.warns = True
 
     def __enter__(self) -> record_loops:
+        self._client.also = []
         frame = _user_frame(sys._getframe(1))
         self._client.ran = not _start(
             self._client, frame if frame is not None and self._chosen(frame.f_code) else None, "record_loops"
@@ -228,11 +237,16 @@ class record_loops(Block):
 
     def __exit__(self, *error: object) -> None:
         recording_here().remove(self._client)
+        self._client.also += self._others.with_loops()
         if self.warns and not self._client.ran and error[0] is None:
-            warn(f"record_loops: nothing was recorded: {self._reason()}")
+            others = f"; loops ran in {', '.join(self._client.also)}, which can be named" if self._client.also else ""
+            warn(f"record_loops: nothing was recorded: {self._reason()}{others}")
 
     def _chosen(self, code: CodeType) -> bool:
-        is_chosen = code.co_filename in self._files if self._files else is_yours(code.co_filename)
+        if self._files:
+            is_chosen = code.co_filename in self._files or not self._others.add(code)
+        else:
+            is_chosen = is_yours(code.co_filename)
         if is_chosen:
             self._called[code.co_name] = is_compiled(code)
         return is_chosen

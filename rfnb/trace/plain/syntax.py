@@ -52,14 +52,15 @@ class LoopText:
 class Statement:
     """A statement without the statements inside it.
 
-    line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
-    that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
-    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns, as they
-    are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes: by
-    `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
+    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the
+    variables that it assigns. read: other variables that it reads, which it may change in place. writes: those of them
+    that it changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns,
+    as they are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes:
+    by `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
     """
 
     line: int
+    end: int
     loops: tuple[int, ...]
     assigned: tuple[str, ...]
     read: tuple[str, ...]
@@ -116,6 +117,10 @@ class Outline:
     shared: frozenset[str]
     """The variables that other functions may assign."""
 
+    def header_of(self, loop: int) -> int:
+        """The statement that is the header of a loop."""
+        return next(statement for statement, number in self.headers.items() if number == loop)
+
 
 def outline(code: CodeType) -> Outline | None:
     """The outline of a code object; None if it has no loop, or if its text is no longer available."""
@@ -147,7 +152,7 @@ def _outline_of_calls(source: Source) -> Outline | None:
     loop, header = len(text.loops), len(text.statements)
     call = _loop(node, (), text.paths)
     call = replace(call, header=source.code.co_name, short=False, carried=(*arguments, *call.carried))
-    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    line = Statement(scope.lineno, scope.lineno, (), arguments, (), (), (), False, False, True)
     return replace(
         text,
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
@@ -451,6 +456,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
+        _own_end(node),
         loops,
         tuple(assigned),
         tuple(name for name in read if name not in assigned),
@@ -505,7 +511,9 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _for(loop: Any) -> str:
-    return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
+    return f"for {target} in {ast.unparse(loop.iter)}"
 
 
 def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import io
 import pdb
 import sys
+import weakref
 
 import pytest
 import torch
@@ -217,3 +218,12 @@ def test_a_break_lets_the_items_go_but_closes_no_generator():
     for _ in rf.steps(held):
         break
     assert list(held) == [1, 2, 3, 4]
+
+
+def test_no_item_lives_longer_than_in_the_loop_alone():
+    weight = torch.zeros(1, requires_grad=True)
+    for item in rf.steps(map(weight.mul, range(3)), name="alone"):
+        alive = weakref.ref(item)
+        del item
+        assert alive() is None
+    assert rf.runs["alone"].steps == 3
