@@ -183,7 +183,7 @@ class FrameRecorder:
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
         self.code, self._outline, self.clients, self._frames = code, text, clients, frames
-        self._places, self._log = text.places, Log()
+        self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
