@@ -65,7 +65,7 @@ def describe_step(
     ]
     values = sorted([*values, *texts], key=lambda row: row["line"]) if texts else values
     tree = None if seen is None else tree_of(run, sequence)
-    return {
+    view: StepView = {
         "kind": "step",
         "run": run.serial,
         "step": step,
@@ -79,6 +79,9 @@ def describe_step(
         "ops": None,
         "beam": None if tree is None else describe_beam(tree, step, hypothesis, seen or 0),
     }
+    if (lines := at.lines()) is not None:
+        view["lines"] = {"skipped": list(lines.skipped), "loops": list(lines.loops)}
+    return view
 
 
 def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:

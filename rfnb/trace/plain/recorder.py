@@ -86,7 +86,7 @@ class Iterations:
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.starts: list[int] = []
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
-        self.end = 0
+        self.end = self.ran_end = 0
         self._initial: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
@@ -130,6 +130,18 @@ class Iterations:
             found += last.values()
         return [*found, *self.log.entries(start, end)]
 
+    def skipped(self, step: int) -> list[int]:
+        """The lines of the loop on which nothing ran in an iteration, although there is code."""
+        end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
+        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        written = {place.statement for place in self.outline.places.values()}
+        lines: dict[bool, set[int]] = {True: set(), False: set()}
+        for number in written:
+            statement = self.outline.statements[number]
+            if number in ran or self.number in statement.loops:
+                lines[number in ran].update(range(statement.line, statement.end + 1))
+        return sorted(lines[False] - lines[True])
+
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
         start, end = self.span(step)
@@ -171,7 +183,7 @@ class FrameRecorder:
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
         self.code, self._outline, self.clients, self._frames = code, text, clients, frames
-        self._places, self._log = text.places, Log()
+        self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
@@ -284,7 +296,7 @@ class FrameRecorder:
             self._open[-1].name = name or self._open[-1].name
             return
         try:
-            header = next(header for header, loop in self._outline.headers.items() if loop == number)
+            header = self._outline.header_of(number)
             with self._unobserved():
                 self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
@@ -323,7 +335,7 @@ class FrameRecorder:
         """An iteration of a loop begins; what the header assigned belongs to it."""
         text = self._outline.loops[number]
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
-            self._previous = next(header for header, loop in self._outline.headers.items() if loop == number)
+            self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
@@ -402,10 +414,19 @@ class FrameRecorder:
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
 
+    def add_edits(self, values: Mapping[str, Any]) -> None:
+        """Records new values that a user gave to variables while the loop is paused."""
+        statements, number = self._outline.statements, self._previous
+        line = self._open[-1].text.first if number == BEFORE else statements[number].line
+        with self._unobserved():
+            for name, value in values.items():
+                self._add(name, Use(name, max(number, 0), line, True, False), value)
+        self._tested = len(self._log.items)
+
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
         for loop in self._open:
-            loop.end = len(self._log.items)
+            loop.end, loop.ran_end = len(self._log.items), len(self._log.statements)
 
     def _client_of(self, loop: Iterations) -> Client:
         return next(client for client in self.clients if client.wants(loop.text, loop.number))

@@ -12,6 +12,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim_kind import kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
@@ -26,7 +27,7 @@ from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
-from rfnb.trace.run.step import KEPT, StepText, StepValue
+from rfnb.trace.run.step import KEPT, StepLines, StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recorder import Entry, Iterations
@@ -43,13 +44,18 @@ class Remembered(KeptSteps):
     Args:
         iterations: what was recorded.
         dims: the names of axes.
+        raised_in: of a loop that was not recorded and raised, the id of the cell; its step is from the traceback.
+
+    `also` lists other functions with loops that ran, which were not recorded.
     """
 
-    def __init__(self, iterations: Iterations, dims: Axes | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        self.raised_in = raised_in
+        self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
@@ -63,11 +69,17 @@ class Remembered(KeptSteps):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
-        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)], KEPT
+        values = [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)]
+        return values, KEPT if self.raised_in is None else "from the traceback"
 
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
         return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepText)]
+
+    def lines(self, step: int) -> StepLines:
+        """Where code did not run, and where loops inside of the step begin."""
+        loops = {loop.text.first + self._shift for loop in self.iterations.loops(step)}
+        return StepLines([line + self._shift for line in self.iterations.skipped(step)], sorted(loops))
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
@@ -206,7 +218,7 @@ class Remembered(KeptSteps):
                 dims.append(named)
                 continue
             key = (named, size) if named else (name, axis, size)
-            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}")))
+            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))))
         return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
 
     # -- about the run
@@ -228,7 +240,8 @@ class Remembered(KeptSteps):
         """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
         steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
-        failed = [] if self.failed is None else [self.failed.text]
+        words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
+        failed = [] if words is None else [words]
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
 
     @property
@@ -247,11 +260,14 @@ class Remembered(KeptSteps):
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
 
-def run_of(iterations: Iterations, dims: Axes | None = None) -> Run:
+def run_of(
+    iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None, also: Sequence[str] = ()
+) -> Run:
     """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now."""
     run, source = iterations.run, Source(iterations.code, 0)
-    replay = Remembered(iterations, dims) if run is None else run.replay
+    replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
     assert isinstance(replay, Remembered)
+    replay.also = also
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     if run is not None:

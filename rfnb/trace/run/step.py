@@ -48,6 +48,13 @@ class StepText(NamedTuple):
     text: str
 
 
+class StepLines(NamedTuple):
+    """About the lines of a step of plain Python code: where code did not run, and where loops inside of it begin."""
+
+    skipped: Sequence[int] = ()
+    loops: Sequence[int] = ()
+
+
 class OpStep(NamedTuple):
     """An op that a step ran, with its place in the code, its inputs and its outputs.
 
@@ -133,6 +140,9 @@ class Replayable(Protocol):
 
     def texts(self, step: int) -> list[StepText]:
         """The values of a step that are neither tensors nor numbers, in words; empty but for plain Python code."""
+
+    def lines(self, step: int) -> StepLines | None:
+        """Which lines of a step ran; None but for plain Python code."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
@@ -256,6 +266,10 @@ class RunStep(Shown):
     def ops(self) -> list[OpStep]:
         """The ops that the step ran, in order, also inside modules."""
         return ops_of(self.run.replay.computed(self.step))
+
+    def lines(self) -> StepLines | None:
+        """Which lines ran; None but for plain Python code."""
+        return self.run.replay.lines(self.step)
 
     def loops(self) -> list[Run]:
         """The runs of the loops inside this step, in order. The step is executed again for them, and they are not added

@@ -399,6 +399,7 @@ def test_dims_get_names_once_for_a_run():
     loop()
     stacked = rf.runs["named"].stack("att")
     assert [dim.name for dim in stacked.dims] == ["iterations", "batch", "source"]
+    assert stacked.dims[1].is_batch_dim()
 
 
 def test_a_run_is_shown_and_saved(tmp_path):
