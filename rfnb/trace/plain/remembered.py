@@ -18,13 +18,14 @@ from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
+from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
+from rfnb.trace.run.names import NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, StepLines, StepText, StepValue
@@ -100,7 +101,7 @@ class Remembered(KeptSteps):
     def variable(self, name: str, step: int) -> Any:
         """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
 
-        A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
+        A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
         kept = self._before(name, step)
         if kept is MISSING:
@@ -323,12 +324,12 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(name: str, kept: Any) -> Any:
-    """A value as code has it, in lists, tuples and dicts. Raises ExpressionNameError for what was not kept."""
+    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what was not kept."""
     value = kept.value if isinstance(kept, Kept) else kept
     note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
     if note or isinstance(value, Opaque | Summary):
         words = note or (f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else str(value))
-        raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
+        raise NoValue(f"`{name}` has no value at this step: {words}")
     if not isinstance(value, Parts):
         return value
     named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
