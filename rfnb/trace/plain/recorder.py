@@ -21,6 +21,7 @@ from rfnb.trace.plain.values import (
     Kept,
     backend_of,
     drop,
+    growth_of,
     hold,
     is_opaque,
     is_same,
@@ -92,7 +93,6 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
-        self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
         self.pauses: LoopPauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
@@ -390,7 +390,6 @@ class FrameRecorder:
             self._pause({}, ended=True)
         self._mark_ends()
         self._open.pop()
-        loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
             in_header = not loop.text.short and self._outline.headers.get(self._previous) == loop.number
             if in_header and isinstance(error, Exception):  # it comes from the next item, or from the test
@@ -473,7 +472,7 @@ class FrameRecorder:
             if old is value:
                 same = version is None or version_raw(old) == version
             else:
-                same = version is None and is_same(value, old)
+                same = version is None and is_same(value, old, closely=name in self._writers.get(self._previous, ()))
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
@@ -517,20 +516,18 @@ class FrameRecorder:
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
         before = None if at is None else items[at + 1]
-        if type(before) is Kept:
-            before.let_go()
         self._last[name] = len(items)
-        if type(value) in PLAIN:
-            items += (use, value, None)
-            return
-        version = None if self._hides else version_of(value)
-        if version is None:
-            value = keep(value, self._hides, before)
-            self._bytes += hold(value) if use.statement != BEFORE else 0  # what was there needs no more memory
-            self._uncounted.add(name)
-        elif use.statement != BEFORE:
-            self._bytes += value.nbytes
-        items += (use, value, version)
+        version, kept = None, value
+        if type(value) not in PLAIN:
+            version = None if self._hides else version_of(value)
+            if version is None:
+                kept = keep(value, self._hides, before)
+                self._uncounted.add(name)
+            if use.statement != BEFORE:  # what was there needs no more memory
+                self._bytes += hold(kept) if version is None else value.nbytes
+        if type(before) is Kept:
+            before.let_go(parts=growth_of(kept) is None)
+        items += (use, kept, version)
         if self._bytes > self._budget:
             self._summarize()
 
