@@ -20,7 +20,7 @@ from rfnb.trace.plain.edit import edited, write_variables
 from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
-from rfnb.trace.run.names import StepNames, Variables
+from rfnb.trace.run.names import AtLine, StepNames, Variables
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.step import Only, RunStep, States, StepText, StepValue
@@ -147,6 +147,8 @@ class LineStep(RunStep):
         return LineNames(self, self._of, self._frame)
 
     def _latest(self, name: str | None) -> list[Any]:
+        if isinstance(name, AtLine):
+            return self.run[self.step]._latest(name)
         if name is None:
             return [array for each in self._roots() for array in self._of.arrays(each)]
         return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
