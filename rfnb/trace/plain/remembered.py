@@ -21,6 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -61,7 +62,8 @@ class Remembered(KeptSteps):
 
     def look_again(self) -> None:
         """The loop has gone on."""
-        self.__dict__.pop("_history", None)
+        for name in ("_initial", "_places", "_changes"):
+            self.__dict__.pop(name, None)
         self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
@@ -82,18 +84,17 @@ class Remembered(KeptSteps):
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
-        first = {entry.name: entry for entry in self.iterations.initial}
+        first = self._initial
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        changed, paths = self.iterations.changed, self.iterations.outline.paths
-        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
-        names = [name for name in names if name in first or name in last]
+        paths, carried = self.iterations.outline.paths, self.iterations.text.carried
+        names = [n for n in carried if (n not in paths or n in self._places) and (n in first or n in last)]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
-        if name not in self._history:
-            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
+        if name not in self.variable_names():
+            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
 
@@ -109,11 +110,11 @@ class Remembered(KeptSteps):
 
     def _before(self, name: str, step: int) -> Any:
         """What was kept of a variable before `step`; MISSING if there was none."""
-        history = self._history.get(name, [])
-        at = bisect_left(history, step, key=lambda place: place[0])
-        if at == 0:
+        loop, places = self.iterations, self._places.get(name, [])
+        number = bisect_left(places, loop.starts[step] if step < len(loop.starts) else loop.end)
+        entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
+        if entry is None:
             return MISSING
-        entry = history[at - 1][1]
         if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
             return Summary(MAY)
         return _kept_of(entry)
@@ -127,16 +128,22 @@ class Remembered(KeptSteps):
 
     def variable_names(self) -> list[str]:
         """The variables that `variable` has."""
-        return list(self._history)
+        return list(dict.fromkeys([*self._initial, *self._places]))
 
     @cached_property
-    def _history(self) -> dict[str, list[tuple[int, Entry]]]:
-        """By variable, each value with the step that assigned it; -1 for values from before the loop."""
-        history = {entry.name: [(-1, entry)] for entry in self.iterations.initial}
-        for number in range(len(self.iterations.starts)):
-            for entry in self.iterations.entries(number):
-                history.setdefault(entry.name, []).append((number, entry))
-        return history
+    def _initial(self) -> dict[str, Entry]:
+        """The variables before the first step."""
+        return {entry.name: entry for entry in self.iterations.initial}
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """By variable, where in the log its values are."""
+        loop, places = self.iterations, dict[str, list[int]]()
+        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
+            use = loop.log.items[at]
+            if use.statement != BEFORE:
+                places.setdefault(use.name, []).append(at)
+        return places
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
