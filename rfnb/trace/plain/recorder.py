@@ -264,6 +264,14 @@ class FrameRecorder:
         """The recording ends before the frame does, such as that of a generator that waits."""
         self._take_last(frame, lambda: self._end(None, None), whole=False)
 
+    def lose(self) -> None:
+        """The recording has ended, some lines ago."""
+        while self._open:
+            self._close()
+        self._places = {}
+        for client in [*self.clients]:
+            client.left()
+
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
     ) -> None:
@@ -383,6 +391,10 @@ class FrameRecorder:
         self._mark_ends()
         self._open.pop()
         if error is not None and loop.starts:
+            in_header = not loop.text.short and self._outline.headers.get(self._previous) == loop.number
+            if in_header and isinstance(error, Exception):  # it comes from the next item, or from the test
+                loop.starts.append(end)
+                loop.ran.append(len(self._log.statements))
             loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
             loop.pauses.close()
@@ -582,6 +594,7 @@ class Recording:
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
+        self.check()
         if self._events is None:
             events = make_events(self.chooses, self._begin)
             events.start()
@@ -591,6 +604,7 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        self.check()
         if client in self._clients:
             for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
                 if recorder.clients == [client] and recorder is not client:
@@ -601,6 +615,19 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def check(self) -> None:
+        """Ends all loops where they were when another tool began to trace, if one did."""
+        if self._events is None or self._events.are_ours:
+            return
+        self._events.stop()
+        self._events = None
+        recorders = {id(recorder): recorder for recorder in self.frames.values()}
+        self.frames.clear()
+        for recorder in recorders.values():
+            recorder.lose()
+        with contextlib.suppress(Warning):  # also where warnings are errors
+            warn("loops are no longer recorded, since a debugger or another tool has begun to trace")
 
     def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""

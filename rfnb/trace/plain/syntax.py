@@ -129,6 +129,11 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
+def is_compiled(code: CodeType) -> bool:
+    """Whether `torch.compile` made a code object, whose instructions are not those of its lines."""
+    return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
+
+
 def outline_of_calls(code: CodeType) -> Outline | None:
     """The outline of a function each call of which is an iteration; None if its text is no longer available.
 
@@ -263,6 +268,8 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 def _scope(code: CodeType) -> Any:
     """The node of a function or class, or of a whole text, that a code object was compiled from."""
+    if is_compiled(code):
+        return None
     try:
         tree = parsed("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):

@@ -316,7 +316,7 @@ def test_generators_recursion_and_coroutines_have_their_own_iterations():
 
 
 def test_other_threads_are_not_recorded():
-    with rf.record_loops(Decoder.step):
+    with pytest.warns(LoopWarning, match="not called in this thread"), rf.record_loops(Decoder.step):
         thread = threading.Thread(target=Decoder().step, args=[3])
         thread.start()
         thread.join()
