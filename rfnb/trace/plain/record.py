@@ -196,7 +196,8 @@ def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dim
     Args:
         items: any iterable; also one for `async for`.
         name: of the run; by default that of the function, or the text of the loop.
-        dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
+        dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`. A Dim in place of a name has
+            lengths, which say what is padding; one more Dim, with a vocab, is what integers are labels of.
 
     Raises ParameterError for other arguments.
     """
