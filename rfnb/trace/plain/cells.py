@@ -50,7 +50,9 @@ class Cells:
         if self._depth == 1:
             self._newest = _newest()
             if self.every and info.store_history:  # code that is no cell is from tools
-                self._record(record_loops())
+                every = record_loops()
+                every.warns = False  # of cells without loops
+                self._record(every)
 
     def end(self, result: Any) -> None:
         """A cell has ended."""
