@@ -262,7 +262,7 @@ export interface PausedView {
   name: string;
   step: number;
   why: string;
-  /** of `rf.pause()` */
+  /** of `rf.pause()`, or of plain Python code the line after which it is held */
   line: number | null;
   can_edit: boolean;
   cell_id: string | null;
