@@ -21,6 +21,9 @@ class Follower(Protocol):
     def line(self, frame: FrameType) -> None:
         """A line of the frame is about to run; `frame.f_lasti` is its first instruction."""
 
+    def caught(self, error: BaseException) -> None:
+        """An error was raised, and the frame goes on: at a handler, or where a block is left."""
+
     def leave(self, frame: FrameType, error: BaseException | None) -> None:
         """The frame returns, or an error leaves it."""
 
@@ -83,12 +86,14 @@ class Tracing:
         follower = self._begin(frame)
         if follower is None:
             return None
-        line, leave = follower.line, follower.leave
+        line, leave, caught = follower.line, follower.leave, follower.caught
         error: list[BaseException | None] = [None]
 
         def local(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "line":
-                error[0] = None
+                if error[0] is not None:
+                    caught(error[0])
+                    error[0] = None
                 line(frame)
             elif event == "exception":
                 error[0] = arg[1]
@@ -123,7 +128,8 @@ class Monitoring:
         monitoring.register_callback(self._tool, events.LINE, self._line)
         monitoring.register_callback(self._tool, events.PY_RETURN, self._returned)
         monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
-        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND)
+        monitoring.register_callback(self._tool, events.EXCEPTION_HANDLED, self._handled)
+        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
@@ -181,6 +187,11 @@ class Monitoring:
         follower = self._followers.pop(frame, None)
         if follower is not None:
             follower.leave(frame, None)
+
+    def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
+        follower = self._followers.get(sys._getframe(1)) if self._followers else None
+        if follower is not None:
+            follower.caught(error)
 
     def _unwound(self, code: CodeType, offset: int, error: BaseException) -> None:
         if self._followers:

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
+from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, hold, is_same, keep, summary, tensors_in, version_of
+from rfnb.trace.plain.values import (
+    PLAIN,
+    Kept,
+    backend_of,
+    drop,
+    hold,
+    is_opaque,
+    is_same,
+    keep,
+    summary,
+    tensors_in,
+    version_of,
+)
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 
@@ -71,6 +85,7 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
+        self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
 
     @property
@@ -141,11 +156,13 @@ class FrameRecorder:
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
+        self._caught: BaseException | None = None  # since the line before
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
         self._hides = any(statement.hides for statement in text.statements)
-        self._uncounted: set[str] = set()  # variables of which nothing counts the changes
+        self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
+        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
 
@@ -160,22 +177,28 @@ class FrameRecorder:
                     self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
+        self._caught = None
+
+    def caught(self, error: BaseException) -> None:
+        """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
+        if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
+            self._caught = error
 
     def _line(self, frame: FrameType, place: Place) -> None:
         statement, starts, begins, tentative = place
         if not begins and not starts and statement == self._previous:
             return  # a statement goes on in another line
         if begins:
-            names = frame.f_locals
+            names = self._names(frame)
             for loop in begins:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
-            names = frame.f_locals
-            self._finish(names)
+            names = self._names(frame)
+            self._finish(names, whole=self._caught is None)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
-                self._close()
+                self._close(self._caught)
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
@@ -187,8 +210,9 @@ class FrameRecorder:
         try:
             with self._unobserved():
                 if self._open:
-                    self._finish(frame.f_locals, whole=error is None)
-                    self._look_again(frame.f_locals)
+                    names = self._names(frame)
+                    self._finish(names, whole=error is None)
+                    self._look_again(names)
                 while self._open:
                     self._close(error)
             self._previous = BEFORE
@@ -212,6 +236,27 @@ class FrameRecorder:
         except Exception as error:
             self._give_up(error)
 
+    def _names(self, frame: FrameType) -> Mapping[str, Any]:
+        """The variables of the frame, and those of its module that it changes."""
+        if not self._outside:
+            return frame.f_locals
+        outside = frame.f_globals
+        return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
+
+    def _value(self, name: str, names: Mapping[str, Any]) -> Any:
+        """The value of a variable or attribute; MISSING if there is none."""
+        path = self._paths.get(name)
+        value = names.get(name, MISSING) if path is None else path.value(names)
+        return MISSING if value is HIDDEN else value
+
+    def _forget(self, hidden: set[str]) -> None:
+        """Looks no longer at attributes that have no value to show."""
+        if not hidden:
+            return
+        self._paths = {name: path for name, path in self._paths.items() if name not in hidden}
+        self._uncounted.difference_update(hidden)
+        self._uses = [tuple(use for use in uses if use.name not in hidden) for uses in self._uses]
+
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
         self._places, self._open, self._last, self._log = {}, [], {}, Log()
@@ -228,18 +273,21 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
-        self._look_again(names, self._outline.statements[self._previous].assigned if header_ran else ())
+        header = self._outline.statements[self._previous] if header_ran else None
+        self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
-            self._close()
+            self._close(self._caught)
         if not self._open or self._open[-1].number != number:
             clients = [client for client in self.clients if client.wants(text, number)]
             if not clients:
                 return
             loop = Iterations(self._code, self._outline, number, self._log)
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
-            uses = [variable for variable in text.names if variable in names]
-            for variable in uses:
-                self._look(variable, names[variable])
+            if not self._last:
+                self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
+            uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+            for name, value in uses.items():
+                self._look(name, value)
             loop.begins_with({name: at for name, at in self._last.items() if name in uses})
             self._open.append(loop)
         loop = self._open[-1]
@@ -256,8 +304,10 @@ class FrameRecorder:
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             loop.starts.pop()
         loop.end = end
+        loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
-            loop.failed = Failure(len(loop.starts) - 1, f"{type(error).__name__}: {error}".removesuffix(": "))
+            line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+            loop.failed = Failure(len(loop.starts) - 1, error_text(error), line=line)
         loop.inside = bool(self._open)
         if loop.inside:
             self._open[-1].inner.append(loop)
@@ -286,7 +336,12 @@ class FrameRecorder:
             try:
                 value = names[name]
             except KeyError:
-                continue
+                path = self._paths.get(name)
+                value = MISSING if path is None else path.value(names)
+                if value is HIDDEN:
+                    self._forget({name})
+                if value is MISSING or value is HIDDEN:
+                    continue
             at = last.get(name)
             if at is None:
                 self._add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
@@ -313,16 +368,19 @@ class FrameRecorder:
         if at is None or not self._is_same(value, at):
             self._add(name, Use(name, BEFORE, 0, False, True), value)
 
-    def _look_again(self, names: Mapping[str, Any], targets: Container[str] = ()) -> None:
+    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
 
-        targets: the variables that the header has assigned already, for the next iteration.
+        targets: what the header has assigned already, for the next iteration.
         """
-        for name in [name for name in self._uncounted if name not in targets]:
-            at = self._last.get(name)
-            if at is not None and name in names and not self._is_same(names[name], at):
+        for name in [*self._uncounted]:
+            at, path = self._last.get(name), self._paths.get(name)
+            if name in targets or (path is not None and not path.variables.isdisjoint(targets)):
+                continue
+            value = self._value(name, names)
+            if value is not MISSING and (path if at is None else not self._is_same(value, at)):
                 line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
-                self._add(name, Use(name, self._previous, line, False, True), names[name])
+                self._add(name, Use(name, self._previous, line, False, True), value)
 
     def _is_same(self, value: Any, at: int) -> bool:
         """Whether a variable still has the value in the log."""
@@ -376,6 +434,12 @@ class FrameRecorder:
         for part in tensors_in(kept):
             if not part.compared:
                 part.separate()
+
+
+def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
+    """Whether an attribute cannot be read, or is a module, a function or the like that the code only reads."""
+    value = path.value(names)
+    return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
 
 
 def let_graphs_go(items: list[Any]) -> None:

@@ -21,6 +21,7 @@ from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.recorder import Entry, Iterations
 from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
@@ -43,6 +44,8 @@ class Remembered(KeptSteps):
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        cell = Source(iterations.code, 0).cell
+        self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
     # -- values
 
@@ -59,7 +62,9 @@ class Remembered(KeptSteps):
         first = {entry.name: entry for entry in self.iterations.initial}
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        names = [name for name in self.iterations.text.carried if name in first or name in last]
+        changed, paths = self.iterations.changed, self.iterations.outline.paths
+        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
+        names = [name for name in names if name in first or name in last]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
@@ -106,7 +111,7 @@ class Remembered(KeptSteps):
         for name, part in parts:
             value = self._tensor(name, part, entry.version)
             row = StepText if isinstance(value, str) else StepValue
-            yield row(name, _kind(part), entry.line, value)
+            yield row(name, _kind(part), entry.line + self._shift, value)
 
     def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
@@ -159,8 +164,14 @@ class Remembered(KeptSteps):
         """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
         steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
-        failed = [] if self.iterations.failed is None else [self.iterations.failed.text]
+        failed = [] if self.failed is None else [self.failed.text]
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
+
+    @property
+    def failed(self) -> Failure | None:
+        """The error that ended the loop, with its line as a user sees it."""
+        failed = self.iterations.failed
+        return None if failed is None else failed._replace(line=failed.line and failed.line + self._shift)
 
     @property
     def begun(self) -> Size:
@@ -175,19 +186,19 @@ class Remembered(KeptSteps):
 def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
     """The Run of a recorded loop."""
     replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
-    done = len(iterations.starts) - (iterations.failed is not None)
+    done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
-        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=iterations.failed,
+        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed,
     )  # fmt: skip
 
 
 def name_of(iterations: Iterations) -> str:
-    """What a loop is called: by its function if that has no other, else by its header."""
-    code, outline = iterations.code, iterations.outline
-    only = len(outline.loops) == 1 and code.co_name != "<module>"
+    """What a loop is called: by its function if all others of that are inside of it, else by its header."""
+    code, outermost = iterations.code, [loop for loop in iterations.outline.loops if not loop.around]
+    only = outermost == [iterations.text] and code.co_name != "<module>"
     return code.co_name if only else iterations.text.header
 
 

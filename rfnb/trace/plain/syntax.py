@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import dis
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from types import CodeType
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.source import PerPlace, Source, parsed
+from rfnb.trace.plain.attributes import Path, path_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
 FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
@@ -26,8 +29,8 @@ class LoopText:
 
     header: its text without the colon. first, last: its lines. short: its body begins
     in the line of the header. around: the loops around it, outermost
-    first. carried: the variables that an iteration reads before it assigns them, and assigns. names: all that it uses,
-    without those that the header assigns.
+    first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
+    function that it calls may assign. names: all that it uses, without what the header assigns.
     """
 
     header: str
@@ -45,9 +48,9 @@ class Statement:
 
     line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
     that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
-    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`. parts: attributes and entries that it assigns, as they are
-    written. hides: it may change tensors where nothing counts changes: by `x.data`, `x.numpy()`. simple: whether it
-    runs as a whole, once it runs.
+    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns, as they
+    are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes: by
+    `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
     """
 
     line: int
@@ -56,6 +59,7 @@ class Statement:
     read: tuple[str, ...]
     writes: tuple[str, ...]
     parts: tuple[str, ...]
+    calls: bool
     hides: bool
     simple: bool
 
@@ -74,7 +78,7 @@ class Place(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A variable that a statement assigns, or reads and may change in place.
+    """A variable or attribute that a statement assigns, or reads and may change.
 
     always: whether the statement has assigned it once it has ended.
     """
@@ -98,7 +102,11 @@ class Outline:
     writes: dict[int, tuple[str, ...]]
     """By statement, the variables that it, or another one that runs before the next line begins, changes in place."""
     uses: tuple[tuple[Use, ...], ...]
-    """For each statement, the variables that may have other values when the next line begins."""
+    """For each statement, the variables and attributes that may have other values when the next line begins."""
+    paths: dict[str, Path]
+    """The attributes that the statements name, by their text."""
+    outside: tuple[str, ...]
+    """The variables of the module that are assigned, or of which an attribute is."""
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -118,25 +126,70 @@ def _outline(source: Source) -> Outline | None:
     places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
     if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
         return None
-    statements = tuple(_statement(node, of) for node, of in zip(nodes, around, strict=True))
+    own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
+    statements = tuple(map(_statement, nodes, around, own))
+    paths, outside = _paths(code, statements, own)
+    targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     return Outline(
-        tuple(_loop(nodes[header], around[header]) for header in loops),
+        tuple(_loop(nodes[header], around[header], paths) for header in loops),
         statements,
         places,
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group)) for group in groups),
+        tuple(tuple(_uses(statements, group, paths, targets)) for group in groups),
+        paths,
+        outside,
     )
 
 
-def _uses(statements: Sequence[Statement], group: Sequence[int]) -> Iterator[Use]:
+def _uses(
+    statements: Sequence[Statement], group: Sequence[int], paths: Mapping[str, Path], targets: Set[str]
+) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
         yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+        yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
+        for path in paths.values():
+            if path.text not in statement.parts and _may_change(statement, path, targets):
+                yield Use(path.text, number, statement.line, False, True)
+
+
+def _may_change(statement: Statement, path: Path, targets: Set[str]) -> bool:
+    """Whether a statement that does not assign an attribute may give it another value.
+
+    targets: the variables that headers assign. After the last line of an iteration, they have other objects already.
+    """
+    if not path.variables.isdisjoint(statement.assigned) or path.text in statement.writes:
+        return True
+    if any(part.startswith((f"{path.text}.", f"{path.text}[")) for part in statement.parts):
+        return True
+    if statement.calls:
+        return path.root in statement.read or not path.variables.isdisjoint(targets)
+    return any(part.rpartition(".")[2] == path.steps[-1] for part in statement.parts)  # the same object by another name
+
+
+def _paths(
+    code: CodeType, statements: Sequence[Statement], own: Sequence[Sequence[ast.AST]]
+) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """The attributes that the code names, and the variables of the module that it changes."""
+    local = None if code.co_name == "<module>" else {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    called = {id(node.func) for nodes in own for node in nodes if isinstance(node, ast.Call)}
+    written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
+    outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
+    paths: dict[str, Path] = {}
+    for node in chain.from_iterable(own):
+        path = path_of(node) if isinstance(node, ast.Attribute) and id(node) not in called else None
+        if path is None or path.text in paths:
+            continue
+        path = path._replace(written=path.text in written)
+        if local is None or path.root in local or path.written:
+            paths[path.text] = path
+            outside |= set() if local is None else {path.root} - local
+    return paths, tuple(outside)
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
@@ -323,8 +376,7 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
-def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
-    own = [] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node))
+def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Statement:
     assigned = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for handler in getattr(node, "handlers", ()):
         assigned |= {handler.name: None} if handler.name else {}
@@ -333,7 +385,7 @@ def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
     read = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         read[node.target.id] = None
-    parts = [n for n in own if isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store)]
+    parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
         loops,
@@ -341,14 +393,15 @@ def _statement(node: Any, loops: tuple[int, ...]) -> Statement:
         tuple(name for name in read if name not in assigned),
         tuple(dict.fromkeys(_written(node, own))),
         tuple(dict.fromkeys(map(ast.unparse, parts))),
+        isinstance(node, LOOPS) or any(isinstance(n, (*CALLS, *SCOPES)) for n in own),
         any(isinstance(n, ast.Attribute) and n.attr in HIDES and ast.unparse(n) != "torch.utils.data" for n in own),
         isinstance(node, SIMPLE),
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...]) -> LoopText:
-    order: dict[str, bool] = {}  # by variable of the body, whether it is read before it is assigned
-    _first_uses(loop, order)
+def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
+    order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
+    _first_uses(loop, order, paths)
     stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
@@ -357,7 +410,7 @@ def _loop(loop: Any, around: tuple[int, ...]) -> LoopText:
         loop.end_lineno or loop.lineno,
         loop.body[0].lineno <= _own_end(loop),
         around,
-        tuple(name for name, reads in order.items() if reads and name in stored),
+        tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),
     )
 
@@ -377,8 +430,11 @@ def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
 
 
 def _roots(node: Any) -> Iterator[str]:
-    """The variable that an expression is a part of."""
+    """The variable that an expression is a part of, and the attributes on the way."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        path = path_of(node)
+        if path is not None:
+            yield path.text
         node = node.func if isinstance(node, ast.Call) else node.value
     if isinstance(node, ast.Name):
         yield node.id
@@ -388,15 +444,15 @@ def _for(loop: Any) -> str:
     return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
 
 
-def _first_uses(node: Any, order: dict[str, bool]) -> None:
+def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:
     """Notes, for each variable, whether the first use in the order of execution reads it."""
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         if node.value is not None:
-            _first_uses(node.value, order)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            order.setdefault(node.target.id, True)
+            _first_uses(node.value, order, paths)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name | ast.Attribute):
+            order.setdefault(ast.unparse(node.target), True)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            _first_uses(target, order)
+            _first_uses(target, order, paths)
         return
     if isinstance(node, ast.For | ast.AsyncFor):
         children: list[Any] = [node.target, *node.body, *node.orelse]  # the iterable is evaluated before the steps
@@ -404,6 +460,8 @@ def _first_uses(node: Any, order: dict[str, bool]) -> None:
         children = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Name):
         order.setdefault(node.id, isinstance(node.ctx, ast.Load))
+    if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
+        order.setdefault(text, isinstance(node.ctx, ast.Load))
     if not isinstance(node, SCOPES):
         for child in children:
-            _first_uses(child, order)
+            _first_uses(child, order, paths)

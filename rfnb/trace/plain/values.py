@@ -208,6 +208,14 @@ def _is_atom(value: Any) -> bool:
     return issubclass(type(value), ATOMS)
 
 
+def is_opaque(value: Any) -> bool:
+    """Whether only the type of a value is kept."""
+    kind = type(value)
+    if _is_atom(value) or backend_of(value) is not None or dataclasses.is_dataclass(kind):
+        return False
+    return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
+
+
 def is_same(value: Any, kept: Any) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change."""
     if not isinstance(kept, Kept):

@@ -21,6 +21,15 @@ class Stop(Exception):
     pass
 
 
+class Box:
+    def __init__(self, h):
+        self.h, self.n, self.items, self.table = h, 0, [], {}
+
+    def step(self, x):
+        self.h = self.h + x
+        self.n += 1
+
+
 def grow(items, x):
     items.append(x)
 
@@ -29,6 +38,7 @@ def program(w, snap):
     a, b, n, k = torch.ones(3), torch.arange(3.0), 1, 0
     items, table, array, word = [], {}, np.zeros(3), "x"
     nested, same = [[], []], a
+    o, boxes = Box(b), [Box(a), Box(1)]
 """
 
 SIMPLE = [
@@ -74,6 +84,24 @@ SIMPLE = [
     "array = b.numpy()",
     "b = torch.from_numpy(np.ones(3, dtype=np.float32))",
     "with torch.inference_mode(): a = a + 1; a.add_(1)",
+    "o.h = torch.tanh(o.h)",
+    "o.h += 1",
+    "o.h.mul_(0.5)",
+    "o.n += k",
+    "o.n, k = k, o.n",
+    "o.step(a)",
+    "[box.step(n) for box in boxes]",
+    "o.items.append(n)",
+    "grow(o.items, o.h)",
+    "o.table[n % 3] = o.h",
+    "other = o; other.h = a",
+    "o = Box(a)",
+    "boxes[n % 2].h = n",
+    "boxes[0].h = boxes[0].h + n",
+    "boxes[-1].n += n",
+    "box = boxes[n % 2]; box.h = box.h * 2",
+    "row = o.h.view(3)[:2]; row.add_(1)",
+    "o.h.data.add_(1)",
 ]
 
 
@@ -176,6 +204,10 @@ def programs(seed: int, folder: Path) -> tuple[Callable[..., Any], Callable[...,
     return module(plain, folder / f"plain{seed}.py").program, module(text, folder / f"snapped{seed}.py").program
 
 
+OBJECTS = ("o", "other", "box", "boxes")
+"""Variables whose attributes are compared, in place of the objects."""
+
+
 class Snapshots:
     """Deep copies of the variables at the beginning of each iteration, by loop, in the order in which loops end."""
 
@@ -183,7 +215,10 @@ class Snapshots:
         self.begun: list[tuple[int, dict[str, Any]]] = []
 
     def __call__(self, loop: int, names: dict[str, Any]) -> None:
-        kept = {k: v for k, v in names.items() if k not in ("snap", "w", "error", "_")}
+        kept = {k: v for k, v in names.items() if k not in ("snap", "w", "error", "_", *OBJECTS)}
+        boxes = {"o": names["o"], "boxes[0]": names["boxes"][0], "boxes[-1]": names["boxes"][-1]}
+        kept |= {f"{box}.{k}": v for box, owner in boxes.items() for k, v in vars(owner).items()}
+        kept |= {f"box.{k}": v for k, v in vars(names["box"]).items()} if "box" in names else {}
         self.begun.append((loop, copy.deepcopy({k: v for k, v in kept.items() if not isinstance(v, Exception)})))
 
 

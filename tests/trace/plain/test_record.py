@@ -137,6 +137,42 @@ def test_a_break_an_error_and_a_return_end_the_run():
         run[2].x  # noqa: B018
 
 
+def test_an_error_that_the_same_function_catches_is_that_of_the_step():
+    def guarded():
+        try:
+            for n in rf.steps(range(4), name="caught"):
+                for k in range(3):
+                    y = 6 / (n + k - 2)
+        except ZeroDivisionError:
+            y = None
+        with contextlib.suppress(KeyError):
+            for n in rf.steps((k for k in range(3)), name="suppressed"):
+                y = {0: 1}[n]
+        for n in rf.steps((k for k in range(3)), name="whole"):
+            try:
+                y = {0: 1}[n]
+            except KeyError:
+                continue
+        return y
+
+    first = guarded.__code__.co_firstlineno
+    guarded()
+    caught, suppressed, whole = (rf.runs[name] for name in ("caught", "suppressed", "whole"))
+    assert caught.failed[:2] == (0, "ZeroDivisionError: division by zero") and caught.failed.line == first + 4
+    assert caught[0].loops()[0].failed.step == 2 and caught[0].n.item() == 0
+    assert suppressed.failed[:2] == (1, "KeyError: 1") and suppressed.steps == 1
+    assert whole.failed is None and whole.steps == 3
+    assert [[v.line - first for v in whole[i].values()] for i in range(2)] == [[10, 12], [10]]
+
+
+def test_an_error_inside_of_the_block_is_that_of_the_step():
+    with pytest.raises(ZeroDivisionError), rf.record_loops():
+        for n in range(4):
+            _ = 6 / (n - 2)
+    run = rf.runs[0]
+    assert run.failed.step == run.steps == 2 and run[1].n.item() == 1
+
+
 def test_loops_inside_of_a_step_are_runs_of_the_step():
     def nested():
         for i in rf.steps(range(2), name="outer"):
