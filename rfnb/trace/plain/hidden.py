@@ -1,19 +1,21 @@
-"""The state that no line of a loop shows, at the beginning of each iteration: random generators, attributes of objects."""
+"""The state that no line of a loop shows, at the beginning of each iteration: random generators, objects."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import random
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.values import PLAIN, Kept, Opaque, drop, hold, is_same, keep, objects_in
+from rfnb.trace.plain.values import PLAIN, SEQUENCES, SMALL, Kept, Opaque, drop, hold, is_same, keep, objects_in
 
 CHUNK = 512
 """Bytes of the state of a generator that are kept once, as long as they stay the same."""
@@ -21,7 +23,8 @@ MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
-CONSTANT, OBJECT, RANDOM, MODULE, LOST = "constant", "object", "random", "module", "lost"
+VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
+VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 NUMPY: Any = np.random
 
@@ -29,7 +32,8 @@ NUMPY: Any = np.random
 class Numbers(NamedTuple):
     """The states of the generators that are there without a variable.
 
-    torch: of each device, in parts. others: of Python and numpy; None where they were not looked at.
+    torch: of each device, in parts; empty where they cannot be read. others: of Python and numpy; None where nobody
+    looked.
     """
 
     torch: tuple[tuple[bytes, ...], ...]
@@ -37,12 +41,15 @@ class Numbers(NamedTuple):
 
 
 class State:
-    """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept."""
+    """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
 
-    __slots__ = ("kept",)
+    identity: the `id` that the object had.
+    """
 
-    def __init__(self, kept: Any):
-        self.kept = kept
+    __slots__ = ("identity", "kept")
+
+    def __init__(self, identity: int, kept: Any):
+        self.identity, self.kept = identity, kept
 
 
 class Moment(NamedTuple):
@@ -52,41 +59,83 @@ class Moment(NamedTuple):
     objects: dict[int, State]
 
 
+class Around:
+    """What a loop begins with besides its variables.
+
+    Args:
+        names: the variables of its module.
+        modes: of the backend, such as whether gradients are recorded.
+    """
+
+    def __init__(self, names: dict[str, Any], modes: dict[str, Any]):
+        self.names, self.modes = names, modes
+        self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
+        self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
+        self.others: Any = None  # the generators of Python and numpy, where steps do not have them
+        self.trained: list[str] = []  # the variables with modules that the loop has changed
+        self.drew = False  # whether it drew from these generators
+
+
 class Hidden:
     """Takes the moments of the loops of a frame.
 
-    code: which runs. names: of its global variables. spent: adds to the bytes that are kept.
+    code: which runs. names: its global variables. spent: adds to the bytes that are kept.
     """
 
     def __init__(self, code: CodeType, names: dict[str, Any], spent: Callable[[int], None]):
         from rfnb.backend.torch.global_rng import global_generators
 
-        self._generators, self._spent = global_generators, spent
+        self._generators, self._spent, self._names = global_generators, spent, names
+        self._around: Around | None = None
         self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
-        self._numbers, self._last = Numbers((), None), ()
+        self._numbers, self._last = Numbers((), None), [b""]
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, State] = {}
         self.states: list[State] = []  # all that need memory, the oldest first
 
-    def moment(self, values: Iterable[Any]) -> Moment:
-        """The beginning of an iteration; `values` are those that may have objects in them."""
-        states = tuple(generator.get_state().numpy().tobytes() for generator in self._generators())
+    def numbers(self) -> Numbers:
+        """The states of the generators now."""
+        try:
+            states = [generator.get_state().numpy().tobytes() for generator in self._generators()]
+        except RuntimeError:  # inside of a transform
+            return Numbers((), None)
         if states != self._last:
             old = (*self._numbers.torch, *((),) * len(states))
             self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
         if self._all and (others := other_numbers()) != self._numbers.others:
             self._numbers = self._numbers._replace(others=others)
-        self._look(values)
-        return Moment(self._numbers, self._objects)
+        return self._numbers
 
-    def _look(self, values: Iterable[Any]) -> None:
+    def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
+        """What a loop begins with besides its variables. names: of all that it uses."""
+        local = {entry.name for entry in initial}
+        outside = {name: self._names[name] for name in names if name in self._names and name not in local}
+        self._around = Around(self._names, raw_registry.selected().get_modes())
+        for name, value in outside.items():
+            large = type(value) is np.ndarray and value.nbytes > SMALL
+            if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
+                self._around.outside[name] = keep(value)
+        modules = {entry.name: entry.value for entry in initial} | outside
+        for name, value in modules.items():
+            for module in _modules(value):
+                self._around.modules.append((name, weakref.ref(module), weights_of(module)))
+        self._around.others = None if self._all else other_numbers()
+        return self._around
+
+    def objects(self, values: Iterable[Any]) -> dict[int, State]:
+        """The states of the objects in some values."""
+        now = [value for value in values if type(value) is Kept]
+        if self._objects or len(now) != len(self._parts) or any(id(value) not in self._parts for value in now):
+            self._look(now)
+        return self._objects
+
+    def _look(self, values: Iterable[Kept]) -> None:
         parts, changed = {}, False
         for value in values:
-            if type(value) is Kept:
-                entry = self._parts.get(id(value))
-                if entry is None or entry[0] is not value:
-                    entry, changed = (value, tuple(part for part in objects_in(value) if _changes(part))), True
-                parts[id(value)] = entry
+            entry = self._parts.get(id(value))
+            if entry is None:
+                entry, changed = (value, tuple(part for part in objects_in(value) if _changes(part))), True
+            parts[id(value)] = entry
         changed = changed or len(parts) != len(self._parts)
         self._parts = parts
         todo = [part for _, inside in parts.values() for part in inside]
@@ -112,12 +161,11 @@ class Hidden:
 
     def _state(self, part: Kept, value: Any, old: State | None) -> State:
         contents = contents_of(value, part)
-        if old is not None and old.kept is not None:
-            if is_same_state(contents, old.kept):
-                return old
+        if old is not None and old.kept is not None and is_same_state(contents, old.kept):
+            return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
-            return State(contents if type(contents) is not dict else None)
-        state = State(keep(contents, before=None if old is None else old.kept))
+            return State(id(value), contents if type(contents) is not dict else None)
+        state = State(id(value), keep(contents, before=None if old is None else old.kept))
         if old is not None and isinstance(old.kept, Kept):
             old.kept.let_go()
         self._spent(hold(state.kept))
@@ -132,10 +180,42 @@ class Hidden:
 
     def end(self) -> None:
         """The outermost loop has ended: no object is kept alive."""
+        around, self._around = self._around, None
+        if around is not None:
+            around.trained = [
+                name for name, module, weights in around.modules if module() and weights_of(module()) != weights
+            ]
+            around.drew = around.others is not None and around.others != other_numbers()
+            for kept in around.outside.values():
+                kept.let_go()
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
         self.states, self._objects, self._parts = [], {}, {}
+
+
+def weights_of(module: Any) -> Any:
+    """The memory and the versions of the parameters and buffers of a module, and its modes."""
+    kind = sys.modules["torch"].nn.Module
+    tensors = [*kind.parameters(module), *kind.buffers(module)]
+    return [(_address(tensor), tensor._version) for tensor in tensors], [part.training for part in kind.modules(module)]
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:  # of tensors that have no memory of their own
+        return id(tensor)
+
+
+def _modules(value: Any) -> Iterator[Any]:
+    """The modules in a value."""
+    if not isinstance(value, Kept):
+        yield from [value] if role_of(type(value)) == MODULE else []
+        return
+    for part in objects_in(value):
+        if isinstance(part.value, Opaque) and role_of(part.value.type) == MODULE:
+            yield part.object
 
 
 def contents_of(value: Any, part: Kept) -> Any:
@@ -234,13 +314,17 @@ def _role(kind: type) -> str:
         return MODULE
     if issubclass(kind, (torch.Generator, *RANDOM_TYPES)):
         return RANDOM
-    names = {name for base in type.__dict__["__mro__"].__get__(kind) for name in type.__dict__["__dict__"].__get__(base)}
+    if issubclass(kind, (torch.Tensor, *VALUES)) or dataclasses.is_dataclass(kind):
+        return VALUE
+    insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
+    names = {name for inside in insides for name in inside}
     optimizer = sys.modules.get("torch.optim.optimizer")
     if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
-    return OBJECT if "__dict__" in names and not issubclass(kind, Tensor | torch.Tensor) else CONSTANT
+    table = next((inside["__dict__"] for inside in insides if "__dict__" in inside), None)
+    return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
 
 
 def _words(code: CodeType) -> list[str]:
@@ -250,7 +334,8 @@ def _words(code: CodeType) -> list[str]:
 
 def _draws(word: str, value: Any) -> bool:
     """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
-    return "random" in word or isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState)
+    bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
+    return "random" in word or bound
 
 
 def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -258,4 +343,3 @@ def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:
     parts = [state[at : at + CHUNK] for at in range(0, len(state), CHUNK)]
     old = [*before, *[b""] * len(parts)]
     return tuple(was if was == part else part for part, was in zip(parts, old, strict=False))
-

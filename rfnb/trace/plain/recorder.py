@@ -13,6 +13,7 @@ from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
+from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
 from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
     PLAIN,
@@ -72,11 +73,14 @@ class Iterations:
 
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
+    moments: what no line shows, at the beginning of each iteration. around: of the loop, or of the outermost one.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.starts: list[int] = []
+        self.moments: list[Moment] = []
+        self.around: Around | None = None
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
         self.end = 0
         self._initial: dict[str, int] = {}
@@ -101,6 +105,34 @@ class Iterations:
     def initial(self) -> list[Entry]:
         """The variables before the first iteration."""
         return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self._initial.items()]
+
+    @property
+    def steps(self) -> int:
+        """How many iterations began."""
+        return len(self.starts)
+
+    def before(self, step: int) -> dict[str, Entry]:
+        """The variables at the beginning of an iteration, also those that later lines are the first to read."""
+        items, start = self.log.items, self.starts[step]
+        entries: dict[str, Entry] = {}
+        for at in range(0, len(items), 3):
+            use, value, version = items[at : at + 3]
+            if at < start:
+                entries[use.name] = Entry(use.name, use.line, value, version)
+            elif use.statement == BEFORE:
+                entries.setdefault(use.name, Entry(use.name, 0, value, version))
+        return entries
+
+    def targets(self, step: int) -> dict[str, Entry]:
+        """The variables that the header assigned for an iteration."""
+        header = next(header for header, number in self.outline.headers.items() if number == self.number)
+        names, (start, end) = self.outline.statements[header].assigned, self.span(step)
+        entries: dict[str, Entry] = {}
+        for at in range(start, end, 3):
+            use, value, version = self.log.items[at : at + 3]
+            if use.statement == header and use.name in names:
+                entries.setdefault(use.name, Entry(use.name, use.line, value, version))
+        return entries
 
     def span(self, step: int) -> tuple[int, int]:
         """Where in the log an iteration begins and ends."""
@@ -151,8 +183,8 @@ class FrameRecorder:
     frames: those that are followed now, by frame.
     """
 
-    def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
-        self._code, self._outline, self.clients, self._frames = code, text, clients, frames
+    def __init__(self, frame: FrameType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
+        self._code, self._outline, self.clients, self._frames = frame.f_code, text, clients, frames
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
@@ -165,6 +197,9 @@ class FrameRecorder:
         self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
+        self._hidden = Hidden(frame.f_code, frame.f_globals, self._spend)
+        self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
+        self._numbers: Numbers | None = None  # before the test of a `while` loop, which may draw random numbers
 
     # -- events
 
@@ -199,6 +234,8 @@ class FrameRecorder:
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
                 self._close(self._caught)
+        if statement in self._tests and not begins:
+            self._numbers = self._hidden.numbers()
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
@@ -289,10 +326,14 @@ class FrameRecorder:
             for name, value in uses.items():
                 self._look(name, value)
             loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            loop.around = self._open[0].around if self._open else self._hidden.around(loop.initial, text.names)
             self._open.append(loop)
         loop = self._open[-1]
         loop.starts.append(len(self._log.items))
         loop.ran.append(len(self._log.statements))
+        numbers = self._numbers if header_ran and self._previous in self._tests else None
+        values = (self._log.items[self._last[name] + 1] for name in self._uncounted if name in self._last)
+        loop.moments.append(Moment(numbers or self._hidden.numbers(), self._hidden.objects(values)))
         loop.tentative = tentative
         if header_ran:
             self._finish(names, header=True)
@@ -316,6 +357,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
+            self._hidden.end()
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -409,8 +451,16 @@ class FrameRecorder:
         if self._bytes > self._budget:
             self._summarize()
 
+    def _spend(self, size: int) -> None:
+        """Counts what is kept of objects."""
+        self._bytes += size
+        if self._bytes > self._budget:
+            self._summarize()
+
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
+        while self._bytes > 0.75 * self._budget and self._hidden.states:
+            self._bytes -= self._hidden.free()
         items, now = self._log.items, set(self._last.values())
         while self._bytes > 0.75 * self._budget and self._summarized < len(items):
             at, self._summarized = self._summarized, self._summarized + 3
@@ -482,7 +532,7 @@ class Recording:
         if frame in self._frames:
             self._frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
-            self._frames[frame] = FrameRecorder(frame.f_code, text, [client], self._frames)
+            self._frames[frame] = FrameRecorder(frame, text, [client], self._frames)
             self._events.follow(frame)
         if number is not None and frame in self._frames:
             self._frames[frame].enter(frame, number, client.name(number))
@@ -495,7 +545,7 @@ class Recording:
         if frame not in self._frames and text is not None:
             clients = [client for client in self._clients if client.chooses(frame.f_code)]
             if clients:
-                self._frames[frame] = FrameRecorder(frame.f_code, text, clients, self._frames)
+                self._frames[frame] = FrameRecorder(frame, text, clients, self._frames)
         return self._frames.get(frame)
 
 

@@ -367,7 +367,7 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
     """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
     own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {a.arg for n in ast.walk(node) if isinstance(n, ast.Lambda) for a in n.args.args}
+    own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr):
             own.discard(inner.target.id)
@@ -401,7 +401,8 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
-    _first_uses(loop, order, paths)
+    for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
+        _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
@@ -454,14 +455,16 @@ def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> Non
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             _first_uses(target, order, paths)
         return
-    if isinstance(node, ast.For | ast.AsyncFor):
-        children: list[Any] = [node.target, *node.body, *node.orelse]  # the iterable is evaluated before the steps
-    else:
-        children = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Name):
         order.setdefault(node.id, isinstance(node.ctx, ast.Load))
     if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
         order.setdefault(text, isinstance(node.ctx, ast.Load))
-    if not isinstance(node, SCOPES):
-        for child in children:
-            _first_uses(child, order, paths)
+    for child in _read_by_scope(node) if isinstance(node, SCOPES) else _in_order(node):
+        _first_uses(child, order, paths)
+
+
+def _in_order(node: ast.AST) -> list[Any]:
+    """The parts of a statement or expression, in the order of execution."""
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.iter, node.target, *node.body, *node.orelse]
+    return list(ast.iter_child_nodes(node))

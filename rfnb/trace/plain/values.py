@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from itertools import chain, repeat
 from types import FunctionType, MethodType, NoneType
 from typing import Any
@@ -58,7 +60,9 @@ class Parts:
 
     __slots__ = ("extra", "items", "keys", "kind", "length")
 
-    def __init__(self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...], length: int, extra: Any = None):
+    def __init__(
+        self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...], length: int, extra: Any = None
+    ):
         self.kind, self.keys, self.items, self.length, self.extra = kind, keys, items, length, extra
 
     def named(self) -> Iterator[tuple[str, Any]]:
@@ -147,11 +151,16 @@ class Kept:
 
     def let_go(self) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
-        if self.origin is not None and not isinstance(self.origin, weakref.ref):
+        if self.origin is not None and not isinstance(self.origin, weakref.ref) and not self._is_small():
             self.origin = _gone
-        for part in self.value.items if isinstance(self.value, Parts) else ():
+        inside = self.value.inside if isinstance(self.value, Opaque) else self.value
+        for part in inside.items if isinstance(inside, Parts) else ():
             if isinstance(part, Kept):
                 part.let_go()
+
+    def _is_small(self) -> bool:
+        """Whether it is an object that holds no others, such as a device."""
+        return isinstance(self.value, Opaque) and not gc.is_tracked(self.object)
 
     @property
     def bytes(self) -> int:
@@ -282,6 +291,9 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
         return None
     if type(value) is MethodType:
         return Parts(MethodType, None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__func__)
+    if type(value) is partial:
+        items = value.func, value.args, value.keywords
+        return Parts(partial, None, tuple(_kept(item, depth + 1, left, False) for item in items), 3)
     if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
@@ -299,9 +311,10 @@ def _contents(cell: Any) -> Any:
 
 
 def _extra(value: Any) -> Any:
-    if isinstance(value, deque):
-        return value.maxlen
-    return value.default_factory if isinstance(value, defaultdict) else None
+    for kind, name in ((deque, "maxlen"), (defaultdict, "default_factory")):
+        if issubclass(type(value), kind):
+            return kind.__dict__[name].__get__(value)
+    return None
 
 
 def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
@@ -401,7 +414,7 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:
-    """The objects of a value that can change where no line shows it, and the tensors that have gradients of their own."""
+    """The objects of a value that can change where no line shows it, also tensors with gradients of their own."""
     if isinstance(kept, Kept):
         if isinstance(kept.value, Opaque) or kept.gradient == 1:
             yield kept
