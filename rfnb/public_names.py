@@ -112,7 +112,7 @@ NAMES = {
         model_graph
         options
         pause_when pauses probe
-        record_loops recording runs
+        record_calls record_loops recording runs
         steps
         walk_tensor_consumers when
     """,

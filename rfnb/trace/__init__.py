@@ -2,7 +2,7 @@
 
 record    The `Recorder` of a loop body: its ops become a graph with names and places, and a tape of raw calls.
 run       A `Run` and its steps, as notebooks use them; `rf.runs` and the options; run/file: `rf.load_run`.
-plain     `rf.steps` and `rf.record_loops`: loops of plain Python as runs.
+plain     `rf.steps`, `rf.record_loops` and `rf.record_calls`: loops and calls of plain Python as runs.
 compare   `rf.compare`: matches the values of two runs, and finds the first difference.
 graph     `rf.model_graph`: the graph of one call of a model, including its loops.
 capture   `rf.capture`: finds attention while a model runs, also in the steps of loops.

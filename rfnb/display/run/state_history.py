@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
@@ -68,7 +69,7 @@ def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
 
 
 def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledState | None:
-    """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
+    """The state after at most 256 of the first `steps`; None for labels, texts, sizes, and states that change size."""
     if not steps:
         return None
     every = run.replay.every
@@ -78,7 +79,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     masks: list[np.ndarray] = []
     for step in chosen:
         value = run.replay.state(name, step + 1)
-        if value is None or isinstance(value, int):
+        if not isinstance(value, Tensor):
             return None
         data = one_entry(value, of_sequence(run, sequence), live_at(run, value, step))
         if data.sparse is not None or (found and data.shape != found[0].shape):
@@ -96,7 +97,8 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in found])
     live = whole if thin is None else thin
     jump = 0.0
-    start = one_entry(run.replay.state(name, 0), of_sequence(run, sequence)) if chosen[0] == 0 else None
+    initial = run.replay.state(name, 0) if chosen[0] == 0 else None
+    start = one_entry(initial, of_sequence(run, sequence)) if isinstance(initial, Tensor) else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
     return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)

@@ -25,6 +25,8 @@ from rfnb.display.tensor.table import PAD
 SHOWN = 6
 ENDED = "ended"
 """Text of a value for which all sequences have ended."""
+NOT_YET = "not assigned yet"
+"""Text of a state to which nothing was assigned so far."""
 MANY = 8
 """From this number of equal entries on, a value is flagged as constant."""
 PICTURE_CELLS = (24, 96)
@@ -39,11 +41,13 @@ def describe_value(
     pictures: bool,
     live: np.ndarray | None = None,
 ) -> ValueView:
-    """The JSON of a Tensor or Dim, or of one sequence or hypothesis of it.
+    """The JSON of a Tensor or Dim, or of one sequence or hypothesis of it; of a text in its place, or None.
 
     at: the positions that were chosen, of dims that the value may have.
     live: which entries belong to sequences that have not ended; the others are shown as `·` and not counted.
     """
+    if value is None or isinstance(value, str):
+        return in_words(name, NOT_YET if value is None else value)
     notes = Notes()
     data = notes.attempt("value", lambda: one_entry(value, at, live), None)
     if data is None:

@@ -1,9 +1,10 @@
 """Loops of plain Python, recorded while they run. The order to read it in:
 
-record      `rf.steps` and `rf.record_loops`: who wants which loops.
+record      `rf.steps`, `rf.record_loops` and `rf.record_calls`: who wants which loops and calls.
 events      Line events of chosen code, by the standard library alone.
 syntax      `Outline`: the loops of a code object, what its statements assign, and what begins at each instruction.
 recorder    `FrameRecorder`, which follows one frame and writes the log of its loops.
+calls       `CallRecorder`, which follows the calls of a function as one loop.
 values      Values as they were: by reference, as copies, or as statistics.
 remembered  What a Run reads from the log.
 """

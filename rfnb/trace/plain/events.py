@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 YIELD_VALUE = dis.opmap["YIELD_VALUE"]
+ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
 
 
 class Follower(Protocol):
@@ -24,8 +25,8 @@ class Follower(Protocol):
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
-        """The frame returns, or an error leaves it."""
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        """The frame returns a value, or an error leaves it."""
 
 
 Begin = Callable[[FrameType], Follower | None]
@@ -96,9 +97,11 @@ class Tracing:
                     error[0] = None
                 line(frame)
             elif event == "exception":
-                error[0] = arg[1]
-            elif event == "return" and frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE:
-                leave(frame, error[0])
+                ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
+                if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
+                    error[0] = arg[1]
+            elif event == "return" and (error[0] is not None or frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE):
+                leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
@@ -186,7 +189,7 @@ class Monitoring:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
-            follower.leave(frame, None)
+            follower.leave(frame, None, value)
 
     def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
         follower = self._followers.get(sys._getframe(1)) if self._followers else None
@@ -198,7 +201,7 @@ class Monitoring:
             frame = sys._getframe(1)
             follower = self._followers.pop(frame, None)
             if follower is not None:
-                follower.leave(frame, error)
+                follower.leave(frame, error, None)
 
 
 Events = Tracing | Monitoring

@@ -1,4 +1,5 @@
-"""`rf.steps` and `rf.record_loops`: plain Python loops become runs that are stepped through like those of `rf.Loop`."""
+"""`rf.steps`, `rf.record_loops`, `rf.record_calls`: loops and calls of plain Python become runs, stepped through like
+those of `rf.Loop`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,11 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
 from rfnb.trace.plain.remembered import run_of
-from rfnb.trace.plain.syntax import LoopText, outline
+from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
 from rfnb.trace.run.session import store
 
 T = TypeVar("T")
@@ -32,15 +34,24 @@ Axes = Mapping[str, Sequence[str | Dim]]
 class Steps(Generic[T]):
     """The result of `rf.steps`: the same items, whose loop is recorded."""
 
-    def __init__(self, items: Iterable[T], name: str | None, dims: Axes | None):
+    def __init__(self, items: Iterable[T] | AsyncIterable[T], name: str | None, dims: Axes | None):
         self._items, self._name, self._dims = items, name, dims
 
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[T]:
-        items = iter(self._items)
-        frame = _user_frame(sys._getframe(1))
+        items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
+        self._begin(sys._getframe(1))
+        return items
+
+    def _begin(self, frame: FrameType | None) -> None:
+        frame = _user_frame(frame)
         text = None if frame is None else outline(frame.f_code)
         place = None if text is None or frame is None else text.places.get(frame.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
@@ -48,7 +59,6 @@ class Steps(Generic[T]):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
         else:
             _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
-        return items
 
 
 class OneLoop:
@@ -122,7 +132,7 @@ def _store(loop: Iterations, dims: Axes | None) -> None:
 
 
 @guarded
-def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
+def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dims: Axes | None = None) -> Steps[T]:
     """The items of a loop of plain Python, whose iterations become the steps of a run.
 
     >>> total = 0
@@ -133,13 +143,13 @@ def steps(items: Iterable[T], *, name: str | None = None, dims: Axes | None = No
     (4, 1, 3)
 
     Args:
-        items: any iterable.
+        items: any iterable; also one for `async for`.
         name: of the run; by default that of the function, or the text of the loop.
         dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
 
     Raises ParameterError for other arguments.
     """
-    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+    if not isinstance(items, Iterable | AsyncIterable) and not hasattr(items, "__getitem__"):
         raise ParameterError("steps: `items` cannot be iterated", got=type(items).__name__, expected="an iterable")
     if not (name is None or isinstance(name, str)):
         raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")
@@ -183,7 +193,7 @@ class record_loops(ContextDecorator):
     """
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
-        self._files = frozenset(_code_of(function).co_filename for function in functions)
+        self._files = frozenset(_code_of("record_loops", function).co_filename for function in functions)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
 
     def __enter__(self) -> record_loops:
@@ -221,7 +231,67 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _code_of(function: Callable[..., Any] | str) -> CodeType:
+class record_calls(ContextDecorator):
+    """Records the calls of functions inside the block, or inside the decorated function: each is a step of a run.
+
+    A step has the arguments, what the lines assigned, and the result as `returned`, or the error as `raised`. Loops in
+    a call are runs of the step; calls inside of a call are a part of it. `before.x` is the variable at the end of the
+    call before.
+
+    >>> def double(x):
+    ...     y = 2 * x
+    ...     return y + 1
+    >>> with rf.record_calls(double):
+    ...     double(3), double(5)
+    (7, 11)
+    >>> run = rf.runs["double"]
+    >>> run.steps, run[1].x.item(), run[1].y.item(), run[1].returned.item()
+    (2, 5, 10, 11)
+
+    Args:
+        functions: functions, methods, or their places as text "module:function". A method of an object stands for the
+            calls on this object, that of a class for those on all objects. Each function has a run.
+        dims: for variables, the names of their axes.
+
+    Raises ParameterError for what is not a function with source.
+    """
+
+    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+        self._functions, self._dims = functions, _axes("record_calls", dims)
+        if not functions:
+            raise ParameterError("record_calls: no function is named", expected="rf.record_calls(model.forward)")
+        self._of_calls = [_calls_of(function) for function in functions]
+        self._open: list[CallRecorder] = []
+
+    def _recreate_cm(self) -> record_calls:
+        return record_calls(*self._functions, dims=self._dims)
+
+    def __enter__(self) -> record_calls:
+        for code, text, owner in self._of_calls:
+            recorder = CallRecorder(code, text, owner, recording_here(), lambda loop: _store(loop, self._dims))
+            if not _start(recorder, None, "record_calls"):
+                break
+            self._open.append(recorder)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._open:
+            recorder, recording = self._open.pop(), recording_here()
+            recording.remove(recorder)
+            if not recorder.close() and not recording.chooses(recorder.code):
+                warn(f"record_calls: {recorder.code.co_name} was not called in this thread while it was recorded")
+
+
+def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, Any]:
+    """The code of a function, its outline, and the object if it is a method of one."""
+    code = _code_of("record_calls", function)
+    text, owner = outline_of_calls(code), getattr(function, "__self__", None)
+    if text is None:
+        raise ParameterError(f"record_calls: the source of {code.co_name!r} cannot be read", got=code.co_filename)
+    return code, text, None if isinstance(owner, type) else owner
+
+
+def _code_of(caller: str, function: Callable[..., Any] | str) -> CodeType:
     """The code of a function, method, or "module:function"."""
     target: Any = function
     if isinstance(function, str):
@@ -232,13 +302,13 @@ def _code_of(function: Callable[..., Any] | str) -> CodeType:
                 target = getattr(target, name)
         except (ImportError, AttributeError, ValueError) as error:
             raise ParameterError(
-                f"record_loops: {function!r} is not there: {error}", expected='"module:function"'
+                f"{caller}: {function!r} is not there: {error}", expected='"module:function"'
             ) from None
     target = inspect.unwrap(getattr(target, "__func__", target)) if callable(target) else target
     code = getattr(target, "__code__", None)
     if not isinstance(code, CodeType):
         raise ParameterError(
-            "record_loops: not a function of Python",
+            f"{caller}: not a function of Python",
             got=repr(function)[:60],
             expected='functions, methods, or "module:function"',
         )

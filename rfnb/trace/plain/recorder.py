@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -183,8 +183,8 @@ class FrameRecorder:
     frames: those that are followed now, by frame.
     """
 
-    def __init__(self, frame: FrameType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
-        self._code, self._outline, self.clients, self._frames = frame.f_code, text, clients, frames
+    def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
+        self.code, self._outline, self.clients, self._frames = code, text, clients, frames
         self._places, self._log = text.places, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
@@ -197,7 +197,7 @@ class FrameRecorder:
         self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._writers = {number: set(names) for number, names in text.writes.items()}
-        self._hidden = Hidden(frame.f_code, frame.f_globals, self._spend)
+        self._hidden: Any = None  # a Hidden, from the first line on
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
         self._numbers: Numbers | None = None  # before the test of a `while` loop, which may draw random numbers
 
@@ -235,29 +235,47 @@ class FrameRecorder:
                 self._look_again(names)
                 self._close(self._caught)
         if statement in self._tests and not begins:
-            self._numbers = self._hidden.numbers()
+            self._numbers = self._states(frame).numbers()
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
                 self._separate(name)
         self._previous = statement
 
-    def leave(self, frame: FrameType, error: BaseException | None) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
+        self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        self._frames.pop(frame, None)
+        for client in [*self.clients]:
+            client.left()
+
+    def stop(self, frame: FrameType) -> None:
+        """The recording ends before the frame does, such as that of a generator that waits."""
+        self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def _take_last(
+        self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
+    ) -> None:
+        """Takes what the last line assigned; `end` ends the loops."""
         try:
             with self._unobserved():
                 if self._open:
                     names = self._names(frame)
-                    self._finish(names, whole=error is None)
+                    self._finish(names, whole=whole and error is None)
                     self._look_again(names)
-                while self._open:
-                    self._close(error)
+                end()
             self._previous = BEFORE
         except Exception as problem:
             self._give_up(problem)
-        self._frames.pop(frame, None)
-        for client in [*self.clients]:
-            client.left()
+
+    def _end(self, error: BaseException | None, value: Any) -> None:
+        """The open loops end with the function."""
+        while self._open:
+            self._close(error)
+
+    def begin(self, frame: FrameType) -> bool:
+        """Follows one more frame, if frames are followed one after the other."""
+        return False
 
     def enter(self, frame: FrameType, number: int, name: str | None) -> None:
         """Begins a loop whose header runs already, if no other line begins it, as its body is in the same line."""
@@ -275,10 +293,16 @@ class FrameRecorder:
 
     def _names(self, frame: FrameType) -> Mapping[str, Any]:
         """The variables of the frame, and those of its module that it changes."""
+        self._states(frame)
         if not self._outside:
             return frame.f_locals
         outside = frame.f_globals
         return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
+
+    def _states(self, frame: FrameType) -> Hidden:
+        if self._hidden is None:
+            self._hidden = Hidden(frame.f_code, frame.f_globals, self._spend)
+        return self._hidden
 
     def _value(self, name: str, names: Mapping[str, Any]) -> Any:
         """The value of a variable or attribute; MISSING if there is none."""
@@ -318,7 +342,7 @@ class FrameRecorder:
             clients = [client for client in self.clients if client.wants(text, number)]
             if not clients:
                 return
-            loop = Iterations(self._code, self._outline, number, self._log)
+            loop = Iterations(self.code, self._outline, number, self._log)
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             if not self._last:
                 self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
@@ -347,8 +371,7 @@ class FrameRecorder:
         loop.end = end
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
-            line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
-            loop.failed = Failure(len(loop.starts) - 1, error_text(error), line=line)
+            loop.failed = self._failure(loop, error)
         loop.inside = bool(self._open)
         if loop.inside:
             self._open[-1].inner.append(loop)
@@ -362,6 +385,11 @@ class FrameRecorder:
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
                 client.done(loop)
+
+    def _failure(self, loop: Iterations, error: BaseException) -> Failure:
+        """The error that ended the last iteration of a loop."""
+        line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+        return Failure(len(loop.starts) - 1, error_text(error), line=line)
 
     # -- values
 
@@ -492,26 +520,29 @@ def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
     return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
 
 
-def let_graphs_go(items: list[Any]) -> None:
+def let_graphs_go(items: list[Any], start: int = 0) -> None:
     """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(0, len(items), 3):
+    for at in range(start, len(items), 3):
         value, version = items[at + 1 : at + 3]
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
 
 
 class Recording:
-    """Records loops in one thread for several clients, from the first that is added until the last is removed."""
+    """Records loops in one thread for several clients, from the first that is added until the last is removed.
+
+    frames: the recorders of frames that run.
+    """
 
     def __init__(self) -> None:
         self._clients: list[Client] = []
-        self._frames: dict[FrameType, FrameRecorder] = {}
+        self.frames: dict[FrameType, FrameRecorder] = {}
         self._events: Events | None = None
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
         if self._events is None:
-            events = make_events(self._chosen, self._begin)
+            events = make_events(self.chooses, self._begin)
             events.start()
             self._events = events
         self._clients.append(client)
@@ -520,33 +551,45 @@ class Recording:
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
         if client in self._clients:
+            for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
+                if recorder.clients == [client] and recorder is not client:
+                    recorder.stop(frame)
+        if client in self._clients:
             self._clients.remove(client)
         if not self._clients and self._events is not None:
             self._events.stop()
             self._events = None
-            self._frames.clear()
+            self.frames.clear()
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
         text = outline(frame.f_code)
-        if frame in self._frames:
-            self._frames[frame].clients.append(client)
+        if frame in self.frames:
+            self.frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
-            self._frames[frame] = FrameRecorder(frame, text, [client], self._frames)
+            self.frames[frame] = FrameRecorder(frame.f_code, text, [client], self.frames)
             self._events.follow(frame)
-        if number is not None and frame in self._frames:
-            self._frames[frame].enter(frame, number, client.name(number))
+        if number is not None and frame in self.frames:
+            self.frames[frame].enter(frame, number, client.name(number))
 
-    def _chosen(self, code: CodeType) -> bool:
-        return any(client.chooses(code) for client in self._clients) and outline(code) is not None
+    def chooses(self, code: CodeType) -> bool:
+        """Whether frames that run this code are followed for any client."""
+        clients = [client for client in self._clients if client.chooses(code)]
+        return any(isinstance(client, FrameRecorder) or outline(code) is not None for client in clients)
 
     def _begin(self, frame: FrameType) -> FrameRecorder | None:
-        text = outline(frame.f_code)
-        if frame not in self._frames and text is not None:
-            clients = [client for client in self._clients if client.chooses(frame.f_code)]
-            if clients:
-                self._frames[frame] = FrameRecorder(frame, text, clients, self._frames)
-        return self._frames.get(frame)
+        if frame in self.frames:
+            return self.frames[frame]
+        clients = [client for client in self._clients if client.chooses(frame.f_code)]
+        of_calls = [client for client in clients if isinstance(client, FrameRecorder)]
+        of_loops = [client for client in clients if not isinstance(client, FrameRecorder)]
+        recorder: FrameRecorder | None = next((recorder for recorder in of_calls if recorder.begin(frame)), None)
+        text = outline(frame.f_code) if recorder is None and of_loops else None
+        if text is not None:
+            recorder = FrameRecorder(frame.f_code, text, of_loops, self.frames)
+        if recorder is not None:
+            self.frames[frame] = recorder
+        return recorder
 
 
 class _OfThread(threading.local):

@@ -68,11 +68,13 @@ class Remembered(KeptSteps):
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
-        """A variable before `step`. Raises LoopNameError if it did not exist."""
+        """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
         history = self._history.get(name, [])
+        if not history:
+            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
         at = bisect_left(history, step, key=lambda place: place[0])
         if at == 0:
-            raise LoopNameError(f"there is no variable {name!r} before step {step}", expected=", ".join(self._history))
+            return None
         entry = history[at - 1][1]
         return self._tensor(name, entry.value, entry.version)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import CodeType
 from typing import Any, NamedTuple
@@ -16,11 +17,12 @@ from rfnb.trace.plain.attributes import Path, path_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
-FOR_ITER, CACHE = dis.opmap["FOR_ITER"], dis.opmap["CACHE"]
+NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +116,49 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
-def _outline(source: Source) -> Outline | None:
-    code = source.code
-    scope = _scope(code)
-    if scope is None:
+def outline_of_calls(code: CodeType) -> Outline | None:
+    """The outline of a function each call of which is an iteration; None if its text is no longer available.
+
+    The function is the last of the loops, and its arguments are what the last of the statements assigns.
+    """
+    return _outlines_of_calls[Source(code, 0)]
+
+
+def _outline_of_calls(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None or isinstance(scope, ast.Module) else _outline_of(source.code, scope)
+    if text is None:
         return None
+    arguments = tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
+    target = ast.Tuple([ast.Name(name, ast.Store()) for name in arguments], ast.Store())
+    place = {"lineno": scope.lineno, "end_lineno": scope.end_lineno}
+    node = ast.For(target, ast.Constant(None), scope.body, [], **place)
+    loop, header = len(text.loops), len(text.statements)
+    call = _loop(node, (), text.paths)
+    call = replace(call, header=source.code.co_name, short=False, carried=(*arguments, *call.carried))
+    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    return replace(
+        text,
+        loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
+        statements=(*(replace(inner, loops=(loop, *inner.loops)) for inner in text.statements), line),
+        headers={**text.headers, header: loop},
+        uses=(*text.uses, tuple(Use(name, header, line.line, True, False) for name in arguments)),
+    )
+
+
+def _outline(source: Source) -> Outline | None:
+    scope = _scope(source.code)
+    text = None if scope is None else _outline_of(source.code, scope)
+    has_loop = text is not None and any(place.begins for place in text.places.values())
+    return text if has_loop else None  # also a cell is compiled statement by statement
+
+
+def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
-    places = _places(code, nodes, loops, _instructions(code, nodes)) if loops else {}
-    if not any(place.begins for place in places.values()):  # also a cell is compiled statement by statement
-        return None
+    places = _places(code, nodes, loops, _instructions(code, nodes))
     own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
@@ -176,7 +209,8 @@ def _paths(
     code: CodeType, statements: Sequence[Statement], own: Sequence[Sequence[ast.AST]]
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """The attributes that the code names, and the variables of the module that it changes."""
-    local = None if code.co_name == "<module>" else {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    in_function = code.co_flags & inspect.CO_OPTIMIZED  # else it is a module or a class, which has all its variables
+    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
     called = {id(node.func) for nodes in own for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
     outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
@@ -193,10 +227,11 @@ def _paths(
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+_outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
-    """The node of a function, or of a whole text, that a code object was compiled from."""
+    """The node of a function or class, or of a whole text, that a code object was compiled from."""
     try:
         tree = parsed("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):
@@ -204,7 +239,7 @@ def _scope(code: CodeType) -> Any:
     if code.co_name == "<module>":
         return tree
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+        if isinstance(node, NAMED) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
@@ -274,8 +309,8 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         first = next((number for number in body if number in present), None)
         if first is not None:
             firsts[first] = (*firsts.get(first, ()), loop)
-            if nodes[first].lineno <= _own_end(nodes[header]):
-                short[header] = loop
+        if nodes[header].body[0].lineno <= _own_end(nodes[header]):  # without an instruction if it is `pass`
+            short[header] = loop
     begun: set[int] = set()
     places: dict[int, Place] = {}
     for index, number in enumerate(run):
@@ -287,7 +322,7 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         begins = firsts.get(number, ()) if number not in begun else ()
         if not begins and not back:  # the code of a `finally` block is there twice
             begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
-        again = code.co_code[2 * index] == FOR_ITER
+        again = code.co_code[2 * index] in NEXT
         tentative = number in short and (number not in begun or again)
         if tentative:
             begins = (*begins, short[number]) if number not in begun else (short[number],)

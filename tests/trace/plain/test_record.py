@@ -353,6 +353,22 @@ def test_what_does_not_fit_into_the_budget_becomes_statistics(monkeypatch):
     assert run[0].t.item() == 0
 
 
+def test_a_state_that_is_not_there_yet_or_no_longer_is_shown_and_saved(monkeypatch, tmp_path):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        for t in range(20):
+            h = h + t if t else torch.zeros(1000)  # noqa: F821
+        return h
+
+    run = recorded(loop)
+    assert run.states == ["h"] and run[0].before.h is None and "no longer kept" in run[1].before.h
+    assert "not assigned yet" in rf.show(run[0]).text and "no longer kept" in rf.show(run[1]).text
+    assert "not assigned yet" in rf.show(run).text and rf.compare(run, run).first is None
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    assert again[0].before.h is None and torch.equal(again[19].after.h.raw_tensor, loop())
+
+
 def test_values_that_changed_in_place_are_copied_or_marked():
     def change(x):
         x.add_(1)
@@ -651,3 +667,86 @@ def test_no_mode_and_no_subclass_sees_what_the_recording_calls():
 
 def test_a_cell_of_ipython_is_yours_also_the_first():
     assert is_yours("<ipython-input-1-d10c82d6db00>") and not is_yours("<string>")
+
+
+def squares(n):
+    for i in range(n):
+        square = i * i
+        yield square
+
+
+@pytest.mark.parametrize("end", ["waits", "deleted", "closed", "thrown"])
+def test_a_generator_that_does_not_end_is_a_run(end):
+    with rf.record_loops():
+        items = squares(5)
+        assert [next(items), next(items)] == [0, 1]
+        if end == "deleted":
+            del items
+            gc.collect()
+        elif end == "closed":
+            items.close()
+        elif end == "thrown":
+            with contextlib.suppress(KeyError):
+                items.throw(KeyError("x"))
+    [run] = rf.runs
+    assert run.steps == 2 - (end == "thrown") and run[0].square.item() == 0
+    assert run.flags == (["failed in step 1: KeyError: 'x'"] if end == "thrown" else [])
+
+
+class Ending:
+    """An iterator of Python, which ends by an error that is none."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.n:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+    async def __aiter__(self):
+        for n in self:
+            await asyncio.sleep(0)
+            yield n
+
+
+def test_an_iterator_that_ends_where_the_function_ends_is_no_failure():
+    def loop():
+        for n in Ending(3):
+            abs(n)
+
+    async def asynchronous():
+        async for n in Ending(3):
+            abs(n)
+
+    async def short():
+        async for n in rf.steps(Ending(3), name="short"): abs(n)  # fmt: skip  # noqa: E701
+
+    def delegates():
+        for _ in range(3):
+            yield (yield from squares(2))
+
+    with rf.record_loops(loop):
+        loop()
+        asyncio.run(asynchronous())
+        asyncio.run(short())
+        assert list(delegates()) == [0, 1, None] * 3
+    for name in ("loop", "asynchronous", "short", "delegates"):
+        assert rf.runs[name].steps == 3 and rf.runs[name].flags == []
+
+
+def test_loops_without_a_body_and_in_the_body_of_a_class(tmp_path):
+    run_text("for t in rf.steps('abc', name='pass'): pass", tmp_path / "nothing.py")
+    assert rf.runs["pass"].steps == 3
+    with rf.record_loops():
+
+        class Table:
+            total = 0
+            for i in range(3):
+                total += i
+
+    assert rf.runs["Table"].stack("total").tolist() == [0, 1, 3] and Table.total == 3

@@ -139,7 +139,7 @@ def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
 
 @dataclass
 class SavedState:
-    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None."""
+    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None, also for lost values."""
 
     name: str
     series: Series | None = None
@@ -154,10 +154,10 @@ def _state(run: Run, name: str) -> SavedState:
         if isinstance(state, Tensor):
             found.series = found.series or Series.like(state, name)
             found.series.add(step, state)
-        elif state is None:
-            found.empty.append(step)
+        elif isinstance(state, int):
+            found.sizes.append([step, state])
         else:
-            found.sizes.append([step, int(state)])
+            found.empty.append(step)
     return found
 
 
