@@ -74,6 +74,7 @@ class Around:
         self.others: Any = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
         self.drew = False  # whether it drew from these generators
+        self.changed: set[str] = set()  # the variables of the module that have changed
 
 
 class Hidden:
@@ -186,7 +187,9 @@ class Hidden:
                 name for name, module, weights in around.modules if module() and weights_of(module()) != weights
             ]
             around.drew = around.others is not None and around.others != other_numbers()
-            for kept in around.outside.values():
+            for name, kept in around.outside.items():
+                if not is_same(around.names.get(name), kept):
+                    around.changed.add(name)
                 kept.let_go()
         for state in self.states:
             if isinstance(state.kept, Kept):
@@ -216,6 +219,29 @@ def _modules(value: Any) -> Iterator[Any]:
     for part in objects_in(value):
         if isinstance(part.value, Opaque) and role_of(part.value.type) == MODULE:
             yield part.object
+
+
+def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> None:
+    """Gives the generators the states that they had, or seeds them."""
+    import torch
+
+    from rfnb.backend.torch.global_rng import global_generators
+
+    if seed is not None:
+        for generator in global_generators():
+            generator.manual_seed(seed)
+        random.seed(seed)
+        NUMPY.seed(seed % 2**32)
+        return
+    for generator, chunks in zip(global_generators(), numbers.torch, strict=False):
+        generator.set_state(torch.frombuffer(bytearray(b"".join(chunks)), dtype=torch.uint8))
+    others = numbers.others or around.others
+    if others is not None:
+        random.setstate(others[0])
+        state = thawed(others[1])
+        if NUMPY.get_state(legacy=False)["bit_generator"] != state["bit_generator"]:
+            NUMPY.set_bit_generator(getattr(NUMPY, state["bit_generator"])())
+        NUMPY.set_state(state)
 
 
 def contents_of(value: Any, part: Kept) -> Any:

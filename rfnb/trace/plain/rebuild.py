@@ -27,7 +27,7 @@ from rfnb.trace.plain.hidden import (
     thawed,
 )  # fmt: skip
 from rfnb.trace.plain.recorder import Entry
-from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary
+from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensors_in
 
 
 class Lost(Exception):
@@ -94,13 +94,8 @@ class Rebuilder:
         """Copies the tensors and arrays, in memory as it was."""
         once = {kept.identity or id(kept): (name, kept) for name, kept in parts}
         for name, kept in once.values():
-            if isinstance(kept.value, np.ndarray) and kept.value.dtype.hasobject:
-                raise LoopError(f"fork: `{name}` cannot be had again: an array of objects")
-            if kept.changed() or kept.note:
-                raise LoopError(
-                    f"fork: `{name}` cannot be had again: "
-                    f"{kept.note or 'it was changed later, by a line that the recording did not see'}"
-                )
+            if (reason := _reason(kept)) is not None:
+                raise LoopError(f"fork: `{name}` cannot be had again: {reason}")
         backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
         layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
         raws = [kept.raw for _, kept in once.values()]
@@ -231,6 +226,22 @@ class Rebuilder:
 
 def _as_kept(entry: Entry) -> Any:
     return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+
+
+def reason_lost(entry: Entry) -> str | None:
+    """The reason why a value cannot be had again, as far as tensors go."""
+    kept = _as_kept(entry)
+    if isinstance(kept, Summary):
+        return "no longer kept"
+    return next((reason for part in tensors_in(kept) if (reason := _reason(part)) is not None), None)
+
+
+def _reason(kept: Kept) -> str | None:
+    if isinstance(kept.value, np.ndarray) and kept.value.dtype.hasobject:
+        return "an array of objects"
+    if kept.note or not kept.changed():
+        return kept.note or None
+    return "it was changed later, by a line that the recording did not see"
 
 
 def _a(kind: str) -> str:

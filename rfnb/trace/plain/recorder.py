@@ -111,6 +111,24 @@ class Iterations:
         """How many iterations began."""
         return len(self.starts)
 
+    def moment(self, step: int) -> Moment:
+        """What no line shows, at the beginning of an iteration."""
+        return self.moments[step]
+
+    def edits(self, step: int) -> list[Entry]:
+        """The variables that were edited before an iteration, in a fork."""
+        return []
+
+    def codes(self) -> Iterator[CodeType]:
+        """The code of the loop; in a fork, also that of the loop that it continues."""
+        yield self.code
+
+    def values(self, until: int | None = None) -> Iterator[tuple[Any, int | None]]:
+        """All values in the log of the iterations before `until`, with the versions of raw tensors."""
+        end = self.end if until is None or until >= len(self.starts) else self.starts[until]
+        for at in range((self.starts or [0])[0], end, 3):
+            yield self.log.items[at + 1], self.log.items[at + 2]
+
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
         items, start = self.log.items, self.starts[step]

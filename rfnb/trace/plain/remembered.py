@@ -19,13 +19,15 @@ from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
+from rfnb.trace.plain.fork import Forked, fork
 from rfnb.trace.plain.recorder import Entry, Iterations
 from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
-from rfnb.trace.run.step import KEPT, StepText, StepValue
+from rfnb.trace.run.step import KEPT, Only, StepText, StepValue
 
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
@@ -42,7 +44,7 @@ class Remembered(KeptSteps):
     def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
-        self.axis.bind(Size([], len(iterations.starts)))
+        self.axis.bind(Size([], iterations.steps))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
@@ -60,7 +62,7 @@ class Remembered(KeptSteps):
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
         first = {entry.name: entry for entry in self.iterations.initial}
-        steps = len(self.iterations.starts)
+        steps = self.iterations.steps
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
         changed, paths = self.iterations.changed, self.iterations.outline.paths
         names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
@@ -82,7 +84,9 @@ class Remembered(KeptSteps):
     def _history(self) -> dict[str, list[tuple[int, Entry]]]:
         """By variable, each value with the step that assigned it; -1 for values from before the loop."""
         history = {entry.name: [(-1, entry)] for entry in self.iterations.initial}
-        for number in range(len(self.iterations.starts)):
+        for number in range(self.iterations.steps):
+            for entry in self.iterations.edits(number):
+                history.setdefault(entry.name, []).append((number - 1, entry))
             for entry in self.iterations.entries(number):
                 history.setdefault(entry.name, []).append((number, entry))
         return history
@@ -90,7 +94,7 @@ class Remembered(KeptSteps):
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
         tensors: list[Tensor] = []
-        for step in range(len(self.iterations.starts)):
+        for step in range(self.iterations.steps):
             value = self.state(name, step + 1)
             if not isinstance(value, Tensor):
                 raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
@@ -151,10 +155,8 @@ class Remembered(KeptSteps):
 
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors."""
-        items, sizes = self.iterations.log.items, {}
-        start, end = (self.iterations.starts or [0])[0], self.iterations.end
-        for at in range(start, end, 3):
-            value, version = items[at + 1 : at + 3]
+        sizes: dict[Any, int] = {}
+        for value, version in self.iterations.values():
             if version is not None:
                 sizes[id(value)] = value.nbytes
             elif isinstance(value, Kept):
@@ -164,10 +166,11 @@ class Remembered(KeptSteps):
     @property
     def flags(self) -> list[str]:
         """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
-        steps = len(self.iterations.starts)
+        steps = self.iterations.steps
         last = self.values(steps - 1)[0] if steps else []
         failed = [] if self.failed is None else [self.failed.text]
-        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
+        notes = self.iterations.notes if isinstance(self.iterations, Forked) else []
+        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *notes]
 
     @property
     def failed(self) -> Failure | None:
@@ -178,22 +181,46 @@ class Remembered(KeptSteps):
     @property
     def begun(self) -> Size:
         """How many steps there were."""
-        return Size([], len(self.iterations.starts))
+        return Size([], self.iterations.steps)
 
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside a step, in order."""
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+        """Runs the loop from a step on with edited variables, as a new Run; it is kept even if a step raises an error.
 
-def run_of(iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None) -> Run:
-    """The Run of a recorded loop."""
+        Raises LoopError if the loop cannot be continued there.
+        """
+        if only != (None, None):
+            raise LoopError(
+                "fork: plain Python code has no sequences and no hypotheses that are known",
+                hint="the whole value of a variable, with other numbers in the entries of the sequence",
+            )
+        iterations, error = fork(self.iterations, run.source.lines, step, seed, states)
+        forked = run_of(iterations, self._named, run)
+        if iterations.own is not None or error is None:
+            session.store(forked)
+        if error is not None:
+            raise error
+        return forked
+
+
+def run_of(
+    iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None, parent: Run | None = None
+) -> Run:
+    """The Run of a recorded loop; of a fork, with the run that it continues."""
     replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
-    done = len(iterations.starts) - (replay.failed is not None)
+    forked_at = iterations.at if isinstance(iterations, Forked) else None
+    if parent is not None and isinstance(parent.replay, Remembered):
+        replay._dims = parent.replay._dims
+    done = iterations.steps - (replay.failed is not None)
     size = Size([], done)
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
-        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed,
+        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
+        forked_at=forked_at,
     )  # fmt: skip
 
 
