@@ -163,14 +163,15 @@ def fork(
     rebuilder = Rebuilder(loop.moment(step).objects, changing, cells, inside.__contains__)
     entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
     targets = _target_names(node)
-    values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets})
+    anew = _stored(node) - {*loop.text.carried}
+    values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
     changes = _edited(edits, values, targets, loop)
     for name, value in (values | changes).items():
         cells[name].cell_contents = value
     limit = 10 * loop.steps + 1000
     cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
     cells[MORE].cell_contents = _Counter(limit)
-    function = _compiled(node, loop.code, around.names, cells)
+    function = _compiled(node, loop, cells)
     notes = [*rebuilder.notes, *_notes(loop, step, seed)]
     own, error = _run(function, loop, step, seed, rebuilder.modules)
     return Forked(loop, step, own, list(changes), notes), error
@@ -249,19 +250,21 @@ def _words(loop: Any) -> set[str]:
     return words
 
 
-def _stored(loop: Any) -> set[str]:
+def _stored(node: ast.AST) -> set[str]:
     """The variables that a loop assigns."""
     stored: set[str] = set()
-    for node in _own_nodes(loop):
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            stored |= {part.target.id for part in ast.walk(child) if isinstance(part, ast.NamedExpr)}
             continue
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
-                stored.add(child.id)
-            elif isinstance(child, (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-                stored |= {name} if isinstance(name := getattr(child, "name", None), str) else set()
-            elif isinstance(child, ast.alias):
-                stored.add(child.asname or child.name.partition(".")[0])
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
+            stored.add(child.id)
+        elif isinstance(child, (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            stored |= {name} if isinstance(name := getattr(child, "name", None), str) else set()
+        elif isinstance(child, ast.alias):
+            stored.add(child.asname or child.name.partition(".")[0])
+        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            stored |= _stored(child)
     return stored
 
 
@@ -433,9 +436,10 @@ def _notes(loop: Iterations, step: int, seed: int | None) -> Iterator[str]:
 # -- running
 
 
-def _compiled(node: Any, code: CodeType, names: dict[str, Any], cells: Mapping[str, CellType]) -> FunctionType:
+def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) -> FunctionType:
     """A function whose body is the loop, with the variables in `cells`."""
-    loop = _Rewritten().visit(node)
+    loop, code, around = _Rewritten().visit(node), original.code, original.around
+    assert around is not None
     if isinstance(loop, ast.For):
         cells[ITEMS].cell_contents.target = loop.target
         loop.iter = ast.copy_location(ast.Name(ITEMS, ast.Load()), loop.iter)
@@ -447,9 +451,9 @@ def _compiled(node: Any, code: CodeType, names: dict[str, Any], cells: Mapping[s
     inner = ast.FunctionDef(code.co_name.strip("<>"), arguments, [ast.Nonlocal([*cells]), loop], [])
     first = ast.Assign([ast.Name(name, ast.Store()) for name in cells], ast.Constant(None))
     outer: ast.stmt = ast.FunctionDef("around", arguments, [first, inner], [])
-    around = code.co_qualname.split(".")[-2:-1]
-    if around and around != ["<locals>"]:  # private names have that of the class in front
-        outer = ast.ClassDef(around[0], [], [], [outer], [])
+    owner = code.co_qualname.split(".")[-2:-1]
+    if owner and owner != ["<locals>"]:  # private names have that of the class in front
+        outer = ast.ClassDef(owner[0], [], [], [outer], [])
     for new in ast.walk(outer):
         if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
             ast.copy_location(new, loop)
@@ -458,8 +462,8 @@ def _compiled(node: Any, code: CodeType, names: dict[str, Any], cells: Mapping[s
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
     made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    read_again(made, [loop])
-    return FunctionType(made, names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
+    read_again(made, [loop], original.outline.paths)
+    return FunctionType(made, around.names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
 
 
 FUTURE = 0x01FE_0000

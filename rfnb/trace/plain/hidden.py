@@ -15,7 +15,19 @@ import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.values import PLAIN, SEQUENCES, SMALL, Kept, Opaque, drop, hold, is_same, keep, objects_in
+from rfnb.trace.plain.values import (
+    PLAIN,
+    SEQUENCES,
+    SMALL,
+    Kept,
+    Opaque,
+    drop,
+    hold,
+    is_same,
+    keep,
+    objects_in,
+    tensors_in,
+)
 
 CHUNK = 512
 """Bytes of the state of a generator that are kept once, as long as they stay the same."""
@@ -166,7 +178,9 @@ class Hidden:
             return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
             return State(id(value), contents if type(contents) is not dict else None)
-        state = State(id(value), keep(contents, before=None if old is None else old.kept))
+        before = None if old is None else old.kept
+        copied = part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
+        state = State(id(value), keep(contents, copied, before))
         if old is not None and isinstance(old.kept, Kept):
             old.kept.let_go()
         self._spent(hold(state.kept))

@@ -56,17 +56,19 @@ class Rebuilder:
         self.notes: dict[str, None] = {}
         self.modules: list[Any] = []
 
-    def values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
-        """The variables. Raises LoopError with the reason for one that cannot be had again."""
+    def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
+        """The variables. Raises LoopError with the reason for one that cannot be had again, and is not assigned anew."""
         kept = {name: _as_kept(entry) for name, entry in entries.items()}
-        self._share([part for name, value in kept.items() for part in self._tensors(name, value)])
-        return {name: self._of_variable(name, value) for name, value in kept.items()}
-
-    def _of_variable(self, name: str, kept: Any) -> Any:
-        try:
-            return self._value(name, kept)
-        except Lost as reason:
-            raise LoopError(f"fork: `{name}` cannot be had again: {reason}") from None
+        lost = {name for name, entry in entries.items() if name in anew and reason_lost(entry) is not None}
+        self._share([part for name in kept if name not in lost for part in self._tensors(name, kept[name])])
+        values: dict[str, Any] = {}
+        for name in kept:
+            try:
+                values |= {name: self._value(name, kept[name])} if name not in lost else {}
+            except Lost as reason:
+                if name not in anew:
+                    raise LoopError(f"fork: `{name}` cannot be had again: {reason}") from None
+        return values
 
     def _tensors(self, name: str, value: Any) -> Iterator[tuple[str, Kept]]:
         """The tensors and arrays in a value, also those in objects."""

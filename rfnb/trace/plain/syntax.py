@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.source import PerPlace, Source, parsed
@@ -153,7 +153,7 @@ def _outline(source: Source) -> Outline | None:
     return text if has_loop else None  # also a cell is compiled statement by statement
 
 
-def _outline_of(code: CodeType, scope: Any) -> Outline:
+def _outline_of(code: CodeType, scope: Any, others: Mapping[str, Path] = MappingProxyType({})) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
@@ -162,6 +162,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
+    paths = {**others, **paths}
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
@@ -229,9 +230,9 @@ def _paths(
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
 
 
-def read_again(code: CodeType, body: list[ast.stmt]) -> None:
-    """From now on, the outline of some code is that of statements from elsewhere in its file."""
-    _outlines[Source(code, 0)] = _outline_of(code, ast.Module(body, []))
+def read_again(code: CodeType, body: list[ast.stmt], paths: Mapping[str, Path]) -> None:
+    """From now on, the outline of some code is that of statements from elsewhere in its file, with more attributes."""
+    _outlines[Source(code, 0)] = _outline_of(code, ast.Module(body, []), paths)
 
 
 _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
+
 HEAD = """import numpy as np
 import torch
 
@@ -234,3 +236,29 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return isinstance(b, dict) and list(a) == list(b) and all(map(equal, a.values(), b.values()))
     return type(a) is type(b) and bool(a == b)
+
+
+LOST = object()
+
+
+def restored(value: Any) -> Any:
+    """A kept value as an object of Python; LOST where it is marked."""
+    if not isinstance(value, Kept | Parts | Summary | Opaque):
+        return value
+    if isinstance(value, Kept):
+        if value.changed() or value.note == MAY:
+            return LOST
+        return restored(value.value) if isinstance(value.value, Parts | Opaque | Summary) else value.value
+    if not isinstance(value, Parts):
+        return LOST
+    items = [restored(item) for item in value.items]
+    if any(item is LOST for item in items):
+        return LOST
+    if issubclass(value.kind, dict) or (value.keys and not issubclass(value.kind, tuple)):
+        return dict(zip(value.keys or (), items, strict=True))
+    return value.kind(items)
+
+
+def of_entry(entry: Any) -> Any:
+    """The value of an entry as an object of Python."""
+    return restored(entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version))
