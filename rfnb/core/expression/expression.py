@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.expression.reader import READ, WORDS, Names, Reader
@@ -44,12 +44,20 @@ class Expression:
         """Computes the value with these names. Raises ExpressionError, or the error of an op."""
         return Reader(names, self._error).read(self._tree)
 
-    def check_calls(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Raises ExpressionError if it calls another function than these, also in parts that may never be computed."""
-        reader = Reader(Names({}, functions), self._error)
+    def check_calls(self, names: Names) -> None:
+        """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
+        reader = Reader(names, self._error)
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call):
                 reader.function(node.func)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names that it reads, with those in `before.h` and `after.h`."""
+        nodes = [*ast.walk(self._tree)]
+        states = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+        attributes = {n.attr for n in states if n.value.id in ("before", "after")}  # type: ignore[attr-defined]
+        return frozenset({n.id for n in nodes if isinstance(n, ast.Name)} - {"rf"} | attributes)
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any

@@ -42,11 +42,14 @@ class Pause:
         """The condition as text."""
         return self.where if isinstance(self.where, str) else printable_name(_name(self.where))
 
-    def holds(self, at: RunStep) -> bool:
-        """Whether the condition holds at a step. An error is shown once, as a warning; then the answer is False."""
+    def holds(self, at: RunStep, again: bool = False) -> bool:
+        """Whether the condition holds at a step. An error is shown once, as a warning; then the answer is False.
+
+        again: the step was counted already.
+        """
         if self.error is not None:
             return False
-        self.checked += 1
+        self.checked += not again
         try:
             found = truth(self._test(at), self.where, at.step, "pause_when")
         except (ExpressionNameError, LoopNameError) as error:  # another loop than the one that is meant
@@ -62,6 +65,10 @@ class Pause:
         self.hits += found
         return found
 
+    def lacks(self, steps: int, what: str) -> None:
+        """The condition was false at these steps, as the loop does not have what it reads."""
+        self.checked, self._missing = self.checked + steps, what
+
     def remove(self) -> None:
         """Removes the condition: loops no longer pause for it."""
         pauses.discard(self)
@@ -74,74 +81,71 @@ class Pauses:
     """The conditions of this session; `rf.pauses.clear()` removes all.
 
     `ask()` makes the next step of any loop pause; `mute()` stops all pauses until the running cell has ended.
+
+    conditions: all of them. asked: why the next step pauses, if it was asked for.
     """
 
     def __init__(self) -> None:
-        self._all: tuple[Pause, ...] = ()  # replaced as a whole: other threads read it
-        self._asked: str | None = None
+        self.conditions: tuple[Pause, ...] = ()  # replaced as a whole: other threads read it
+        self.asked: str | None = None
         self._ran: set[str] = set()  # the names of the loops that ran in this cell, while there were conditions
         self.muted = False
 
     def __iter__(self) -> Iterator[Pause]:
-        return iter(self._all)
+        return iter(self.conditions)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self.conditions)
 
     def __repr__(self) -> str:
-        return f"[{', '.join(map(repr, self._all))}]"
+        return f"[{', '.join(map(repr, self.conditions))}]"
 
     def add(self, pause: Pause) -> Pause:
         """Adds a condition. It replaces an equal one, and those that the same line added when its cell ran before."""
-        self._all = (*(old for old in self._all if not _replaces(pause, old)), pause)
+        self.conditions = (*(old for old in self.conditions if not _replaces(pause, old)), pause)
         return pause
 
     def discard(self, pause: Pause) -> None:
         """Removes a condition, if it is there."""
-        self._all = tuple(old for old in self._all if old is not pause)
+        self.conditions = tuple(old for old in self.conditions if old is not pause)
 
     def clear(self) -> None:
         """Removes all conditions."""
-        self._all, self._asked = (), None
+        self.conditions, self.asked = (), None
 
     def of(self, loop: str) -> list[Pause]:
         """The conditions for a loop of this name, which runs now, that are still evaluated."""
-        if self._all:
+        if self.conditions:
             self._ran.add(loop)
-        return [pause for pause in self._all if pause.error is None and pause.loop in (None, loop)]
+        return [pause for pause in self.conditions if pause.error is None and pause.loop in (None, loop)]
 
     def ask(self, why: str = "asked for in the panel") -> None:
         """Makes the next step of any loop pause."""
-        self._asked, self.muted = why, False
-
-    @property
-    def asked(self) -> bool:
-        """Whether the next step is to pause."""
-        return self._asked is not None
+        self.asked, self.muted = why, False
 
     def answer(self) -> str | None:
         """The reason given to `ask`, once."""
-        asked, self._asked = self._asked, None
+        asked, self.asked = self.asked, None
         return asked
 
     def mute(self) -> None:
         """Makes no loop pause until `cell_ended`."""
-        self.muted, self._asked = True, None
+        self.muted, self.asked = True, None
 
     def cell_ended(self) -> list[str]:
         """Lets loops pause again; returns a sentence for each condition that was never true.
 
         A condition for a loop that did not run is among them only if a loop with a similar name did.
         """
-        self.muted, self._asked = False, None
+        self.muted, self.asked = False, None
         ran, self._ran = self._ran, set()
-        never = [pause for pause in self._all if pause.checked and not pause.hits and pause.error is None]
+        never = [pause for pause in self.conditions if pause.checked and not pause.hits and pause.error is None]
         told = [
             f"{pause} was evaluated at {pause.checked} steps, and never true"
             + (f" ({pause._missing})" if pause._missing else "")
             for pause in never
         ]
-        for pause in self._all:
+        for pause in self.conditions:
             near = None if pause.loop is None or pause.loop in ran else did_you_mean(pause.loop, ran)
             if near is not None:
                 told.append(f"{pause}: no loop with this name ran, {near}")

@@ -7,8 +7,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rfnb.printable import error_text
-from rfnb.trace.plain.recorder import BEFORE, FrameRecorder, Iterations, Recording, let_graphs_go
-from rfnb.trace.plain.syntax import LoopText, Outline, Use
+from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording, let_graphs_go
+from rfnb.trace.plain.remembered import Axes
+from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use
 from rfnb.trace.plain.values import Kept
 
 
@@ -22,14 +23,22 @@ class CallRecorder(FrameRecorder):
         owner: whose method it is; None for the calls of all objects.
         recording: in which the frames are followed.
         store: takes the iterations when the recording ends.
+        dims: for variables, the names of their axes.
     """
 
     def __init__(
-        self, code: CodeType, text: Outline, owner: Any, recording: Recording, store: Callable[[Iterations], None]
+        self,
+        code: CodeType,
+        text: Outline,
+        owner: Any,
+        recording: Recording,
+        store: Callable[[Iterations], None],
+        dims: Axes | None = None,
     ):
         super().__init__(code, text, [self], recording.frames)
         self._owner, self._store, self._header = owner, store, len(text.statements) - 1
         self._call: FrameType | None = None
+        self.dims = dims
 
     def begin(self, frame: FrameType) -> bool:
         """Follows the frame of the next call."""
@@ -64,6 +73,9 @@ class CallRecorder(FrameRecorder):
             name, result = ("returned", value) if error is None else ("raised", error_text(error))
             number = self._header if self._previous == BEFORE else self._previous
             self._add(name, Use(name, number, self._outline.statements[number].line, True, False), result)
+            if error is None:
+                self._pause({})
+                self._pause({}, ended=True)
             loop.end = len(loop.log.items)
             loop.failed = None if error is None else self._failure(loop, error)
             for kept in (loop.log.items[at + 1] for at in self._last.values()):
@@ -100,3 +112,6 @@ class CallRecorder(FrameRecorder):
 
     def left(self) -> None:
         """The next call may come."""
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""

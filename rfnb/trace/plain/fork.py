@@ -42,6 +42,7 @@ class Forked(Iterations):
     def __init__(self, parent: Iterations, at: int, own: Iterations | None, edited: Sequence[str], notes: list[str]):
         super().__init__(parent.code, parent.outline, parent.number, Log())
         self.parent, self.at, self.own, self.edited, self.notes = parent, at, own, edited, notes
+        self.forked_at = at
         self.name, self.around, self.changed = parent.name, parent.around, parent.changed
         if own is not None and own.failed is not None:
             self.failed = own.failed._replace(step=at + own.failed.step)
@@ -133,6 +134,9 @@ class _Client:
 
     def left(self) -> None:
         """The fork has ended."""
+
+    def pausing(self) -> None:
+        """The loop is about to pause."""
 
 
 def fork(

@@ -57,7 +57,7 @@ class Rebuilder:
         self.modules: list[Any] = []
 
     def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
-        """The variables. Raises LoopError with the reason for one that cannot be had again, and is not assigned anew."""
+        """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
         kept = {name: _as_kept(entry) for name, entry in entries.items()}
         lost = {name for name, entry in entries.items() if name in anew and reason_lost(entry) is not None}
         self._share([part for name in kept if name not in lost for part in self._tensors(name, kept[name])])

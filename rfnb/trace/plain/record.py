@@ -23,12 +23,11 @@ from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
-from rfnb.trace.plain.remembered import run_of
+from rfnb.trace.plain.remembered import Axes, run_of
 from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
 from rfnb.trace.run.session import store
 
 T = TypeVar("T")
-Axes = Mapping[str, Sequence[str | Dim]]
 
 
 class Steps(Generic[T]):
@@ -65,7 +64,7 @@ class OneLoop:
     """A client that wants one loop of a frame, with those inside it, once."""
 
     def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
-        self._code, self._number, self._name, self._dims = code, number, name, dims
+        self._code, self._number, self._name, self.dims = code, number, name, dims
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -83,18 +82,21 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            _store(loop, self._dims)
+            _store(loop, self.dims)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 class AllLoops:
     """A client that wants all loops of chosen code."""
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
-        self.chooses, self._dims = chooses, dims
+        self.chooses, self.dims = chooses, dims
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """All of them."""
@@ -107,10 +109,13 @@ class AllLoops:
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         if not loop.inside:
-            _store(loop, self._dims)
+            _store(loop, self.dims)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
 
 
 def _start(client: Client, frame: FrameType | None, caller: str, number: int | None = None) -> bool:
@@ -129,6 +134,7 @@ def _store(loop: Iterations, dims: Axes | None) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
         store(run_of(loop, dims))
+        loop.run = None
 
 
 @guarded
@@ -268,7 +274,9 @@ class record_calls(ContextDecorator):
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:
-            recorder = CallRecorder(code, text, owner, recording_here(), lambda loop: _store(loop, self._dims))
+            recorder = CallRecorder(
+                code, text, owner, recording_here(), lambda loop: _store(loop, self._dims), self._dims
+            )
             if not _start(recorder, None, "record_calls"):
                 break
             self._open.append(recorder)

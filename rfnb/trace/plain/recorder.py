@@ -6,15 +6,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import warn
+from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
-from rfnb.trace.plain.syntax import LoopText, Outline, Place, Use, outline
+from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
+from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
     PLAIN,
     Kept,
@@ -30,6 +31,10 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.remembered import Axes
+    from rfnb.trace.run.run import Run
 
 
 class Entry(NamedTuple):
@@ -63,9 +68,10 @@ class Log:
             if use.statement != BEFORE:
                 yield Entry(use.name, use.line, value, version)
 
-
-BEFORE = -1
-"""Stands for no statement: of a value from before the loop, or that a line only read."""
+    def entry(self, at: int) -> Entry:
+        """The entry at a place."""
+        use, value, version = self.items[at : at + 3]
+        return Entry(use.name, use.line, value, version)
 
 
 class Iterations:
@@ -81,6 +87,8 @@ class Iterations:
         self.starts: list[int] = []
         self.moments: list[Moment] = []
         self.around: Around | None = None
+        self.forked_at: int | None = None  # of a fork, its first iteration of its own
+        self.notes: list[str] = []  # of a fork: what is not as it was
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
         self.end = 0
         self._initial: dict[str, int] = {}
@@ -91,6 +99,9 @@ class Iterations:
         self.stored = False  # whether it is a run already
         self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
+        self.pauses: LoopPauses | None = None  # while it runs
+        self.run: Run | None = None  # if it was needed while the loop ran
+        self.was_paused = False
 
     @property
     def text(self) -> LoopText:
@@ -177,7 +188,12 @@ class Iterations:
 
 
 class Client(Protocol):
-    """What wants loops to be recorded."""
+    """What wants loops to be recorded.
+
+    dims: for variables, the names of their axes.
+    """
+
+    dims: Axes | None
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
@@ -193,6 +209,18 @@ class Client(Protocol):
 
     def left(self) -> None:
         """A frame that was followed has ended."""
+
+    def pausing(self) -> None:
+        """A loop is about to pause."""
+
+
+class _Tested(NamedTuple):
+    """A `while` loop whose test has run: where in the log that began, the variables there, and the random numbers."""
+
+    loop: int
+    at: int
+    initial: dict[str, int]
+    numbers: Numbers
 
 
 class FrameRecorder:
@@ -217,7 +245,10 @@ class FrameRecorder:
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._hidden: Any = None  # a Hidden, from the first line on
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
-        self._numbers: Numbers | None = None  # before the test of a `while` loop, which may draw random numbers
+        self._before_test: _Tested | None = None
+        self._tested = 0  # how much of the log conditions were tested on
+        self._frame: FrameType | None = None  # while a line is tested, if it may pause
+        self.goes_on = False  # whether a paused loop was resumed up to a step or condition
 
     # -- events
 
@@ -225,12 +256,16 @@ class FrameRecorder:
         """A line is about to run."""
         place = self._places.get(frame.f_lasti)
         if place is not None:
+            self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
             try:
                 with self._unobserved():
                     self._line(frame, place)
             except Exception as error:
                 self._give_up(error)
-        self._caught = None
+            except BaseException as error:  # a paused cell is stopped
+                recording_here().interrupt(error)
+                raise
+        self._caught = self._frame = None
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
@@ -248,12 +283,15 @@ class FrameRecorder:
         elif self._open:
             names = self._names(frame)
             self._finish(names, whole=self._caught is None)
+            names = self._pause(names)
             around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
             while self._open and self._open[-1].number not in around and self._open[-1].number != own:
                 self._look_again(names)
                 self._close(self._caught)
+            if self._open and self._open[-1].number == own:
+                self._pause(names, ended=True)
         if statement in self._tests and not begins:
-            self._numbers = self._states(frame).numbers()
+            self._test(self._outline.headers[statement], self._names(frame))
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
@@ -262,7 +300,13 @@ class FrameRecorder:
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
-        self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
+        try:
+            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+        except BaseException as stopped:
+            recording_here().interrupt(stopped)
+            raise
+        self._frame = None
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
@@ -352,7 +396,10 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
+            names = self._pause(names)
         header = self._outline.statements[self._previous] if header_ran else None
+        tested = self._before_test if header_ran else None
+        tested = tested if tested is not None and tested.loop == number else None
         self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close(self._caught)
@@ -364,40 +411,66 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             if not self._last:
                 self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
-            uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
-            for name, value in uses.items():
-                self._look(name, value)
-            loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            loop.begins_with(self._look_first(text, names) if tested is None else tested.initial)
             loop.around = self._open[0].around if self._open else self._hidden.around(loop.initial, text.names)
+            if self._open:
+                self._open[-1].inner.append(loop)
+                loop.inside = True
             self._open.append(loop)
+        else:
+            names = self._pause(names, ended=True)
         loop = self._open[-1]
-        loop.starts.append(len(self._log.items))
+        loop.starts.append(len(self._log.items) if tested is None else tested.at)
         loop.ran.append(len(self._log.statements))
-        numbers = self._numbers if header_ran and self._previous in self._tests else None
+        numbers = self._hidden.numbers() if tested is None else tested.numbers
         values = (self._log.items[self._last[name] + 1] for name in self._uncounted if name in self._last)
-        loop.moments.append(Moment(numbers or self._hidden.numbers(), self._hidden.objects(values)))
+        loop.moments.append(Moment(numbers, self._hidden.objects(values)))
         loop.tentative = tentative
+        if self._frame is not None:
+            pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
+            self._pause(names)
         self._previous = BEFORE
+
+    def _test(self, number: int, names: Mapping[str, Any]) -> None:
+        """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
+        text, initial = self._outline.loops[number], {}
+        if self._open:
+            self._look_again(names)
+        if all(loop.number != number for loop in self._open) and any(
+            client.wants(text, number) for client in self.clients
+        ):
+            initial = self._look_first(text, names)
+        self._before_test = _Tested(number, len(self._log.items), initial, self._hidden.numbers())
+
+    def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
+        """Takes the variables before a loop; their places in the log."""
+        uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+        for name, value in uses.items():
+            self._look(name, value)
+        return {name: at for name, at in self._last.items() if name in uses}
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
-        loop, end = self._open.pop(), len(self._log.items)
+        loop, end = self._open[-1], len(self._log.items)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             loop.starts.pop()
-        loop.end = end
+        elif error is None:
+            self._pause({}, ended=True)
+        self._mark_ends()
+        self._open.pop()
         loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
             loop.failed = self._failure(loop, error)
-        loop.inside = bool(self._open)
-        if loop.inside:
-            self._open[-1].inner.append(loop)
-        else:
+        if loop.pauses is not None:
+            loop.pauses.close()
+            loop.pauses = None
+        if not loop.inside:
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
-            self._log, self._last, self._bytes, self._summarized = Log(), {}, 0, 0
+            self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
             self._hidden.end()
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
@@ -408,6 +481,25 @@ class FrameRecorder:
         """The error that ended the last iteration of a loop."""
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
         return Failure(len(loop.starts) - 1, error_text(error), line=line)
+
+    # -- pauses
+
+    def _pause(self, names: Mapping[str, Any], ended: bool = False) -> Mapping[str, Any]:
+        """Pauses if there is a reason: after a line, or when an iteration of the innermost loop has ended. Returns the
+        variables, which may have been edited."""
+        if self._frame is None or not self._open:
+            return names
+        start, self._tested = self._tested, len(self._log.items)
+        has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
+        return self._names(self._frame) if has_paused else names
+
+    def _mark_ends(self) -> None:
+        """The loops that are open have all that was recorded so far."""
+        for loop in self._open:
+            loop.end = len(self._log.items)
+
+    def _client_of(self, loop: Iterations) -> Client:
+        return next(client for client in self.clients if client.wants(loop.text, loop.number))
 
     # -- values
 
@@ -578,6 +670,13 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def interrupt(self, error: BaseException) -> None:
+        """Ends all loops, because an error leaves a line; Python then traces no more."""
+        for frame, recorder in reversed([*self.frames.items()]):
+            recorder.leave(frame, error, None)
+        for client in [*self._clients]:
+            self.remove(client)
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""

@@ -6,7 +6,7 @@ import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import LoopError, LoopNameError
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.fork import Forked, fork
-from rfnb.trace.plain.recorder import Entry, Iterations
-from rfnb.trace.plain.values import Kept, Opaque, Parts
+from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -29,6 +27,11 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepText, StepValue
 
+if TYPE_CHECKING:
+    from rfnb.trace.plain.recorder import Entry, Iterations
+
+Axes = Mapping[str, Sequence[str | Dim]]
+"""For variables, the names of their axes, or Dims."""
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -38,16 +41,21 @@ class Remembered(KeptSteps):
 
     Args:
         iterations: what was recorded.
-        dims: for variables, the names of their axes, or Dims.
+        dims: the names of axes.
     """
 
-    def __init__(self, iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], iterations.steps))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
+
+    def look_again(self) -> None:
+        """The loop has gone on."""
+        self.__dict__.pop("_history", None)
+        self.axis.bind(Size([], self.iterations.steps))
 
     # -- values
 
@@ -79,6 +87,26 @@ class Remembered(KeptSteps):
             return None
         entry = history[at - 1][1]
         return self._tensor(name, entry.value, entry.version)
+
+    def variable(self, name: str, step: int) -> Any:
+        """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
+
+        A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
+        """
+        history = self._history.get(name, [])
+        at = bisect_left(history, step, key=lambda place: place[0])
+        if at == 0:
+            raise KeyError(name)
+        return self.as_code_has(history[at - 1][1])
+
+    def as_code_has(self, entry: Entry) -> Any:
+        """A value as `variable` gives it."""
+        name, kept = entry.name, entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+
+    def variable_names(self) -> list[str]:
+        """The variables that `variable` has."""
+        return list(self._history)
 
     @cached_property
     def _history(self) -> dict[str, list[tuple[int, Entry]]]:
@@ -169,8 +197,7 @@ class Remembered(KeptSteps):
         steps = self.iterations.steps
         last = self.values(steps - 1)[0] if steps else []
         failed = [] if self.failed is None else [self.failed.text]
-        notes = self.iterations.notes if isinstance(self.iterations, Forked) else []
-        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *notes]
+        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
 
     @property
     def failed(self) -> Failure | None:
@@ -192,6 +219,8 @@ class Remembered(KeptSteps):
 
         Raises LoopError if the loop cannot be continued there.
         """
+        from rfnb.trace.plain.fork import fork
+
         if only != (None, None):
             raise LoopError(
                 "fork: plain Python code has no sequences and no hypotheses that are known",
@@ -206,21 +235,28 @@ class Remembered(KeptSteps):
         return forked
 
 
-def run_of(
-    iterations: Iterations, dims: Mapping[str, Sequence[str | Dim]] | None = None, parent: Run | None = None
-) -> Run:
-    """The Run of a recorded loop; of a fork, with the run that it continues."""
-    replay, source = Remembered(iterations, dims), Source(iterations.code, 0)
-    forked_at = iterations.at if isinstance(iterations, Forked) else None
+def run_of(iterations: Iterations, dims: Axes | None = None, parent: Run | None = None) -> Run:
+    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now.
+
+    parent: for a fork, the run that it continues.
+    """
+    run, source = iterations.run, Source(iterations.code, 0)
+    replay = Remembered(iterations, dims) if run is None else run.replay
+    assert isinstance(replay, Remembered)
     if parent is not None and isinstance(parent.replay, Remembered):
         replay._dims = parent.replay._dims
     done = iterations.steps - (replay.failed is not None)
     size = Size([], done)
+    if run is not None:
+        replay.look_again()
+        run.states = replay.state_names()
+        run._take(replay, done, size, replay.failed)
+        return run
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
         steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
-        forked_at=forked_at,
+        forked_at=iterations.forked_at,
     )  # fmt: skip
 
 
@@ -262,6 +298,23 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
         if number == SHOWN_PARTS:
             break
         yield from _leaves(f"{name}.{key}", item)
+
+
+def _plain(name: str, kept: Any) -> Any:
+    """A value as code has it, in lists, tuples and dicts. Raises ExpressionNameError for what was not kept."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
+    if note or isinstance(value, Opaque | Summary):
+        words = note or (
+            f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else "it is no longer kept"
+        )
+        raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
+    if not isinstance(value, Parts):
+        return value
+    named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
+    if issubclass(value.kind, dict) or value.keys is not None:
+        return named
+    return tuple(named.values()) if issubclass(value.kind, tuple) else list(named.values())
 
 
 def _array(kept: Any) -> Any:

@@ -22,6 +22,8 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp,
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+BEFORE = -1
+"""Stands for no statement: of a value from before the loop, or that a line only read."""
 NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
@@ -33,6 +35,7 @@ class LoopText:
     in the line of the header. around: the loops around it, outermost
     first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
     function that it calls may assign. names: all that it uses, without what the header assigns.
+    assigned: all variables that the header and the body assign.
     """
 
     header: str
@@ -42,6 +45,7 @@ class LoopText:
     around: tuple[int, ...]
     carried: tuple[str, ...]
     names: tuple[str, ...]
+    assigned: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +450,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
-    stored = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
@@ -456,6 +460,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),
+        stored,
     )
 
 

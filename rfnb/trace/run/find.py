@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.expression.expression import Expression
+from rfnb.core.expression.reader import Names
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import evaluate, known_functions
+from rfnb.trace.run.names import evaluate, known_functions, own_functions
 from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
             raise LoopError(f"the condition {name} does not take one argument, the step", hint="lambda at: …")
         return with_own_numbers(where)
     expression = Expression(where)
-    expression.check_calls(known_functions())
+    expression.check_calls(Names({}, known_functions(), own_functions))
     return lambda at: evaluate(expression, at)
 
 

@@ -1,51 +1,122 @@
-"""The names that an expression can use at a step of a run."""
+"""The names that an expression can use at a step of a run.
+
+A name is the value after the step: of a state, or else what the body assigned last. `before.h` is the value before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Names
+from rfnb.core.expression.reader import Axis, Names
+from rfnb.core.expression.torch_ops import is_raw
+from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import ExpressionError
+from rfnb.errors import ExpressionError, ExpressionNameError
+from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 known_functions = cache(functions_of_ops)
-"""The functions that an expression can call."""
+"""The functions of rf that an expression can call."""
 
 
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
-    """The value of an expression at a step."""
+    """The value of an expression at a step. Raw tensors in it become Tensors."""
     read = expression if isinstance(expression, Expression) else Expression(expression)
-    with untaped(), listening(None):
-        return read.value(Names(StepNames(at), known_functions()))
+    return _as_tensor(compute(read, Names(at._variables(), known_functions(), own_functions)))
+
+
+def compute(expression: Expression, names: Names) -> Any:
+    """The value of an expression, computed beside the code that runs: not recorded, without gradients."""
+    with untaped(), listening(None), selected().outside_modes():
+        return expression.value(names)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_raw(value):
+        return plain_tensor(backend_of_raw(value).alias_raw(value))
+    if isinstance(value, tuple) and any(map(is_raw, value)):
+        parts = [_as_tensor(part) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value
+
+
+class OwnFunctions(Mapping[str, Callable[..., Any]]):
+    """The functions that the user defined in the notebook or script; they draw random numbers of their own."""
+
+    def __init__(self) -> None:
+        self._beside: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        function = vars(sys.modules["__main__"]).get(name)
+        if type(function) is not FunctionType or function.__module__ != "__main__":
+            raise KeyError(name)
+        if function not in self._beside:
+            self._beside[function] = with_own_numbers(function)
+        return self._beside[function]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in list(vars(sys.modules["__main__"])) if name in self)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+own_functions = OwnFunctions()
+"""The functions of the user. Not for expressions that a file holds."""
 
 
 class StepNames(Mapping[str, Any]):
-    """Resolves names at a step: values of the body, states before it, `before`, `after`, `values`, `step`, dims."""
+    """Resolves names at a step: states after it, values of the body, `before`, `after`, `values`, `step`, dims."""
 
     def __init__(self, at: RunStep):
         self._at = at
+        self._is_plain = not at.run.graph.values  # plain Python code, whose tensors have axes without names
 
     def __getitem__(self, name: str) -> Any:
         at = self._at
-        found = [value.tensor for value in at.values() if value.name == name]
-        if found:
-            return found[-1]
-        if name in self._states():
-            return at.before[name]
+        if hasattr(at.run.replay, "variable"):
+            try:
+                return at.run.replay.variable(name, at.step + 1)
+            except KeyError:
+                if name in ("before", "after"):
+                    return Variables(at.run.replay, at.step + (name == "after"))
+        elif name in self._states() and at.step < at.run.steps:
+            return self._bare(at.after[name])
+        else:
+            found = [value.tensor for value in at.values() if value.name == name]
+            if found:
+                return self._bare(found[-1])
+            if name in self._states():
+                raise ExpressionNameError(
+                    f"step {at.step} has not ended: there is no `{name}` after it", hint=f"before.{name}"
+                )
         if name == "values":
             return StepValues(at)
         if name in _OF_STEP:
             return getattr(at, name)
         return self._dim(name)
+
+    def _bare(self, value: Any) -> Any:
+        """The raw tensor of a value of plain Python, whose axes have no names of the user."""
+        if not self._is_plain or not isinstance(value, Tensor):
+            return value
+        return value._raw if all(dim.name == f"axis{i}" for i, dim in enumerate(value.dims)) else value
 
     def __iter__(self) -> Iterator[str]:
         values = [value.name for value in self._at.values()]
@@ -66,7 +137,9 @@ class StepNames(Mapping[str, Any]):
         labels = [tensor.sparse_dim for tensor in tensors if tensor.sparse_dim is not None]
         return list(dict.fromkeys([*(dim for tensor in tensors for dim in tensor.dims), *labels, at.run.axis]))
 
-    def _dim(self, name: str) -> Dim:
+    def _dim(self, name: str) -> Dim | Axis:
+        if self._is_plain and name.startswith("axis") and name[4:].isdigit():
+            return Axis(int(name[4:]))
         found = [dim for dim in self._dims() if dim.name == name]
         if not found:
             raise KeyError(name)
@@ -78,6 +151,23 @@ class StepNames(Mapping[str, Any]):
 
 
 _OF_STEP = ("before", "after", "step", "values")
+
+
+class Variables:
+    """The variables of plain Python code before a step: `before.loss`."""
+
+    def __init__(self, replay: Any, step: int):
+        self._replay, self._step = replay, step
+
+    def members(self) -> list[str]:
+        """The names."""
+        return list(self._replay.variable_names())
+
+    def __getitem__(self, name: str | int) -> Any:
+        try:
+            return self._replay.variable(str(name), self._step)
+        except KeyError:
+            raise ExpressionNameError(f"there was no `{name}` before step {self._step}") from None
 
 
 class StepValues:

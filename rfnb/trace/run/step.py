@@ -11,7 +11,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import evaluate
+from rfnb.trace.run.names import StepNames, evaluate
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -239,6 +239,19 @@ class RunStep(Shown):
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
+
+    def _variables(self) -> Mapping[str, Any]:
+        """The names that an expression can use."""
+        return StepNames(self)
+
+    def _latest(self, name: str | None) -> list[Any]:
+        """The state with this name after the step, with nested ones, or else the value; all if `name` is None."""
+        states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
+        values = [value.tensor for value in self.values()] if name is None else [] if states else [self[name]]
+        found = [*values, *(self.after[state] for state in states)]
+        if any(isinstance(value, str) for value in found):
+            raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
+        return found
 
     def ops(self) -> list[OpStep]:
         """The ops that the step ran, in order, also inside modules."""

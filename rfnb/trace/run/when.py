@@ -40,8 +40,9 @@ class Condition:
     (n is 4 or 8, False, [1, 2])
     """
 
-    def __init__(self, words: str, holds: Holds, batch: int | str | None = None):
+    def __init__(self, words: str, holds: Holds, batch: int | str | None = None, reads: str | None = None):
         self.words = words if batch is None else f"{words} in sequence {batch!r}"
+        self.reads = reads  # the one value that it looks at, or "*": each value of its own; None: the whole step
         self._holds = holds
         self._batch = batch
 
@@ -62,9 +63,9 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _values(at, name))
+        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in at._latest(name))
 
-    return Condition(f"{name or 'a value'} is not finite", holds, batch)
+    return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
 
 def over(limit: float, name: str | None = None, *, batch: int | str | None = None) -> Condition:
@@ -79,9 +80,9 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _values(at, name))
+        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in at._latest(name))
 
-    return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch)
+    return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
 
 def changes(name: str, *, batch: int | str | None = None) -> Condition:
@@ -95,7 +96,7 @@ def changes(name: str, *, batch: int | str | None = None) -> Condition:
         pair = _before_and_now(at, name)
         return pair is not None and _any(at, pair[1], ~same(*pair), sequence)
 
-    return Condition(f"{name} changes", holds, batch)
+    return Condition(f"{name} changes", holds, batch, name)
 
 
 def repeats(name: str, *, batch: int | str | None = None) -> Condition:
@@ -118,7 +119,7 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
             equal = np.all(equal | ~frames(now), axis=own, keepdims=True)
         return _any(at, now, equal, sequence)
 
-    return Condition(f"{name} repeats", holds, batch)
+    return Condition(f"{name} repeats", holds, batch, name)
 
 
 def ends(*, batch: int | str | None = None) -> Condition:
@@ -200,16 +201,8 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
     return holds
 
 
-def _values(at: RunStep, name: str | None) -> list[Any]:
-    """The state with this name after the step, including nested states, or else the value; all if `name` is None."""
-    if name is None:
-        return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.run.states)]
-    states = [state for state in at.run.states if state == name or state.startswith(f"{name}.")]
-    return [at.after[state] for state in states] or [at[name]]
-
-
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
-    if name in at.run.states:
+    if name in at.before.names():
         return at.before[name], at.after[name]
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None

@@ -68,7 +68,7 @@ def test_what_lines_and_the_methods_they_call_assign():
             h = torch.tanh(net.cell(h) + x)
             assert torch.equal(run[i]["self.h"].raw_tensor, h)
             assert torch.equal(run[i]["self.seen"].raw_tensor, xs[: i + 1].sum(0))
-            assert run[i].eval("self.steps + 1").item() == i + 2 and run[i]["self.part.k"].item() == 2 * (i + 1)
+            assert run[i].eval("self.steps + 1") == i + 2 and run[i]["self.part.k"].item() == 2 * (i + 1)
             assert lines_of(run, i, "self.h") == [1] and lines_of(run, i, "self.seen") == [3]
             assert torch.equal(run[i][f"self.outs.{i}"].raw_tensor, h)
     assert run.stack("self.h").raw_tensor.shape == (4, 3) and run.find("self.steps > 2") == [2, 3]

@@ -1,0 +1,407 @@
+"""Functions and methods of torch and numpy on the values of an expression: raw tensors, arrays, Tensors and numbers.
+
+A Tensor is computed as its raw tensor. The result is a Tensor where it has the axes of the operand, or some of them;
+else it is a raw tensor, whose axes have only positions.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.expression.pure import ARRAY_METHODS, AXIS_AT, KEYWORDS, Pure, methods, module
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op import OPS
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+
+LARGEST = 2**26
+"""Number of entries that a result may have if it has more than its operands."""
+MANY = 10**5
+"""Number of Python objects that a result may have."""
+
+
+class Refusal(Exception):
+    """Something that an expression cannot do, with the facts of an error."""
+
+    def __init__(self, what: str, **facts: Any):
+        super().__init__(what)
+        self.what, self.facts = what, facts
+
+
+_raw_types = raw_registry.table_by_type()
+
+
+def is_raw(value: Any) -> bool:
+    """Whether a value is a raw tensor or an array of numbers."""
+    kind = type(value)
+    found = _raw_types.get(kind)
+    if found is None:
+        found = _raw_types[kind] = issubclass(kind, tuple(raw_registry.BACKENDS))
+    return found and (not issubclass(kind, np.ndarray) or value.dtype.kind in "biufc")
+
+
+def method_of(owner: Any, name: str) -> Pure:
+    """The method of a value with this name. Raises Refusal if there is none that only computes."""
+    if isinstance(bare(owner), np.ndarray | np.generic):
+        known = {each: methods().get(each, Pure(each, "over")) for each in ARRAY_METHODS}
+    else:
+        known = methods()
+    if name not in known:
+        raise refused_method(name, known)
+    return known[name]
+
+
+def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
+    """The error about a method that writes, or that is unknown."""
+    if name.endswith("_") and not name.startswith("_"):
+        return Refusal(
+            f"`{name}` writes, and expressions cannot change values", hint=f"x.{name.rstrip('_')}(…) gives a new tensor"
+        )
+    return Refusal(
+        f"`{name}` is not among the methods that an expression can call",
+        expected="methods of tensors that only compute, such as sum, norm, softmax",
+        hint=did_you_mean(name, known, "{}"),
+    )
+
+
+def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of a function, or of a method of the first argument."""
+    _check_arguments(pure, args, kwargs)
+    if pure.name in ("where", "max", "min"):
+        pure = pure._replace(kind=_kind(pure, args))
+    tensors = [value for value in _leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
+    if not tensors:
+        return _computed(pure, args, kwargs)
+    whole = max(tensors, key=lambda tensor: len(tensor.dims))
+    axes = _axes(pure, args, kwargs, whole)
+    for tensor in tensors:
+        _check_padding(pure, tensor, axes)
+    in_place = bare
+    if pure.kind == "each" and len(tensors) > 1:
+        if not all(tensor.dims_set <= whole.dims_set for tensor in tensors):
+            raise Refusal(
+                f"{pure.name}: the dims of the operands differ",
+                got=", ".join(tensor.describe_dims() for tensor in tensors),
+                expected="operands with the dims of one of them",
+            )
+
+        def in_place(value: Any) -> Any:
+            return value.copy_compatible_to_dims_raw(whole.dims) if isinstance(value, Tensor) else value
+
+    result = _computed(
+        pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()}
+    )
+    keeps = _keeps_axes(args, kwargs)
+    return _with_dims(result, pure.kind, whole, axes if not keeps else None)
+
+
+def _kind(pure: Pure, args: Sequence[Any]) -> str:
+    """The kind of a function with these arguments: `max(a, b)` works entry by entry, `where(a)` gives positions."""
+    if pure.name == "where":
+        return "each" if len(args) == 3 else "other"
+    two = pure.name in ("max", "min") and len(args) == 2
+    return "each" if two and (is_raw(args[1]) or isinstance(args[1], Tensor)) else pure.kind
+
+
+def pick(owner: Any, key: Any) -> Any:
+    """`owner[key]` of a raw tensor, an array or a Tensor."""
+    if isinstance(owner, Tensor):
+        return _pick_named(owner, key)
+    return _index(owner, _swapped(key, bare))
+
+
+def bare(value: Any) -> Any:
+    """The raw tensor of a Tensor; other values as they are."""
+    return value._raw if isinstance(value, Tensor) else value
+
+
+def copied(value: Any) -> Any:
+    """A value with copies of its tensors, arrays and containers; other objects as they are."""
+    if isinstance(value, Tensor):
+        return tensor_of(copied(value._raw), value.sig, value.lengths)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if is_raw(value):
+        return raw_registry.backend_of_raw(value).snapshot_raw(value)
+    if type(value) is dict:
+        return {key: copied(part) for key, part in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
+
+
+def entries(value: Any) -> int:
+    """The number of entries of a raw tensor, an array, a Tensor or a number."""
+    return prod(bare(value).shape) if isinstance(value, Tensor) or is_raw(value) else 1
+
+
+# -- computing
+
+
+def _computed(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result for raw operands."""
+    if pure.fn is None and isinstance(args[0], np.ndarray | np.generic):
+        if pure.name == "tolist":
+            _check_count(args[0])
+        return _checked(getattr(_read_only(args[0]), pure.name)(*map(_read_only, args[1:]), **kwargs), args)
+    if pure.module in ("np", "math"):
+        args = _swapped(args, _as_array)
+        _check_growth(np.broadcast_shapes, args) if pure.kind == "each" else None
+        return _checked(pure.fn(*args, **{name: _swapped(v, _as_array) for name, v in kwargs.items()}), args)  # type: ignore[misc]
+    args, kwargs = _swapped(args, _as_torch), {name: _swapped(value, _as_torch) for name, value in kwargs.items()}
+    if pure.name in ("tolist", "unbind", "split", "chunk"):
+        _check_count(args[0])
+    if pure.name == "to" and not all(type(arg) is module("torch").dtype for arg in [*args[1:], *kwargs.values()]):
+        raise Refusal("`to` can only change the dtype", hint="x.to(torch.float32), x.float()")
+    function = pure.fn or getattr(type(args[0]), pure.name)
+    _check_growth(function, args, kwargs)
+    return _checked(function(*args, **kwargs), args)
+
+
+def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """An operator of Python between two values, of which one is a raw tensor or an array."""
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        both = [value for value in (left, right) if isinstance(value, Tensor)]
+        result = operate(how, bare(left), bare(right))
+        return _with_dims(result, "each", max(both, key=lambda tensor: len(tensor.dims)), ())
+    if isinstance(left, int | float) or isinstance(right, int | float):
+        return how(left, right)
+    if type(left) is not type(right):
+        left, right = _as_torch(left), _as_torch(right)  # an array beside a tensor
+    _check_growth(how, (left, right))
+    return _checked(how(left, right), (left, right))
+
+
+def _index(raw: Any, key: Any) -> Any:
+    if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
+        raise Refusal(
+            "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
+        )
+    positions = _swapped(key, _as_torch)
+    where = [part for part in _leaves([positions]) if is_raw(part)]
+    _check_growth(lambda x, *_: x[positions], (_as_torch(raw) if where else raw, *where))
+    return _checked(raw[_swapped(key, _as_array) if isinstance(raw, np.ndarray) else positions], (raw,))
+
+
+def _is_key(part: Any) -> bool:
+    if isinstance(part, slice):
+        return all(bound is None or is_raw(bound) or type(bound) is int for bound in (part.start, part.stop, part.step))
+    if isinstance(part, list):
+        return all(_is_key(entry) for entry in part)
+    return part is None or part is Ellipsis or isinstance(part, int | np.generic) or is_raw(part)
+
+
+def _as_array(value: Any) -> Any:
+    """A raw tensor as an array that cannot be written to."""
+    if is_raw(value) and not isinstance(value, np.ndarray):
+        value = raw_registry.backend_of_raw(value).to_numpy_raw(value)
+    return _read_only(value)
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view(np.ndarray)
+        value.flags.writeable = False
+    return value
+
+
+def _as_torch(value: Any) -> Any:
+    """An array as a tensor of torch."""
+    if isinstance(value, np.ndarray | np.generic):
+        return module("torch").from_numpy(np.array(value))
+    return value
+
+
+def _swapped(value: Any, fn: Callable[[Any], Any]) -> Any:
+    """`fn` of all values in lists and tuples."""
+    if type(value) is tuple or type(value) is list:
+        return type(value)(_swapped(part, fn) for part in value)
+    return fn(value)
+
+
+def _leaves(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _leaves(value)
+        else:
+            yield value
+
+
+# -- dims
+
+
+def _axes(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any], whole: Tensor) -> tuple[int, ...] | None:
+    """The positions of the axes that a function reduces or goes along; None for all of them."""
+    if pure.kind not in ("over", "along"):
+        return ()
+    at = AXIS_AT.get(pure.name, 1)
+    given = kwargs.get("dim", kwargs.get("axis", kwargs.get("dims", args[at] if len(args) > at else None)))
+    if pure.kind == "along" and given is None and pure.name in ("argsort", "sort"):
+        given = -1
+    numbers = given if isinstance(given, list | tuple) else (given,)
+    if not numbers or not all(type(number) is int for number in numbers):
+        return None
+    return tuple(number % max(len(whole.dims), 1) for number in numbers)
+
+
+def _keeps_axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether reduced axes stay, with one entry."""
+    return bool(kwargs.get("keepdim", kwargs.get("keepdims", any(arg is True for arg in args[2:]))))
+
+
+def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> None:
+    """Raises Refusal if padding would count."""
+    padded = padded_dims(tensor)
+    if not padded or pure.kind in ("each", "facts"):
+        return
+    used = {tensor.dims[at] for at in axes if at < len(tensor.dims)} if axes is not None else set(tensor.dims)
+    if pure.kind == "other" or used & padded:
+        names = ", ".join(dim.name for dim in tensor.dims if dim in (used & padded or padded))
+        like = f"reduce_{pure.name}" if f"reduce_{pure.name}" in OPS else "reduce_sum"
+        name = pure.name if pure.name in OPS and pure.kind != "over" else like
+        raise Refusal(
+            f"`{pure.name}` would count the padding of {names}", got=tensor.describe_dims(),
+            hint=f"rf.{name}(x, axis=…), which leaves it out",
+        )  # fmt: skip
+
+
+def padded_dims(tensor: Tensor) -> set[Dim]:
+    """The dims along which some entries are padding, and those of the lengths."""
+    found: set[Dim] = set()
+    for dim in tensor.sig.frames:
+        size = tensor.lengths.size(dim)
+        if size is not None and size.ragged:
+            found |= {dim, *(owner for owner in size.dims if owner in tensor.sig.index)}
+    return found
+
+
+def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
+    """A result with the dims of its operand, as far as it has these axes."""
+    if isinstance(result, tuple) and not hasattr(result, "numel"):
+        parts = [_with_dims(part, kind, whole, axes) for part in result]
+        names = getattr(type(result), "__match_args__", ())
+        return namedtuple("result", names)(*parts) if names else tuple(parts)
+    if isinstance(result, np.ndarray | np.generic):
+        result = raw_registry.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
+    if not is_raw(result) or kind not in ("each", "along", "over"):
+        return result
+    dims: Sequence[Dim] = whole.dims
+    if kind == "over":
+        dims = () if axes is None else [dim for at, dim in enumerate(dims) if at not in axes]
+    shape = tuple(n for dim, n in zip(whole.dims, whole._raw.shape, strict=True) if dim in dims)
+    if tuple(result.shape) != shape:
+        return result
+    feature = whole.feature_dim if whole.feature_dim in dims else None
+    return tensor_of(result, align.sig(dims, None, feature), whole.lengths.infinite())
+
+
+def _pick_named(owner: Tensor, key: Any) -> Any:
+    """Indexing of a Tensor: where only numbers and `:` are given, the other dims stay."""
+    parts = key if isinstance(key, tuple) else (key,)
+    whole = slice(None)
+    given = sum(part is not None and part is not Ellipsis for part in parts)
+    if parts.count(Ellipsis) == 1 if all(not is_raw(p) and not isinstance(p, Tensor) for p in parts) else False:
+        at = parts.index(Ellipsis)
+        parts = (*parts[:at], *[whole] * (len(owner.dims) - given), *parts[at + 1 :])
+    simple = all(type(part) is int or (isinstance(part, slice) and part == whole) for part in parts)
+    if not simple or len(parts) > len(owner.dims):
+        if padded_dims(owner):
+            raise Refusal(
+                "a Tensor with padding can only be indexed by numbers and `:`", got=owner.describe_dims(),
+                hint="rf.gather(x, indices=…, axis=…), rf.slice(x, axis=…, start=…, end=…)",
+            )  # fmt: skip
+        return _index(owner._raw, _swapped(key, bare))
+    result = owner
+    for dim, part in zip(owner.dims, parts, strict=False):
+        if type(part) is not int:
+            continue
+        size = int(owner._raw.shape[owner.dims.index(dim)])
+        if not -size <= part < size:
+            raise Refusal(f"the index {part} of {dim.name} is out of range", expected=f"0 … {size - 1}")
+        if part < 0 and dim in padded_dims(owner):
+            raise Refusal(
+                f"the last entries of {dim.name} may be padding", got=owner.describe_dims(),
+                hint="rf.gather_last(x, axis=…)" if "gather_last" in OPS else "rf.gather(x, indices=…, axis=…)",
+            )  # fmt: skip
+        result = OPS["gather"].fn(result, indices=part % size, axis=dim)
+    return result
+
+
+# -- what is refused
+
+
+def _check_arguments(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    for name in kwargs:
+        if name not in KEYWORDS:
+            writes = name in ("out", "inplace", "_out")
+            raise Refusal(
+                f"{pure.name}: `{name}=` writes, and expressions cannot change values"
+                if writes
+                else f"{pure.name}: the argument `{name}=` cannot be given in an expression",
+                hint=did_you_mean(name, KEYWORDS, "{}") if not writes else "leave it out",
+            )
+    if len(args) > pure.most:
+        raise Refusal(f"{pure.name} has too many arguments without names", got=len(args), expected=f"≤ {pure.most}")
+    for value in _leaves([*args, *kwargs.values()]):
+        if not is_data(value):
+            raise Refusal(
+                f"{pure.name}: a {type(value).__name__} cannot be an argument", expected="tensors and numbers"
+            )
+
+
+def is_data(value: Any) -> bool:
+    """Whether functions of torch and numpy can be given a value: tensors, numbers, texts and dtypes."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic | Tensor):
+        return True
+    return is_raw(value) or type(value).__name__ == "dtype"
+
+
+def _check_growth(function: Any, operands: Sequence[Any], kwargs: Mapping[str, Any] = {}) -> None:
+    """Raises Refusal if the result of several operands would be far larger than each of them."""
+    raws = [value for value in _leaves([*operands, *kwargs.values()]) if is_raw(value)]
+    if len(raws) < 2 or prod(map(_volume, raws)) <= LARGEST:
+        return
+    if all(isinstance(raw, np.ndarray) for raw in raws):
+        volume = prod(np.broadcast_shapes(*(raw.shape for raw in raws)))
+    else:
+        result = function(*_swapped(tuple(operands), _meta), **{name: _swapped(v, _meta) for name, v in kwargs.items()})
+        volume = max((_volume(part) for part in _leaves([result]) if is_raw(part)), default=0)
+    if volume > max(LARGEST, 4 * max(map(_volume, raws))):
+        raise _too_large()
+
+
+def _meta(value: Any) -> Any:
+    """A tensor without numbers, whose results have shapes only; a mask with numbers, which say the shape."""
+    return value.to("meta") if is_raw(value) and value.dtype is not module("torch").bool else value
+
+
+def _volume(raw: Any) -> int:
+    """The number of entries, an axis without any counted as one: its sum would have as many."""
+    return prod(max(int(n), 1) for n in raw.shape)
+
+
+def _too_large() -> Refusal:
+    return Refusal("the result would be too large", expected=f"at most {LARGEST:,} entries")
+
+
+def _check_count(raw: Any) -> None:
+    if entries(raw) > MANY:
+        raise Refusal("there are too many entries", got=f"{entries(raw):,}", expected=f"at most {MANY:,}")
+
+
+def _checked(result: Any, operands: Sequence[Any]) -> Any:
+    """A result, which must consist of tensors and numbers. Raises Refusal otherwise."""
+    if isinstance(result, list | tuple):
+        for part in result:
+            _checked(part, operands)
+    elif is_raw(result):
+        if 0 in result.shape and _volume(result) > LARGEST:
+            raise _too_large()
+    elif not is_data(result):
+        raise Refusal(f"the result is neither a tensor nor a number, but a {type(result).__name__}")
+    return result

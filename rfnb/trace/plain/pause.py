@@ -1,0 +1,367 @@
+"""Where loops of plain Python pause: after the line that makes a condition true, before the next one runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.expression.expression import Expression
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopNameError
+from rfnb.trace.pause.hold import Paused, Resume, hold
+from rfnb.trace.pause.pauses import Pause, pauses
+from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
+from rfnb.trace.plain.syntax import BEFORE, Use
+from rfnb.trace.plain.values import Kept, backend_of, keep
+from rfnb.trace.run.names import StepNames, Variables
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.runs import runs
+from rfnb.trace.run.step import RunStep, States, StepText, StepValue
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.recorder import Client, FrameRecorder, Iterations
+
+EACH = "*"
+"""Stands for each value that a line assigns."""
+OF_STEP = frozenset(("step", "values"))
+"""Names in an expression that are not those of variables."""
+ROOT = re.compile(r"[.\[]")
+"""Ends the name of a variable in that of a part of it."""
+
+
+class Watch:
+    """A condition in one loop, and what has become of it in this iteration.
+
+    Args:
+        pause: the condition.
+        why: the reason of a pause.
+        assigned: the variables that the loop assigns: the condition waits until those that it reads have new values.
+    """
+
+    def __init__(self, pause: Pause, why: str, assigned: frozenset[str]):
+        self.pause, self.why = pause, why
+        self.names = names_read(pause.where)
+        self.each = self.names == {EACH}
+        self.whole = self.names is None or not self.names.isdisjoint(OF_STEP)
+        self._awaited = frozenset() if self.names is None else self.names & assigned
+        self._roots = frozenset(map(root, self.names or ()))
+        self.was_tested = False
+        self.begin()
+
+    def begin(self) -> None:
+        """An iteration begins."""
+        self._waits = set(self._awaited)
+        self.line: int | None = None  # that last assigned one of the names, if it was not tested since
+        self.has_held = self.is_counted = False
+
+    def reads(self, name: str) -> bool:
+        """Whether a value with this name is one that the condition reads."""
+        return self.each or root(name) in self._roots
+
+    def take(self, name: str, line: int) -> bool:
+        """Takes a new value of a variable that it reads. Returns whether the condition can be tested."""
+        self.line = line
+        self._waits.discard(name)
+        return not self._waits and not self.has_held
+
+
+def names_read(where: Any) -> frozenset[str] | None:
+    """The names that a condition reads; None if it looks at the whole step."""
+    if isinstance(where, str):
+        return Expression(where).reads
+    reads = getattr(where, "reads", None)
+    return frozenset((reads,)) if isinstance(reads, str) else None
+
+
+def root(name: str) -> str:
+    """The variable that a value is a part of: `x` of `x.0`."""
+    return name if name.isidentifier() else ROOT.split(name, maxsplit=1)[0]
+
+
+class LineStep(RunStep):
+    """The running iteration of a loop, as a condition sees it after a line: what it does not ask for is not built.
+
+    Args:
+        of: the loop.
+        frame: in which it runs.
+        names: those that the condition reads; None for all.
+    """
+
+    def __init__(self, of: LoopPauses, frame: FrameType, names: Collection[str] | None):
+        self._of, self._frame, self._names = of, frame, names
+        self.step = len(of.loop.starts) - 1
+        self._check = "as it is now"
+
+    @property
+    def run(self) -> Run:  # type: ignore[override]
+        """The iterations so far."""
+        return self._of.run()
+
+    @property
+    def before(self) -> States:  # type: ignore[override]
+        """The variables before the iteration."""
+        return States(self, self.step)  # type: ignore[arg-type]
+
+    @property
+    def after(self) -> States:  # type: ignore[override]
+        """The variables now."""
+        return States(self, self.step + 1)  # type: ignore[arg-type]
+
+    def values(self) -> list[StepValue]:
+        """The values that the iteration has assigned so far, as far as the condition reads them."""
+        return [row for row in self._rows(self._roots()) if isinstance(row, StepValue)]
+
+    def texts(self) -> list[StepText]:
+        """What is neither a tensor nor a number."""
+        return [row for row in self._rows(self._roots()) if isinstance(row, StepText)]
+
+    def __getitem__(self, name: str) -> Any:
+        rows = [row for row in self._rows([root(name)]) if row.name == name]
+        if not rows:
+            raise LoopNameError(f"{self._of.name}: the iteration has assigned no {name!r}")
+        return rows[-1].text if isinstance(rows[-1], StepText) else rows[-1].tensor
+
+    def state_names(self) -> list[str]:
+        """The variables that have a value, as far as the condition reads them."""
+        names = self._frame.f_locals
+        return [name for name in self._roots() if name in self._of.last or name in names]
+
+    def state(self, name: str, step: int) -> Any:
+        """A variable before the iteration, or now. Raises LoopNameError if it had no value."""
+        places = self._of.last if step > self.step else self._of.before
+        if name in places:
+            entry = self._of.loop.log.entry(places[name])
+            return self._of.replay._tensor(name, entry.value, entry.version)
+        if step > self.step and name in self._frame.f_locals:
+            return self._of.replay._tensor(name, keep(self._frame.f_locals[name]))
+        raise LoopNameError(f"there is no variable {name!r} before the iteration")
+
+    def _variables(self) -> Mapping[str, Any]:
+        return LineNames(self, self._of, self._frame)
+
+    def _latest(self, name: str | None) -> list[Any]:
+        if name is None:
+            return [array for each in self._roots() for array in self._of.arrays(each)]
+        return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
+
+    def _roots(self) -> Collection[str]:
+        return self._of.last if self._names is None else dict.fromkeys(map(root, self._names))
+
+    def _rows(self, names: Iterable[str]) -> list[StepValue | StepText]:
+        """The values that the iteration has assigned to variables."""
+        log, last, start = self._of.loop.log, self._of.last, self._of.loop.starts[-1]
+        places = [last[name] for name in names if last.get(name, -1) >= start]
+        return [row for at in places for row in self._of.replay._values(log.entry(at))]
+
+
+class LineNames(Mapping[str, Any]):
+    """The names that an expression can use in a running iteration: the variables of the frame, as they are now.
+
+    Args:
+        at: the iteration.
+        of: the loop.
+        frame: in which it runs.
+    """
+
+    def __init__(self, at: LineStep, of: LoopPauses, frame: FrameType):
+        self._at, self._of, self._locals = at, of, frame.f_locals
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._of.dims or (name in self._of.last and name not in self._locals):
+            return self._of.replay.as_code_has(self._of.loop.log.entry(self._of.last[name]))
+        if name in self._locals:
+            return self._locals[name]
+        if name == "before":
+            return Variables(self._of, self._at.step)
+        if name == "step":
+            return self._at.step
+        if name.isidentifier():
+            return StepNames(self._at)[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._locals, *self._of.last, "before", "after", "step", "values"]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class LoopPauses:
+    """Where one loop of plain Python pauses.
+
+    before: by variable, where in the log its value before this iteration is. last: where its value is now.
+
+    Args:
+        loop: the loop, which runs.
+        recorder: of its frame.
+        client: what wants it to be recorded.
+    """
+
+    def __init__(self, loop: Iterations, recorder: FrameRecorder, client: Client):
+        self.loop, self.name = loop, loop.name or name_of(loop)
+        self.replay = Remembered(loop, client.dims)
+        self.before: dict[str, int] = {}
+        self._recorder, self._client = recorder, client
+        self._conditions: tuple[Pause, ...] | None = None  # for which there are watches
+        self._watches: list[Watch] = []
+        self._readers: dict[str, list[Watch]] = {}
+        self._resume, self.is_off = Resume(), False
+        self._ended = -1  # the last iteration that was tested at its end
+
+    @property
+    def last(self) -> dict[str, int]:
+        """By variable, where in the log its value is."""
+        return self._recorder._last
+
+    def begin(self) -> None:
+        """An iteration begins."""
+        self.before = dict(self.last)
+        for watch in self._watches:
+            watch.begin()
+
+    @property
+    def dims(self) -> Axes:
+        """The names of the axes of variables."""
+        return self._client.dims or {}
+
+    def variable_names(self) -> list[str]:
+        """The variables that had a value before the iteration."""
+        return [*self.before]
+
+    def variable(self, name: str, step: int) -> Any:
+        """A variable before the iteration, as code has it. Raises KeyError if there was none."""
+        return self.replay.as_code_has(self.loop.log.entry(self.before[name]))
+
+    def arrays(self, name: str) -> list[Any]:
+        """The numbers of a variable, or of its parts; rf Tensors as they are."""
+        _, value, version = self.loop.log.items[self.last[name] : self.last[name] + 3]
+        if version is not None:
+            return [backend_of(value).to_numpy_raw(value)]
+        if type(value) in (bool, int, float):
+            return [np.asarray(value)]
+        if type(value) is Kept and value.backend is not None and not (value.note or isinstance(value.value, Tensor)):
+            return [value.backend.to_numpy_raw(value.value)]
+        rows = self.replay._values(self.loop.log.entry(self.last[name]))
+        return [row.tensor for row in rows if isinstance(row, StepValue)]
+
+    def ready(self, uses: Sequence[Use]) -> list[Watch]:
+        """The conditions that read a variable which a line has assigned, and that can be tested."""
+        if self._conditions is not pauses.conditions:
+            self._renew()
+        found: list[Watch] = []
+        for use in uses if not self.is_off else ():
+            name = use.name
+            if name not in self._readers:
+                self._readers[name] = [watch for watch in self._watches if watch.reads(name)]
+            if use.statement != BEFORE:
+                found += [watch for watch in self._readers[name] if watch.take(name, use.line)]
+        return found
+
+    def _renew(self) -> None:
+        """Takes the conditions that there are now."""
+        self._conditions, assigned, self._readers = pauses.conditions, self.loop.text.assigned, {}
+        old = {watch.pause: watch for watch in self._watches}
+        reasons = {pause: pause.words for pause in pauses.of(self.name)}
+        reasons |= dict.fromkeys(self._resume.conditions, self._resume.why)
+        self._watches = [old.get(pause) or Watch(pause, why, assigned) for pause, why in reasons.items()]
+
+    def run(self) -> Run:
+        """The iterations so far, as a Run; always the same one."""
+        self._recorder._mark_ends()
+        self.loop.run = run_of(self.loop, self._client.dims)
+        return self.loop.run
+
+    def test(self, watch: Watch, frame: FrameType, names: Collection[str] | None) -> bool:
+        """Whether a condition holds now."""
+        with listening(None):
+            holds = watch.pause.holds(LineStep(self, frame, names), again=watch.is_counted)
+        watch.was_tested = watch.is_counted = True
+        watch.line, watch.has_held = None, watch.has_held or holds
+        return holds
+
+    def after_step(self, frame: FrameType) -> tuple[str, int | None] | None:
+        """The reason to pause at the end of an iteration, and a line; None if there is none."""
+        step = len(self.loop.starts) - 1
+        if self.is_off or self._ended == step:
+            return None
+        self._ended = step
+        until = self._resume.until
+        if until is not None and step >= until:
+            return self._resume.why, None
+        self.ready(())
+        for watch in self._watches:
+            line = watch.line
+            names = None if watch.each else watch.names
+            if not watch.has_held and (watch.whole or line is not None) and self.test(watch, frame, names):
+                return watch.why, line
+        return None
+
+    def hold(self, frame: FrameType, why: str, line: int | None) -> None:
+        """Holds the loop. Raises KeyboardInterrupt if the user stops the cell."""
+        run, step = self.run(), len(self.loop.starts) - 1
+        self._client.pausing()
+        with listening(None):
+            resume = hold(Paused(run, step, why, None, None if line is None else line + self.replay._shift))
+        self.loop.was_paused = self.loop.was_paused or resume is not None
+        self._resume, self.is_off, self._conditions = resume or Resume(), resume is None, None
+        self._recorder.goes_on = self._resume.until is not None or bool(self._resume.tests)
+
+    def close(self) -> None:
+        """The loop has ended."""
+        for watch in self._watches:
+            if not watch.was_tested and not self.loop.inside:
+                watch.pause.lacks(
+                    len(self.loop.starts), f"{self.name} assigns no {', '.join(sorted(watch.names or ()))}"
+                )
+        if self.loop.run is not None:
+            run = run_of(self.loop, self._client.dims)
+            if self.loop.inside and self.loop.was_paused:
+                runs.add(run)
+
+
+def pauses_of(recorder: FrameRecorder, loop: Iterations) -> LoopPauses:
+    """Where an open loop pauses."""
+    if loop.pauses is None:
+        loop.pauses = LoopPauses(loop, recorder, recorder._client_of(loop))
+    return loop.pauses
+
+
+def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
+    """Pauses after a line if there is a reason; `start` is where in the log it began. Returns whether there was one."""
+    if pauses.muted:
+        return False
+    if pauses.asked and recorder._previous != BEFORE:
+        statement, of = recorder._outline.statements[recorder._previous], pauses_of(recorder, recorder._open[-1])
+        if of.loop.number in statement.loops and not of.is_off:
+            of.hold(frame, str(pauses.answer()), statement.line)
+            return True
+    uses = recorder._log.items[start::3]
+    reason: tuple[LoopPauses, str, int | None] | None = None
+    tested: set[Pause] = set()
+    for loop in reversed(recorder._open):
+        of = loop.pauses or pauses_of(recorder, loop)
+        for watch in of.ready(uses):
+            line = watch.line
+            if line is None or watch.pause in tested:  # an inner loop has tested it
+                watch.line = None
+                continue
+            tested.add(watch.pause)
+            if of.test(watch, frame, [use.name for use in uses] if watch.each else watch.names) and reason is None:
+                reason = of, watch.why, line
+    if reason is not None:
+        reason[0].hold(frame, *reason[1:])
+    return reason is not None
+
+
+def after_step(recorder: FrameRecorder, frame: FrameType) -> bool:
+    """Pauses at the end of an iteration of the innermost loop if there is a reason. Returns whether there was one."""
+    of = pauses_of(recorder, recorder._open[-1])
+    reason = None if pauses.muted else of.after_step(frame)
+    if reason is not None:
+        of.hold(frame, *reason)
+    return reason is not None
