@@ -18,6 +18,7 @@ from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
     PLAIN,
+    SMALL,
     Kept,
     backend_of,
     drop,
@@ -242,6 +243,9 @@ class FrameRecorder:
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
+        self._ran: set[int] = set()  # the statements that have run
+        self._written: set[int] = set()  # the identities of tensors in containers that were changed in place
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._hidden: Any = None  # a Hidden, from the first line on
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
@@ -295,7 +299,8 @@ class FrameRecorder:
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name)
+                self._separate(name, statement not in self._ran)
+            self._ran.add(statement)
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -471,6 +476,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
+            self._memories, self._written = {}, set()
             self._hidden.end()
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
@@ -534,6 +540,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
+                    parts = [part for part in tensors_in(old) if part is not old]
+                    self._written.update(part.identity for part in parts if not is_same(part.object, part))
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -607,11 +615,22 @@ class FrameRecorder:
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
 
-    def _separate(self, name: str) -> None:
-        """Takes a copy of a value before a line that is known to change it in place."""
+    def _separate(self, name: str, first: bool) -> None:
+        """Takes copies before a line that is known to change a value in place, also of others in the same memory.
+
+        first: the line has not run before, and may change any tensor in a container.
+        """
         at = self._last.get(name)
         if at is None:
             return
+        memory = self._memory(at)
+        self._copy(name, at, first)
+        for other, place in self._last.items() if memory is not None else ():
+            if other != name and self._memory(place) == memory:
+                self._copy(other, place, first)
+
+    def _copy(self, name: str, at: int, first: bool) -> None:
+        """Takes a copy of a value, where it is by reference."""
         items = self._log.items
         value, version = items[at + 1 : at + 3]
         kept = value if version is None else Kept.of_raw(value, version)
@@ -620,8 +639,18 @@ class FrameRecorder:
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
         for part in tensors_in(kept):
-            if not part.compared:
+            if not part.compared or part.identity in self._written or (first and part.bytes <= SMALL):
                 part.separate()
+
+    def _memory(self, at: int) -> Any:
+        """The memory of a tensor that is kept by reference; None for other values."""
+        if at not in self._memories:
+            value, version = self._log.items[at + 1 : at + 3]
+            raw = value if version is not None else None
+            if raw is None and type(value) is Kept and value.version is not None:
+                raw = value.raw
+            self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
+        return self._memories[at]
 
 
 def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
