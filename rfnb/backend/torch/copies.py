@@ -66,7 +66,7 @@ def _over(memory: torch.Tensor, like: Any, start: int, shape: Sequence[int], str
     if isinstance(like, np.ndarray):
         return None
     empty = torch.empty(0, dtype=like.dtype, device=like.device)
-    return empty.set_(memory.untyped_storage(), start, shape, strides)  # type: ignore[call-overload]
+    return empty.set_(memory.untyped_storage(), start, shape, strides)
 
 
 def _part(memory: torch.Tensor, whole: torch.Tensor | None, like: Raw, start: int, strides: Sequence[int]) -> Raw:

@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
-from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.copies import copies
+from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
 from rfnb.core.ground.source import Source
 from rfnb.core.ground.traceback import is_users
@@ -194,6 +194,9 @@ def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
     return found
 
 
+_ODD = ("__tensor_flatten__", "fake_mode")
+
+
 class TorchTape:
     """The functions of torch that a loop needs to record a tape and replay it."""
 
@@ -264,7 +267,7 @@ class TorchTape:
     def is_readable_raw(raw: torch.Tensor) -> bool:
         """Whether it is a dense tensor whose numbers can be read."""
         odd = raw.layout is not torch.strided or raw.is_meta or raw.is_nested or raw.is_quantized
-        odd = odd or hasattr(raw, "__tensor_flatten__") or torch._C._functorch.is_functorch_wrapped_tensor(raw)
+        odd = odd or any(hasattr(raw, name) for name in _ODD) or torch._C._functorch.is_functorch_wrapped_tensor(raw)
         return not odd and not str(raw.dtype).startswith(("torch.float8", "torch.float4"))
 
     @staticmethod

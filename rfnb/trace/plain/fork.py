@@ -20,6 +20,7 @@ from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Moment, role_of, set_numbers, weights_of
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recorder import Entry, Iterations, Log, recording_here
+from rfnb.trace.plain.remembered import continue_from
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, read_again
 from rfnb.trace.plain.values import Kept, Opaque
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -111,6 +112,8 @@ class Forked(Iterations):
 class _Client:
     """A client that wants the loop of a fork."""
 
+    dims: Any = None
+
     def __init__(self, code: CodeType):
         self._code = code
         self.loop: Iterations | None = None
@@ -139,6 +142,7 @@ class _Client:
         """The loop is about to pause."""
 
 
+@continue_from.register
 def fork(
     loop: Iterations, lines: Sequence[str], step: int, seed: int | None, edits: Mapping[str, Any]
 ) -> tuple[Forked, BaseException | None]:
@@ -466,7 +470,7 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
     made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    read_again(made, [loop], original.outline.paths)
+    read_again(made, loop, original.outline)
     return FunctionType(made, around.names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
 
 

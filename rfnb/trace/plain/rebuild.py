@@ -168,11 +168,11 @@ class Rebuilder:
         if kept.note:
             raise Lost(kept.note)
         if role == LOST:
-            raise Lost(f"the state of {_a(opaque.kind)} is not kept")
+            raise Lost(f"the state of {opaque.kind} objects is not kept")
         if opaque.inside is not None:
             return self._function(name, kept, depth)
         if role == VALUE and not hasattr(opaque.type, "layout"):
-            raise Lost(f"the parts of {_a(opaque.kind)} are not kept")
+            raise Lost(f"the parts of {opaque.kind} objects are not kept")
         state = self._objects.get(id(kept))
         if role == RANDOM and state is not None and state.kept is not None:
             return generator_of(opaque.type, state.kept, today)
@@ -195,14 +195,14 @@ class Rebuilder:
     def _copy(self, name: str, kept: Kept, state: State, depth: int) -> Any:
         kind = kept.value.type
         if state.kept is None:
-            raise Lost(f"the attributes of {_a(kept.value.kind)} are no longer kept")
+            raise Lost(f"the attributes of the {kept.value.kind} are no longer kept")
         slots = [base.__dict__.get("__slots__") for base in kind.__mro__]
         try:
             value = object.__new__(kind)
         except TypeError:
-            raise Lost(f"{_a(kept.value.kind)} cannot be copied") from None
+            raise Lost(f"{kept.value.kind} objects cannot be copied") from None
         if any(part not in ((), [], None, ("__dict__",), ("__weakref__",)) for part in slots):
-            raise Lost(f"{_a(kept.value.kind)} cannot be copied")
+            raise Lost(f"{kept.value.kind} objects cannot be copied")
         self._by_identity[kept.identity] = value
         value.__dict__.update(zip(state.kept.value.keys, self._items(name, state.kept.value, depth), strict=True))
         return value
@@ -244,10 +244,6 @@ def _reason(kept: Kept) -> str | None:
     if kept.note or not kept.changed():
         return kept.note or None
     return "it was changed later, by a line that the recording did not see"
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def _empty(kind: Any, extra: Any) -> Any:

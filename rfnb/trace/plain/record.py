@@ -20,6 +20,7 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here

@@ -17,6 +17,7 @@ from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
+    MEDIUM,
     PLAIN,
     SMALL,
     Kept,
@@ -239,13 +240,13 @@ class FrameRecorder:
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
+        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
-        self._uncounted = set(text.paths)  # attributes, and variables of which nothing counts the changes
+        self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
-        self._ran: set[int] = set()  # the statements that have run
-        self._written: set[int] = set()  # the identities of tensors in containers that were changed in place
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._hidden: Any = None  # a Hidden, from the first line on
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
@@ -299,8 +300,7 @@ class FrameRecorder:
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name, statement not in self._ran)
-            self._ran.add(statement)
+                self._separate(name, self._parts.get((statement, name)))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -476,7 +476,7 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
-            self._memories, self._written = {}, set()
+            self._memories, self._bound = {}, []
             self._hidden.end()
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
@@ -540,8 +540,8 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
-                    parts = [part for part in tensors_in(old) if part is not old]
-                    self._written.update(part.identity for part in parts if not is_same(part.object, part))
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
+                    self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -575,7 +575,7 @@ class FrameRecorder:
         old, version = self._log.items[at + 1 : at + 3]
         if version is not None:
             return old is value and bool(backend_of(old).version_raw(old) == version)
-        return old is value or is_same(value, old)
+        return old is value or is_same(value, old, MEDIUM)
 
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
@@ -608,28 +608,37 @@ class FrameRecorder:
         while self._bytes > 0.75 * self._budget and self._hidden.states:
             self._bytes -= self._hidden.free()
         items, now = self._log.items, set(self._last.values())
-        while self._bytes > 0.75 * self._budget and self._summarized < len(items):
-            at, self._summarized = self._summarized, self._summarized + 3
-            if at not in now and items[at].statement != BEFORE:
+        bound, self._bound = iter(self._bound), []
+        while self._bytes > 0.75 * self._budget:
+            at = next(bound, self._summarized)
+            if at == self._summarized:
+                self._summarized += 3
+            if at >= len(items):
+                self._summarized = len(items)
+                break
+            if at in now:
+                self._bound.append(at)
+            elif items[at].statement != BEFORE:
                 value, version = items[at + 1 : at + 3]
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
+        self._bound += bound
 
-    def _separate(self, name: str, first: bool) -> None:
+    def _separate(self, name: str, parts: Collection[int] | None) -> None:
         """Takes copies before a line that is known to change a value in place, also of others in the same memory.
 
-        first: the line has not run before, and may change any tensor in a container.
+        parts: the tensors in a container that the line changes; None if it has not run before.
         """
         at = self._last.get(name)
         if at is None:
             return
         memory = self._memory(at)
-        self._copy(name, at, first)
+        self._copy(name, at, parts)
         for other, place in self._last.items() if memory is not None else ():
             if other != name and self._memory(place) == memory:
-                self._copy(other, place, first)
+                self._copy(other, place, ())
 
-    def _copy(self, name: str, at: int, first: bool) -> None:
+    def _copy(self, name: str, at: int, parts: Collection[int] | None) -> None:
         """Takes a copy of a value, where it is by reference."""
         items = self._log.items
         value, version = items[at + 1 : at + 3]
@@ -638,8 +647,8 @@ class FrameRecorder:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
-        for part in tensors_in(kept):
-            if not part.compared or part.identity in self._written or (first and part.bytes <= SMALL):
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()
 
     def _memory(self, at: int) -> Any:

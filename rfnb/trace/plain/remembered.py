@@ -15,11 +15,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
+from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -79,29 +81,37 @@ class Remembered(KeptSteps):
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
-        history = self._history.get(name, [])
-        if not history:
+        if name not in self._history:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
-        at = bisect_left(history, step, key=lambda place: place[0])
-        if at == 0:
-            return None
-        entry = history[at - 1][1]
-        return self._tensor(name, entry.value, entry.version)
+        kept = self._before(name, step)
+        return None if kept is MISSING else self._tensor(name, kept)
 
     def variable(self, name: str, step: int) -> Any:
         """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
         """
+        kept = self._before(name, step)
+        if kept is MISSING:
+            raise KeyError(name)
+        return self._as_code(name, kept)
+
+    def _before(self, name: str, step: int) -> Any:
+        """What was kept of a variable before `step`; MISSING if there was none."""
         history = self._history.get(name, [])
         at = bisect_left(history, step, key=lambda place: place[0])
         if at == 0:
-            raise KeyError(name)
-        return self.as_code_has(history[at - 1][1])
+            return MISSING
+        entry = history[at - 1][1]
+        if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
+            return Summary(MAY)
+        return _kept_of(entry)
 
     def as_code_has(self, entry: Entry) -> Any:
         """A value as `variable` gives it."""
-        name, kept = entry.name, entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return self._as_code(entry.name, _kept_of(entry))
+
+    def _as_code(self, name: str, kept: Any) -> Any:
         return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
 
     def variable_names(self) -> list[str]:
@@ -149,22 +159,39 @@ class Remembered(KeptSteps):
 
     def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
-        kept = value if version is None else Kept.of_raw(value, version)
-        whole = kept.value if isinstance(kept, Kept) else kept
-        if isinstance(kept, Kept) and kept.changed():
-            return "changed later, by a line that the recording did not see"
-        if isinstance(kept, Kept) and kept.note:
-            return kept.note
+        with raw_registry.selected().unobserved():
+            kept = value if version is None else Kept.of_raw(value, version)
+            if isinstance(kept, Kept) and (kept.changed() or kept.note):
+                return kept.note or self._mark(kept)
+            whole = kept.value if isinstance(kept, Kept) else kept
+            raw = None if isinstance(whole, Tensor) else _array(kept)
         if isinstance(whole, Tensor):
             made = tensor_of(whole._raw, whole.sig, whole.lengths)
+        elif raw is None:
+            return printable(_words(kept))
         else:
-            raw = _array(kept)
-            if raw is None:
-                return printable(_words(kept))
             backend = raw_registry.backend_of_raw(raw)
             made = tensor_of(raw, align.sig(self._axes(name, backend.get_shape_tuple_raw(raw))), EMPTY)
         made.name = name
         return made
+
+    def _mark(self, kept: Kept) -> str:
+        """The words for a value whose memory was written later: by which line, if one was seen."""
+        changes = self._changes.get(kept.backend.storage_raw(kept.raw)[0], [])
+        line = next((line for version, line in changes if version > (kept.version or 0)), None)
+        return "changed later" + (f" at line {line + self._shift}" if line else ", where the recording did not see it")
+
+    @cached_property
+    def _changes(self) -> dict[Any, list[tuple[int, int]]]:
+        """By memory, the versions that tensors in it had, each with the line after which they had it."""
+        changes: dict[Any, list[tuple[int, int]]] = {}
+        items = self.iterations.log.items
+        for use, value, version in zip(items[::3], items[1::3], items[2::3], strict=True):
+            for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
+                if part.version is not None:
+                    key = part.backend.storage_raw(part.raw)[0]
+                    changes.setdefault(key, []).append((part.version, use.line))
+        return changes
 
     def _axes(self, name: str, shape: Sequence[int]) -> list[Dim]:
         """Dims for the axes of a variable: the same for the same name and size."""
@@ -219,20 +246,25 @@ class Remembered(KeptSteps):
 
         Raises LoopError if the loop cannot be continued there.
         """
-        from rfnb.trace.plain.fork import fork
-
         if only != (None, None):
             raise LoopError(
                 "fork: plain Python code has no sequences and no hypotheses that are known",
                 hint="the whole value of a variable, with other numbers in the entries of the sequence",
             )
-        iterations, error = fork(self.iterations, run.source.lines, step, seed, states)
+        iterations, error = continue_from(self.iterations, run.source.lines, step, seed, states)
         forked = run_of(iterations, self._named, run)
-        if iterations.own is not None or error is None:
+        if error is None or iterations.steps > step:
             session.store(forked)
         if error is not None:
             raise error
         return forked
+
+
+Continued = tuple["Iterations", BaseException | None]
+continue_from: Hook[[Any, Sequence[str], int, int | None, Mapping[str, Any]], Continued] = Hook(
+    "trace.plain.remembered.continue_from", by="trace.plain.fork"
+)
+"""Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
 
 
 def run_of(iterations: Iterations, dims: Axes | None = None, parent: Run | None = None) -> Run:
@@ -305,9 +337,7 @@ def _plain(name: str, kept: Any) -> Any:
     value = kept.value if isinstance(kept, Kept) else kept
     note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
     if note or isinstance(value, Opaque | Summary):
-        words = note or (
-            f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else "it is no longer kept"
-        )
+        words = note or (f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else str(value))
         raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
     if not isinstance(value, Parts):
         return value
@@ -343,6 +373,12 @@ def _words(kept: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+def _kept_of(entry: Entry) -> Any:
+    """The value of an entry, as it was kept, without an autograd graph."""
+    with raw_registry.selected().unobserved():
+        return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+
+
 def _is_numeric(entry: Entry) -> bool:
     return entry.version is not None or _array(entry.value) is not None
 
@@ -358,6 +394,7 @@ def _has_nan(value: StepValue) -> bool:
     if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
         return False
     backend = raw_registry.backend_of_raw(value.tensor._raw)
-    if backend.is_finite_raw(value.tensor._raw):
-        return False
-    return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())
+    with backend.unobserved():
+        if backend.is_finite_raw(value.tensor._raw):
+            return False
+        return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())

@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
-from types import CodeType, MappingProxyType
+from types import CodeType
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.source import PerPlace, Source, parsed
@@ -113,6 +113,8 @@ class Outline:
     """The attributes that the statements name, by their text."""
     outside: tuple[str, ...]
     """The variables of the module that are assigned, or of which an attribute is."""
+    shared: frozenset[str]
+    """The variables that other functions may assign."""
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -157,39 +159,56 @@ def _outline(source: Source) -> Outline | None:
     return text if has_loop else None  # also a cell is compiled statement by statement
 
 
-def _outline_of(code: CodeType, scope: Any, others: Mapping[str, Path] = MappingProxyType({})) -> Outline:
+def _outline_of(code: CodeType, scope: Any, like: Outline | None = None) -> Outline:
+    """The outline of some code; its attributes and shared variables are those of another outline, if it is given."""
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
     places = _places(code, nodes, loops, _instructions(code, nodes))
-    own = [[] if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else list(_own_nodes(node)) for node in nodes]
+    own = [
+        [*_read_by_scope(node)]
+        if isinstance(node, FUNCTIONS)
+        else []
+        if isinstance(node, ast.ClassDef)
+        else [*_own_nodes(node)]
+        for node in nodes
+    ]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
-    paths = {**others, **paths}
+    paths = paths if like is None else {**like.paths, **paths}
+    shared = frozenset(name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names)
+    shared = shared.union(code.co_freevars) if like is None else like.shared
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
+    texts = tuple(_loop(nodes[header], around[header], paths) for header in loops)
     return Outline(
-        tuple(_loop(nodes[header], around[header], paths) for header in loops),
+        texts,
         statements,
         places,
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group, paths, targets)) for group in groups),
+        tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
+        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
 def _uses(
-    statements: Sequence[Statement], group: Sequence[int], paths: Mapping[str, Path], targets: Set[str]
+    statements: Sequence[Statement],
+    group: Sequence[int],
+    paths: Mapping[str, Path],
+    targets: Set[str],
+    shared: Set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        yield from (Use(name, number, statement.line, False, True) for name in statement.read)
+        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
             if path.text not in statement.parts and _may_change(statement, path, targets):
@@ -234,9 +253,9 @@ def _paths(
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
 
 
-def read_again(code: CodeType, body: list[ast.stmt], paths: Mapping[str, Path]) -> None:
-    """From now on, the outline of some code is that of statements from elsewhere in its file, with more attributes."""
-    _outlines[Source(code, 0)] = _outline_of(code, ast.Module(body, []), paths)
+def read_again(code: CodeType, loop: ast.stmt, like: Outline) -> None:
+    """From now on, the outline of some code is that of a loop from other code, with this outline."""
+    _outlines[Source(code, 0)] = _outline_of(code, ast.Module([loop], []), like)
 
 
 _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
@@ -412,7 +431,7 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 
 
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """What a comprehension or a lambda reads and, by `:=`, assigns outside of itself."""
+    """What a comprehension or a function reads and, by `:=`, assigns outside of itself."""
     own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
@@ -515,4 +534,6 @@ def _in_order(node: ast.AST) -> list[Any]:
     """The parts of a statement or expression, in the order of execution."""
     if isinstance(node, ast.For | ast.AsyncFor):
         return [node.iter, node.target, *node.body, *node.orelse]
+    if isinstance(node, ast.NamedExpr):
+        return [node.value, node.target]
     return list(ast.iter_child_nodes(node))

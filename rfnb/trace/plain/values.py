@@ -21,6 +21,8 @@ from rfnb.trace.record.traced import Pending, Traced
 
 SMALL = 2**16
 """Bytes of a value without a counter of changes that is compared at each line that reads it."""
+MEDIUM = 2**22
+"""Bytes of a value without a counter of changes that is compared at the end of each iteration."""
 LARGE = 2**26
 """Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
 MOST_PARTS = 4096
@@ -31,7 +33,6 @@ MAY = "may have changed later"
 PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 """Types of values that cannot change, and that are compared as they are."""
 ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
-MISSING = object()
 
 
 class Opaque:
@@ -77,15 +78,17 @@ class Kept:
     value: a raw tensor that shares memory, a copy, an atom, `Parts` or `Opaque`. origin: gives the object that was
     kept, while it lives; None if it is `value`. version: of the raw tensor when it was kept; None where nothing counts
     its changes. backend: of the raw tensor. note: what is to be said about the value. compared: whether changes in
-    place are looked for. holders: in how many entries of the log it is. identity: the `id` of the object, which no
-    other one had at that time. layout: of a copy, where the memory was, and how many bytes entries are apart on each
-    axis. gradient: whether it was a leaf that needs a gradient (1), or the result of something that does (2).
+    place are looked for at each line. holders: in how many entries of the log it is. copied_at: of a copy, the version
+    of the raw tensor when it was taken. identity: the `id` of the object, which no other one had at that time. layout:
+    of a copy, where the memory was, and how many bytes entries are apart on each axis. gradient: whether it was a leaf
+    that needs a gradient (1), or the result of something that does (2).
     """
 
     __slots__ = (
         "__weakref__",
         "backend",
         "compared",
+        "copied_at",
         "gradient",
         "holders",
         "identity",
@@ -106,8 +109,9 @@ class Kept:
         compared: bool = True,
     ):
         self.value, self.origin, self.version, self.backend, self.note = value, origin, version, backend, note
-        self.compared, self.holders, self.gradient = compared, 0, 0
-        self.identity, self.layout = 0, None
+        self.compared, self.holders, self.gradient, self.identity = compared, 0, 0, 0
+        self.copied_at: int | None = None
+        self.layout: tuple[int, tuple[int, ...]] | None = None
 
     @classmethod
     def of_raw(cls, raw: Any, version: int) -> Kept:
@@ -131,6 +135,13 @@ class Kept:
         """Whether the memory that is shared was written after the value was kept."""
         return self.version is not None and self.backend.version_raw(self.raw) != self.version
 
+    def was_written(self) -> bool:
+        """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
+        value = self.object
+        if self.copied_at is None or value is None:
+            return self.changed()
+        return bool(self.backend.version_raw(value._raw if isinstance(value, Tensor) else value) != self.copied_at)
+
     def separate(self) -> None:
         """Takes a copy, before the memory that is shared is written; the change will be seen."""
         self.compared = True
@@ -147,7 +158,7 @@ class Kept:
         if self.origin is None:
             self.origin = weakref.ref(value)
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
-        self.version = None
+        self.copied_at, self.version = self.version, None
 
     def let_go(self) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
@@ -225,8 +236,11 @@ def is_opaque(value: Any) -> bool:
     return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
 
 
-def is_same(value: Any, kept: Any) -> bool:
-    """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change."""
+def is_same(value: Any, kept: Any, limit: int = SMALL) -> bool:
+    """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
+
+    limit: the bytes of values that are compared, if nothing counts their changes.
+    """
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
     if kept.object is not value:
@@ -234,14 +248,25 @@ def is_same(value: Any, kept: Any) -> bool:
     if kept.version is not None:
         return not kept.changed()
     if isinstance(kept.value, Parts):
-        return _same_parts(value, kept.value)
-    if not kept.compared or _is_atom(value):
+        return _same_parts(value, kept.value, limit)
+    if kept.copied_at is not None:
+        return bool(kept.backend.version_raw(value._raw if isinstance(value, Tensor) else value) == kept.copied_at)
+    if _is_atom(value) or not (kept.compared or kept.bytes <= limit):
         return True
     if isinstance(kept.value, np.ndarray):
-        return value.shape == kept.value.shape and value.tobytes() == kept.value.tobytes()
+        return _same_array(value, kept.value)
     if kept.backend is not None:
         return bool(kept.backend.same_raw(value._raw if isinstance(value, Tensor) else value, kept.raw))
     return True
+
+
+def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are bitwise equal."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.flags.c_contiguous and b.flags.c_contiguous and not a.dtype.hasobject:
+        return bool((a.reshape(-1).view(np.uint8) == b.reshape(-1).view(np.uint8)).all())  # which needs no copies
+    return a.tobytes() == b.tobytes()
 
 
 def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = None) -> Kept:
@@ -387,7 +412,7 @@ def _is_plain(key: Any) -> bool:
     return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
 
 
-def _same_parts(value: Any, parts: Parts) -> bool:
+def _same_parts(value: Any, parts: Parts, limit: int) -> bool:
     now = _parts_of(value)
     if now is None:
         return True
@@ -396,7 +421,7 @@ def _same_parts(value: Any, parts: Parts) -> bool:
         return False
     return all(
         item is kept
-        or (type(kept) is Kept and is_same(item, kept))
+        or (type(kept) is Kept and is_same(item, kept, limit))
         or (type(item) is type(kept) and type(item) in PLAIN and item == kept)
         for item, kept in zip(items, parts.items, strict=True)
     )

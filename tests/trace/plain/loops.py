@@ -44,8 +44,8 @@ def greedy_decoder():
     label, context, h = torch.ones(2, dtype=torch.long), torch.zeros(2, 8), torch.zeros(2, 8)
     tokens, ended = [], torch.zeros(2, dtype=torch.bool)
     with torch.no_grad():
-        for t in range(7):
-            logits, context, h, weights = model(label, context, h, encoded)
+        for _t in range(7):
+            logits, context, h, _weights = model(label, context, h, encoded)
             label = logits.argmax(-1)
             ended |= label == EOS
             tokens.append(label)
@@ -81,7 +81,7 @@ def nucleus_sampling():
 def beam_search():
     table = torch.randn(WORDS, WORDS).log_softmax(-1)
     beams, finished = [((1,), 0.0)], []
-    for step in range(5):
+    for _step in range(5):
         candidates = []
         for words, score in beams:
             for word in range(WORDS):
@@ -409,7 +409,7 @@ def diffusion():
 
 def gibbs_sampling():
     spins = torch.ones(6)
-    for sweep in range(4):
+    for _sweep in range(4):
         for i in range(6):
             field_ = spins[i - 1] + spins[(i + 1) % 6]
             spins[i] = 1.0 if torch.rand(()) < torch.sigmoid(2 * field_) else -1.0
@@ -478,7 +478,7 @@ class Decoder:
 
     def decode(self):
         h: torch.Tensor = torch.ones(3)
-        for t in range(4):
+        for _t in range(4):
             scaled: torch.Tensor = self.__w * self.factor
             h = torch.tanh(scaled @ h)
         return h

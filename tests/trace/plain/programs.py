@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import random
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,12 +16,20 @@ import torch
 
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
 
-HEAD = """import numpy as np
+HEAD = """from dataclasses import dataclass
+
+import numpy as np
 import torch
 
 
 class Stop(Exception):
     pass
+
+
+@dataclass
+class Record:
+    h: object
+    items: list
 
 
 class Box:
@@ -41,6 +50,10 @@ def program(w, snap):
     items, table, array, word = [], {}, np.zeros(3), "x"
     nested, same = [[], []], a
     o, boxes = Box(b), [Box(a), Box(1)]
+    tensors, deep = [torch.zeros(2), torch.ones(2)], {"x": {"y": [n]}, "t": torch.ones(2)}
+    record, big = Record(torch.zeros(2), []), np.zeros(9000)
+    with torch.inference_mode():
+        quiet = torch.zeros(20000)
 """
 
 SIMPLE = [
@@ -104,6 +117,26 @@ SIMPLE = [
     "box = boxes[n % 2]; box.h = box.h * 2",
     "row = o.h.view(3)[:2]; row.add_(1)",
     "o.h.data.add_(1)",
+    "tensors[n % 2].add_(1)",
+    "tensors[0] += n",
+    "tensors.append(torch.ones(2))",
+    "tensors[-1].view(2)[:1].add_(k)",
+    "tensors = [t + 1 for t in tensors]",
+    "deep['x']['y'].append(n)",
+    "deep['t'] = torch.full((2,), float(n))",
+    "deep['t'].mul_(2)",
+    "inside = deep['x']; inside['y'] = [k]",
+    "record.h = torch.full((2,), float(k))",
+    "record.h += 1",
+    "record.items.append(k)",
+    "record = Record(a, [n])",
+    "part = a.view(3)[1:]; part.view(2).add_(1)",
+    "big[n] = k",
+    "alias = big; alias[0] += 1",
+    "half = big[:4500]; half += 1",
+    "big = big + 1",
+    "with torch.inference_mode(): quiet.add_(1)",
+    "with torch.inference_mode(): few = quiet[:10]; few.add_(n)",
 ]
 
 
@@ -233,6 +266,8 @@ def equal(a: Any, b: Any) -> bool:
         return x.dtype == y.dtype and x.tobytes() == y.tobytes()
     if isinstance(a, list | tuple):
         return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
+    if is_dataclass(a):
+        return is_dataclass(b) and equal(vars(a), vars(b))
     if isinstance(a, dict):
         return isinstance(b, dict) and list(a) == list(b) and all(map(equal, a.values(), b.values()))
     return type(a) is type(b) and bool(a == b)
@@ -254,7 +289,9 @@ def restored(value: Any) -> Any:
     items = [restored(item) for item in value.items]
     if any(item is LOST for item in items):
         return LOST
-    if issubclass(value.kind, dict) or (value.keys and not issubclass(value.kind, tuple)):
+    if is_dataclass(value.kind) and not issubclass(value.kind, dict):
+        return value.kind(**dict(zip(value.keys or (), items, strict=True)))
+    if issubclass(value.kind, dict):
         return dict(zip(value.keys or (), items, strict=True))
     return value.kind(items)
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 import tqdm
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import values
+from rfnb.trace.plain import recorder, remembered, values
 from rfnb.trace.plain.record import is_yours
 from tests.trace.plain.programs import module
 
@@ -669,6 +670,41 @@ def test_a_cell_of_ipython_is_yours_also_the_first():
     assert is_yours("<ipython-input-1-d10c82d6db00>") and not is_yours("<string>")
 
 
+def test_variables_that_other_functions_assign(tmp_path):
+    text = """
+n = 0
+def bump():
+    global n
+    n += 1
+def total():
+    total = 0
+    def add(x):
+        nonlocal total
+        total += x
+    for i in range(3):
+        y = total
+        add(i)
+        z = i
+    return total
+def both():
+    global n
+    for i in range(3):
+        n = n + 1
+        bump()
+with rf.record_loops():
+    for i in range(3):
+        y = n
+        bump()
+    total()
+    both()
+"""
+    run_text(text, tmp_path / "shared.py")
+    top, total, both = rf.runs[2], rf.runs["total"], rf.runs["both"]
+    assert top.stack("n").tolist() == [1, 2, 3] and both.stack("n").tolist() == [5, 7, 9]
+    assert total.stack("total").tolist() == [0, 1, 3] and total[1].total.item() == 1
+    assert [v.line for v in total[1].values() if v.name == "total"] == [13]
+
+
 def squares(n):
     for i in range(n):
         square = i * i
@@ -750,3 +786,115 @@ def test_loops_without_a_body_and_in_the_body_of_a_class(tmp_path):
                 total += i
 
     assert rf.runs["Table"].stack("total").tolist() == [0, 1, 3] and Table.total == 3
+
+
+def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkeypatch):
+    def change(boxes):
+        boxes[0][3] += 1
+
+    def loop():
+        x = np.zeros(20_000)
+        boxes = [x]
+        for _ in range(3):
+            first = x[3] + 0
+            change(boxes)
+        return first
+
+    run = recorded(loop)
+    assert [run[i].first.item() for i in range(3)] == [0, 1, 2]
+    assert [run.replay.state("x", i).raw_tensor[3].item() for i in range(4)] == [0, 1, 2, 3]
+    monkeypatch.setattr(values, "SMALL", 10)
+    monkeypatch.setattr(values, "MEDIUM", 100)
+    monkeypatch.setattr(recorder, "MEDIUM", 100)
+    monkeypatch.setattr(remembered, "MEDIUM", 100)
+    assert recorded(loop).replay.state("x", 1) == "may have changed later"
+
+
+def test_tensors_in_containers_have_the_values_of_each_line():
+    def loop():
+        cache, rows = {"k": torch.zeros(2), "other": torch.zeros(2)}, [torch.zeros(2)]
+        for i in range(4):
+            cache["k"] += i
+            add(rows)
+        return cache
+
+    def add(rows):
+        rows[0].add_(1)
+
+    run = recorded(loop)
+    assert [run[i]["cache.k"].tolist()[0] for i in range(4)] == [0, 1, 3, 6]
+    assert [run[i]["rows.0"].tolist()[0] for i in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_line_that_changes_a_view_leaves_each_variable_its_value():
+    def loop():
+        memory = torch.zeros(3, 2)
+        first, last = memory[0], memory[-1]
+        for t in range(4):
+            first += t
+            last.add_(first)
+            total = memory.sum()
+        return total
+
+    run = recorded(loop)
+    assert [run[i].first.tolist()[0] for i in range(4)] == [0, 1, 3, 6]
+    assert [run[i].last.tolist()[0] for i in range(4)] == [0, 1, 4, 10]
+
+
+def test_the_state_before_a_while_loop_is_that_before_its_test():
+    def loop():
+        n, queue = 0, [0, 1, 2, 3]
+        while (n := n + 1) < 9 and queue.pop():
+            total = n + len(queue)
+        return total
+
+    run = recorded(loop)
+    assert [run[i].before.n.item() for i in range(3)] == [0, 1, 2]
+    assert [run[i].total.item() for i in range(3)] == [4, 4, 4]
+
+
+def test_a_value_that_is_lost_names_the_line_that_changed_it():
+    def loop():
+        a = torch.zeros(2)
+        for _ in range(2):
+            b = a
+            c = b.view(2)
+            add([c])
+        return c
+
+    def add(rows):
+        rows[0].add_(1)
+
+    run = recorded(loop)
+    assert run[0]["b"] == f"changed later at line {run.source.first_line + 3}"
+
+
+def test_an_old_value_is_summarized_when_its_variable_has_another(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        for i in range(20):
+            if i in (0, 9):
+                large = torch.zeros(5000)
+            x = torch.full((500,), float(i))
+        return large, x
+
+    run = recorded(loop)
+    assert run[0].large == "5000, 0 … 0, μ 0, no longer kept" and run[9].large.dims
+    assert run.bytes <= 40_000 + 5000 * 4
+
+
+def test_values_of_fake_tensors_and_values_read_under_their_mode():
+    def loop():
+        for _ in range(2):
+            x = torch.ones(3) + 1
+        return x
+
+    with rf.record_loops(loop), FakeTensorMode():
+        loop()
+    assert rf.runs[-1][1].x == "<FakeTensor>" and rf.runs[-1].flags == []
+    rf.runs.clear()
+    run = recorded(loop)
+    with FakeTensorMode():
+        x, flags = run[1].x, run.flags
+    assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []

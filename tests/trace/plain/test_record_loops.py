@@ -1,0 +1,88 @@
+"""Loops as others write them are recorded, and compute what they compute unrecorded, bit for bit."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.trace.plain.recorder import FrameRecorder, recording_here
+from tests.trace.plain import loops_by_hand, loops_of_others
+from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
+
+
+@pytest.fixture(autouse=True)
+def no_runs():
+    rf.runs.clear()
+    yield
+    assert sys.gettrace() is None
+    rf.runs.clear()
+
+
+def result_of(loop):
+    """What a loop gives, and the state of the random generators after it."""
+    torch.manual_seed(3)
+    np.random.seed(3)
+    random.seed(3)
+    result = loop()
+    return normal([result, torch.rand(2), np.random.rand(2), random.random()])
+
+
+@pytest.fixture
+def problems(monkeypatch):
+    """Errors of the recorder, after which it no longer records."""
+    errors = []
+    monkeypatch.setattr(FrameRecorder, "_give_up", lambda self, error: errors.append(error))
+    yield errors
+    assert not errors
+
+
+def recorded(loop, *files):
+    """What a loop gives, and the loops of files that ran."""
+    client = All(*files)
+    recording_here().add(client)
+    try:
+        return result_of(loop), client.loops
+    finally:
+        recording_here().remove(client)
+
+
+def steps_of(loops):
+    return sum(len(loop.starts) for loop in loops)
+
+
+@pytest.mark.parametrize("name", loops_by_hand.LOOPS)
+def test_loops_written_by_hand(name, problems):
+    loop = loops_by_hand.LOOPS[name]
+    expected = result_of(loop)
+    got, loops = recorded(loop, loops_by_hand.__file__)
+    assert steps_of(loops) > 0 and is_equal(got, expected)
+    again, copies = snapped(loops_by_hand)
+    assert is_equal(result_of(again.LOOPS[name]), expected)
+    assert check(loops, copies) > 0 or copies.recursive
+
+
+@pytest.mark.parametrize("name", loops_of_others.LOOPS)
+def test_loops_of_installed_packages(name, problems):
+    functions, loop, unset = loops_of_others.LOOPS[name]
+    expected = result_of(loop)
+    got, loops = recorded(loop, *(inspect.unwrap(f).__code__.co_filename for f in functions))
+    assert steps_of(loops) > 0 and is_equal(got, expected)
+    with swapped(functions) as copies:
+        assert is_equal(result_of(loop), expected)
+    assert check(loops, copies, unset) >= 0 and copies.frames
+
+
+def test_a_wrong_value_is_seen(problems):
+    _, loops = recorded(loops_by_hand.k_means, loops_by_hand.__file__)
+    again, copies = snapped(loops_by_hand)
+    result_of(again.LOOPS["k_means"])
+    for taken in copies.frames.values():
+        taken[1][1]["centers"] = normal(torch.zeros(3, 2))
+    with pytest.raises(AssertionError, match="centers"):
+        check(loops, copies)
