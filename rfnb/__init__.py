@@ -14,6 +14,8 @@ loop
     rf.cond(condition, yes, no)           one of two branches, chosen at each step               docs/loops.md
     loop.explain()                        which ops run once, for all steps, or in each step     docs/loops.md
 step
+    rf.steps(range(9), name="decoder")    a plain loop: each iteration is a step of a run        docs/loops.md
+    rf.record_loops()                     all plain loops of your code inside of a with block    docs/loops.md
     rf.runs["name"]                       the newest recorded run of a loop                      docs/loops.md
     rf.stepper(run)                       steps through it below the cell, forward and back      docs/install.md
     run.find(rf.when.over(5, "h"))        the steps at which |h| is above 5                      docs/loops.md

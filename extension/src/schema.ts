@@ -316,6 +316,8 @@ export interface RunItem extends Origin {
   batch: number | null;
   flags: string[];
   pinned: boolean;
+  /** whether the steps are plain Python code, which has no ops */
+  is_plain?: boolean;
 }
 
 /** The failure that ended a run. */
@@ -364,6 +366,20 @@ export interface RunView extends Origin {
   is_search?: boolean;
   /** of a probe */
   training?: TrainingView | null;
+  /** whether the steps are plain Python code, which has no ops */
+  is_plain?: boolean;
+  /** of a loop that was not recorded and raised, the id of the cell, or "" */
+  raised_in?: string;
+  /** functions with loops that ran, and were not recorded */
+  also?: OtherFunction[];
+}
+
+/** A function with loops that were not recorded. */
+export interface OtherFunction {
+  /** "module:function" */
+  place: string;
+  /** whether they will be from now on */
+  added: boolean;
 }
 
 /** A state of the loop at one step. */
@@ -414,6 +430,16 @@ export interface StepView {
   ops: OpsView | null;
   /** of a search, if it was asked for */
   beam?: BeamAt | null;
+  /** of plain Python code */
+  lines?: LinesView;
+}
+
+/** About the lines of a step of plain Python code, 1-based in the file or cell. */
+export interface LinesView {
+  /** where code did not run */
+  skipped: number[];
+  /** where loops inside of the step begin */
+  loops: number[];
 }
 
 /** An op of a step, also inside of modules. */
@@ -638,12 +664,14 @@ export interface Commands {
   value: { args: { run: number; step: number; name: string; sequence?: number | null }; answer: TensorView };
   pin: { args: { run: number; pinned: boolean }; answer: RunItem[] };
   forget: { args: { run: number }; answer: RunItem[] };
+  record_cells: { args: { on?: boolean | null }; answer: boolean };
   find: { args: { run: number; where: readonly Where[]; start: number; stop: number; sequence?: number | null }; answer: FoundView };
   fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
   keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
   training: { args: { run: number; at: number; step: number; sequence?: number | null; watch?: readonly string[] }; answer: RunAtView };
-  loops: { args: { run: number; step: number }; answer: RunItem[] };
+  loops: { args: { run: number; step: number; line?: number | null }; answer: RunItem[] };
+  record_too: { args: { run: number; place: string }; answer: OtherFunction[] };
   gradients: { args: { run: number; loss: string; sequence?: number | null }; answer: GradientsView };
   compare: { args: { run: number; other: number; sequence?: number | null }; answer: ComparisonView };
   paused: { args: {}; answer: PausedView | null };

@@ -74,7 +74,17 @@ def register_views() -> None:
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
     MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
     show_in_notebooks()
+    follow_cells()
     answer_the_panel()
+
+
+def follow_cells() -> None:
+    """Gives an IPython shell `%%record_loops`, and lets the panel record the loops of all cells."""
+    shell = _shell()
+    if shell is not None:
+        from rfnb.trace.plain.cells import cells
+
+        cells.follow(shell)
 
 
 def answer_the_panel() -> None:

@@ -78,6 +78,9 @@ class StepOf:
     def texts(self):
         return []
 
+    def lines(self):
+        return None
+
     def values(self) -> list[Any]:
         """Those of the step."""
         return self.made

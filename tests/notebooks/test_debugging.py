@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import os
-import warnings
-from pathlib import Path
-
 import pytest
 
 import rfnb as rf
-import tour_cells
-from rfnb.errors import LoopWarning
-from rfnb.trace.pause import files
-
-FOLDER = Path(__file__).parents[2] / "notebooks"
-CELLS = json.loads((FOLDER / "06_debugging.ipynb").read_text(encoding="utf-8"))["cells"]
-CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
-
-
-def keeping(code: str) -> str:
-    """The code of a cell, which puts the value of its last line into `_`."""
-    last, lines = ast.parse(code).body[-1], code.splitlines()
-    if isinstance(last, ast.Expr):
-        lines[last.lineno - 1] = f"_ = {lines[last.lineno - 1]}"
-    return "\n".join(lines)
+from tests.notebooks.cells import ran
 
 
 @pytest.fixture(scope="module")
 def found():
     """The names that the cells define, the results of the cells by id, and the warnings."""
-    names: dict[str, object] = {"__name__": "__main__"}
-    results: dict[str, object] = {}
-    before, written = (Path.cwd(), rf.options.pause_folder), files._written[:]
-    files._written.clear()
-    os.chdir(FOLDER)
-    with rf.recording("last"), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        for cell in CODE:
-            tour_cells.run(keeping("".join(cell["source"])), name=f"06_debugging.ipynb, {cell['id']}", into=names)
-            results[cell["id"]] = names.pop("_", None)
-    names |= {f"cell {name}": result for name, result in results.items()}
-    names["told"] = [str(each.message) for each in told if issubclass(each.category, LoopWarning)]
-    yield names
-    os.chdir(before[0])
-    rf.options.pause_folder, files._written[:] = before[1], written
-    rf.pauses.clear()
-    rf.runs.clear()
-
-
-def test_it_is_committed_without_outputs():
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in CODE)
-    assert len({cell["id"] for cell in CELLS}) == len(CELLS)
+    with ran("06_debugging.ipynb") as names:
+        yield names
 
 
 @pytest.mark.slow
 def test_pauses_are_skipped_with_a_warning_each(found):
-    skipped = [words for words in found["told"] if "was not paused" in words]
+    skipped = [words for words in found["warnings"] if "was not paused" in words]
     assert len(skipped) == 2 and "prev repeats" in skipped[0] and "loss is not finite" in skipped[1]
     assert not rf.pauses
 

@@ -26,6 +26,15 @@ SHORTER = {
 """Lines that say how long a model is trained, or on which words it is tested: nothing after them depends on it."""
 
 
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
+def test_it_is_committed_without_outputs(file):
+    notebook = nbformat.read(file, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
 def test_each_cell_runs_twice(file, monkeypatch):

@@ -21,6 +21,8 @@ export interface Marks {
   failed: number | null;
   /** The values by line, 1-based in the cell. */
   texts: ReadonlyMap<number, string>;
+  /** The lines whose code did not run in the step. */
+  skipped: readonly number[];
   /** By line: whether it is marked. Only these lines can be marked. */
   stops: ReadonlyMap<number, boolean>;
   /** What the pointer over a variable shows: its value at the step. */
@@ -52,6 +54,7 @@ export function marksFor(
     line,
     failed: step !== null && run.failure?.step === step.step ? run.failure.line : null,
     texts: new Map([...parts].map(([at, texts]) => [at, few(texts)])),
+    skipped: step?.lines?.skipped ?? [],
     stops: new Map(stopLines(run).map(at => [at, marked.has(at)])),
     values: new Map(step === null ? [] : valuesOf(step))
   };
@@ -76,6 +79,7 @@ export function together(all: readonly Marks[]): Marks {
     line: all.find(marks => marks.line !== null)?.line ?? null,
     failed: all.find(marks => marks.failed !== null)?.failed ?? null,
     texts: new Map(all.flatMap(marks => [...marks.texts])),
+    skipped: all.flatMap(marks => marks.skipped),
     stops: new Map(all.flatMap(marks => [...marks.stops])),
     values: new Map(all.flatMap(marks => [...marks.values]))
   };
@@ -94,6 +98,7 @@ export function setMarks(view: EditorView, marks: Marks | null): void {
 const marksEffect = StateEffect.define<Marks | null>();
 
 const failedLine = Decoration.line({ class: 'rfnb-cm-failed' });
+const skippedLine = Decoration.line({ class: 'rfnb-cm-skipped' });
 const currentLine = Decoration.line({ class: 'rfnb-cm-current', attributes: { 'aria-current': 'step' } });
 
 const field = StateField.define<DecorationSet>({
@@ -230,13 +235,17 @@ interface Lines {
 
 function decorate(doc: Lines, marks: Marks): DecorationSet {
   const ranges = [];
-  const numbers = new Set([...marks.texts.keys(), ...[marks.line, marks.failed].filter(n => n !== null)]);
+  const lines = [marks.line, marks.failed].filter(n => n !== null);
+  const numbers = new Set([...marks.texts.keys(), ...marks.skipped, ...lines]);
   for (const n of [...numbers].sort((a, b) => a - b)) {
     if (n < 1 || n > doc.lines) {
       continue;
     }
     const { from, to } = doc.line(n);
     const text = marks.texts.get(n);
+    if (marks.skipped.includes(n)) {
+      ranges.push(skippedLine.range(from));
+    }
     if (n === marks.failed) {
       ranges.push(failedLine.range(from));
     }

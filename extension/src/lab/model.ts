@@ -72,6 +72,10 @@ export class LoopsModel implements ILoops {
     return this._opened;
   }
 
+  get rerunning(): ISignal<this, string> {
+    return this._rerunning;
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
@@ -92,6 +96,7 @@ export class LoopsModel implements ILoops {
   private _listen(session: Session | null): void {
     this._session?.changed.disconnect(this._onSession, this);
     this._session?.opened.disconnect(this._onOpened, this);
+    this._session?.rerunning.disconnect(this._onRerunning, this);
     if (this._session !== null && this._session !== session) {
       this._session.watched = false;
     }
@@ -99,6 +104,7 @@ export class LoopsModel implements ILoops {
     this._onVisibility();
     session?.changed.connect(this._onSession, this);
     session?.opened.connect(this._onOpened, this);
+    session?.rerunning.connect(this._onRerunning, this);
   }
 
   private _onVisibility = (): void => {
@@ -115,6 +121,10 @@ export class LoopsModel implements ILoops {
     this._opened.emit();
   }
 
+  private _onRerunning(_: Session, cell: string): void {
+    this._rerunning.emit(cell);
+  }
+
   private _tracker: ITracker;
   private _session: Session | null = null;
   private _visible = false;
@@ -122,4 +132,5 @@ export class LoopsModel implements ILoops {
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, void>(this);
+  private _rerunning = new Signal<this, string>(this);
 }

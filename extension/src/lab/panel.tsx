@@ -61,6 +61,8 @@ class LoopsBody extends ReactWidget {
           busy={connection?.busy ?? false}
           paused={session?.paused ?? null}
           pauses={session?.pauses ?? false}
+          records={session?.records ?? null}
+          onRecord={on => session?.record(on)}
           pausedElsewhere={this._loops.pausedElsewhere}
           onActivate={this._activate}
           complaint={connection?.complaint ?? null}

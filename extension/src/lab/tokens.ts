@@ -26,6 +26,8 @@ export interface ILoops extends IDisposable {
   readonly linkChanged: ISignal<unknown, void>;
   /** Emits when the kernel asks to show a run. */
   readonly opened: ISignal<ILoops, void>;
+  /** Emits the id of a cell of the notebook that should run again. */
+  readonly rerunning: ISignal<ILoops, string>;
 }
 
 /** The loops of the active notebook: provided once, for the panel, the commands and the marks in the cells. */

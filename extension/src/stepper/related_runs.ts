@@ -31,10 +31,10 @@ export class RelatedRuns {
     }
   }
 
-  /** Ask for the loops inside this step, and open the run if there is only one. */
-  async enterOnly(): Promise<void> {
+  /** Ask for the loops inside this step, or for those that begin at a line, and open the run if there is only one. */
+  async enterOnly(line: number | null): Promise<void> {
     const { step } = this._store.state;
-    const found = step && (await this._asides.ask('loops', { step: step.step }));
+    const found = step && (await this._asides.ask('loops', { step: step.step, line }));
     if (found?.length === 1) {
       this.enter(found[0].run);
     }

@@ -8,6 +8,7 @@ import { Bodies } from './bodies';
 import { Follower } from './follower';
 import { Notes } from './notes';
 import { Pauses } from './pauses';
+import { Recording } from './recording';
 import type { IShown } from './shown';
 import { Stepper } from './stepper';
 import { Place, placeOf } from './stepper_state';
@@ -29,6 +30,7 @@ export class Session implements IShown, IDisposable {
       () => this._changed.emit(),
       run => this._opened.emit(run)
     );
+    this._recording = new Recording(this, () => this._changed.emit());
     connection.linkChanged.connect(this._onLink, this);
     connection.event.connect(this._onEvent, this);
     connection.cellBegan.connect(this._onCellBegan, this);
@@ -99,6 +101,21 @@ export class Session implements IShown, IDisposable {
     this._pauses.resume(how, where, step);
   }
 
+  /** Whether the loops of plain Python in all cells are recorded; null if that is not known. */
+  get records(): boolean | null {
+    return this._recording.on;
+  }
+
+  /** Record the cells that run from now on, or do not. */
+  record(on: boolean): void {
+    void this._recording.switch(on);
+  }
+
+  /** Emits the id of a cell that should run again. */
+  get rerunning(): ISignal<this, string> {
+    return this._rerunning;
+  }
+
   get error(): string | null {
     return this._error;
   }
@@ -156,6 +173,7 @@ export class Session implements IShown, IDisposable {
       open,
       isIdle: () => !this.connection.busy || this.paused !== null,
       resume: (how, where) => this.resume(how, where),
+      recordAgain: cell => void this._recordAgain(cell),
       train: (at, place) => this._training.go(run.run, at, place, this.notes.of(run.loop).watches),
       trainingTarget: this._training.target,
       wanted: at?.step
@@ -230,8 +248,10 @@ export class Session implements IShown, IDisposable {
     if (this.connection.link === 'ready') {
       this.refresh();
       void this._pauses.find();
+      void this._recording.ask();
     } else if (this.connection.link !== 'connecting') {
       this._pauses.clear();
+      this._recording.clear();
       this._runs = [];
       this._bodies.clear();
       this._stepper?.lose();
@@ -269,6 +289,14 @@ export class Session implements IShown, IDisposable {
     this._follower.follow();
     void this._bodies.learn(this._runs);
     this._changed.emit();
+  }
+
+  /** Record all cells, and run this one again. */
+  private async _recordAgain(cell: string): Promise<void> {
+    await this._recording.switch(true);
+    if (this._recording.on) {
+      this._rerunning.emit(cell);
+    }
   }
 
   /** The run that was asked for by its training step. */
@@ -330,6 +358,7 @@ export class Session implements IShown, IDisposable {
   private _pauses: Pauses;
   private _follower: Follower;
   private _bodies: Bodies;
+  private _recording: Recording;
   private _runs: RunItem[] = [];
   private _stepper: Stepper | null = null;
   private _error: string | null = null;
@@ -337,4 +366,5 @@ export class Session implements IShown, IDisposable {
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, number>(this);
+  private _rerunning = new Signal<this, string>(this);
 }

@@ -97,6 +97,14 @@ export class Stepper implements IDisposable {
     this._held.resume(how, toMatch);
   }
 
+  /** Of a loop that was not recorded and raised: record the loops of all cells, and run its cell again. */
+  recordAgain(): void {
+    const { raised_in: cell } = this.state.run;
+    if (cell) {
+      this._context.recordAgain?.(cell);
+    }
+  }
+
   last(): void {
     this.goto(stepsBegun(this.state.run) - 1);
   }
@@ -199,9 +207,9 @@ export class Stepper implements IDisposable {
     return this._related.keep(step, candidate);
   }
 
-  /** Ask for the loops inside this step, and open the run if there is only one. */
-  enter(): Promise<void> {
-    return this._related.enterOnly();
+  /** Ask for the loops inside this step, or for those that begin at a line, and open the run if there is only one. */
+  enter(line: number | null = null): Promise<void> {
+    return this._related.enterOnly(line);
   }
 
   /** Open the run of a loop inside this step. */

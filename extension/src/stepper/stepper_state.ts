@@ -34,6 +34,8 @@ export interface StepperContext {
   isIdle?: () => boolean;
   /** Let the paused loop go on. */
   resume?: (how: How, where: Where[]) => void;
+  /** Record the loops of all cells, and run this one again. */
+  recordAgain?: (cell: string) => void;
   /** Show the run of a probe at another training step. */
   train?: (at: number, place: Place) => void;
   /** The training step that is requested meanwhile. */
@@ -65,7 +67,7 @@ export interface StepperState {
   find: FindState;
   /** Whether there is no kernel, so that only recorded steps can be shown. */
   still: boolean;
-  /** Whether running loops can be paused from here. */
+  /** Whether running loops can be paused from here, and cells run again. */
   canPause: boolean;
   /** The runs that contain this one, the outermost first. */
   trail: readonly Crumb[];

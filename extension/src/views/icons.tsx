@@ -13,6 +13,7 @@ export const SHAPES = {
   pin: 'M16 9V4h1V2H7v2h1v5l-2 3v2h5.2v7h1.6v-7H18v-2z',
   forget: 'M18.3 5.7 12 12l6.3 6.3-1.4 1.4L10.6 13.4 4.3 19.7 2.9 18.3 9.2 12 2.9 5.7 4.3 4.3l6.3 6.3 6.3-6.3z',
   pause: 'M6 4h4v16H6zm8 0h4v16h-4z',
+  record: 'M12 5a7 7 0 1 0 0 14 7 7 0 0 0 0-14z',
   resume: 'M4 4h3v16H4zm5 0 12 8-12 8z',
   stop: 'M5 5h14v14H5z',
   check: 'M9 16.2 4.8 12l-1.4 1.4L9 19 21 7l-1.4-1.4z',

@@ -67,12 +67,21 @@ describe('marksFor', () => {
 });
 
 describe('marksExtension', () => {
+  it('dims lines that did not run in the step', () => {
+    const step = stepView(2, { lines: { skipped: [3, 99], loops: [] } });
+    const view = editor(text);
+    setMarks(view, marksFor(run, step, 3, text));
+    const skipped = [...view.dom.querySelectorAll('.rfnb-cm-skipped')].map(line => line.textContent);
+    expect(skipped).toEqual(['    x = embed(loop.state.y)x = x at 2']);
+  });
+
   it('marks the line and writes values as text', () => {
     const view = editor(text);
     setMarks(view, {
       line: 3,
       failed: null,
       texts: new Map([[3, `x = ${EVIL}`]]),
+      skipped: [],
       stops: new Map(),
       values: new Map()
     });
@@ -84,7 +93,7 @@ describe('marksExtension', () => {
 
   it('loses the marks at the first keystroke', () => {
     const view = editor(text);
-    setMarks(view, { line: 3, failed: null, texts: new Map(), stops: new Map(), values: new Map() });
+    setMarks(view, { line: 3, failed: null, texts: new Map(), skipped: [], stops: new Map(), values: new Map() });
     view.dispatch({ changes: { from: 0, insert: '#' } });
     expect(currentLines(view)).toEqual([]);
   });
@@ -101,7 +110,7 @@ describe('marksExtension', () => {
       ]
     });
     const view = new EditorView({ state: doc, parent: document.body });
-    setMarks(view, { line: null, failed: null, texts: new Map(), stops: new Map([[3, true], [5, false]]), values: new Map() }); // prettier-ignore
+    setMarks(view, { line: null, failed: null, texts: new Map(), skipped: [], stops: new Map([[3, true], [5, false]]), values: new Map() }); // prettier-ignore
     const marks = [...view.dom.querySelectorAll<HTMLElement>('.rfnb-cm-stop')];
     expect(marks.map(mark => mark.dataset.marked)).toEqual(['true', 'false']);
     view.dispatch({ changes: { from: 0, insert: '#' } });
@@ -114,6 +123,7 @@ describe('marksExtension', () => {
       line: 40,
       failed: null,
       texts: new Map([[0, 'a']]),
+      skipped: [],
       stops: new Map([[40, true]]),
       values: new Map()
     });

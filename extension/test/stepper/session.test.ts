@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { item } from '../examples';
+import { item, runView } from '../examples';
 import { settle } from '../fake_kernel';
 import { session, shown } from './sessions';
 
@@ -43,6 +43,34 @@ describe('Session', () => {
     kernel.endCell();
     await settle();
     expect(s.stepper?.state).toMatchObject({ gone: false, run: { run: 1 } });
+  });
+
+  it('asks whether cells are recorded, and switches that', async () => {
+    const { kernel, session: s } = await session([]);
+    expect(s.records).toBe(false);
+    s.record(true);
+    await settle();
+    expect([s.records, kernel.sent.slice(-1)[0]]).toMatchObject([
+      true,
+      { command: 'record_cells', args: { on: true } }
+    ]);
+    kernel.restart();
+    expect(s.records).toBeNull();
+  });
+
+  it('runs a cell again, recorded, whose loop raised unrecorded', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    const cells: string[] = [];
+    s.rerunning.connect((_, cell) => cells.push(cell));
+    s.stepper?.recordAgain();
+    s.show(runView({ raised_in: 'cell-4' }), null);
+    s.stepper?.recordAgain();
+    await settle();
+    expect([s.records, cells]).toEqual([true, ['cell-4']]);
+    kernel.answer = () => ({ status: 'error', error: 'unknown command' });
+    s.stepper?.recordAgain();
+    await settle();
+    expect([s.records, s.error, cells]).toEqual([null, 'unknown command', ['cell-4']]);
   });
 
   it('pins and forgets by asking the kernel', async () => {

@@ -15,6 +15,8 @@ export async function session(runs: RunItem[]): Promise<{ kernel: FakeKernel; se
         return { data: runView({ run, ...(found && { loop: found.loop, name: found.name, place: found.place }) }) };
       case 'step':
         return { data: stepView(args.step as number, { run, sequence: args.sequence as number | null }) };
+      case 'record_cells':
+        return { data: args.on ?? false };
       case 'paused':
       case 'pause':
       case 'pause_at':

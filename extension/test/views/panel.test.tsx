@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { LoopsView, type LoopsProps } from '../../src/views/panel/loops';
 import { groupRuns } from '../../src/views/panel/run_list';
 import { EVIL, item, runView } from '../examples';
-import { show, actions, state, click } from '../rendering';
+import { show, actions, redraw, state, click } from '../rendering';
 
 describe('LoopsView', () => {
   const props = (change: Partial<LoopsProps>): LoopsProps => ({
@@ -14,6 +14,8 @@ describe('LoopsView', () => {
     busy: false,
     paused: null,
     pauses: false,
+    records: null,
+    onRecord: vi.fn(),
     pausedElsewhere: [],
     onActivate: vi.fn(),
     complaint: null,
@@ -70,6 +72,19 @@ describe('LoopsView', () => {
     expect(host.querySelector('.rfnb-Status-pause')?.getAttribute('aria-pressed')).toBe('true');
     click(host, '.rfnb-Status-pause');
     expect(pauseActions.pause).toHaveBeenCalledWith(false);
+  });
+
+  it('switches the recording of all cells, in the guide and beside the title', () => {
+    const onRecord = vi.fn();
+    const host = show(<LoopsView {...props({ records: false, onRecord })} />);
+    expect(host.querySelector('.rfnb-Guide')?.textContent).toContain('rf.steps(range(10))');
+    click(host, '.rfnb-Guide-record input');
+    redraw(<LoopsView {...props({ records: true, runs: [item(1)], onRecord })} />);
+    expect(host.querySelector('.rfnb-Status-record')?.getAttribute('aria-pressed')).toBe('true');
+    click(host, '.rfnb-Status-record');
+    expect(onRecord.mock.calls).toEqual([[true], [false]]);
+    redraw(<LoopsView {...props({ records: null })} />);
+    expect(host.querySelector('.rfnb-Status-record, .rfnb-Guide-record')).toBeNull();
   });
 
   it('says which side to update, instead of a guide', () => {

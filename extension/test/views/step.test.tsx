@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { OpView } from '../../src/schema';
 import { tokens } from '../../src/views/step/python';
 import { StepperView } from '../../src/views/stepper/stepper';
-import { EVIL, opRow, stateRow, stepView, value, watchRow } from '../examples';
+import { EVIL, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
 import { show, redraw, actions, state, type, click } from '../rendering';
 
 describe('Watches', () => {
@@ -22,6 +22,58 @@ describe('Watches', () => {
     expect(asked.note).toHaveBeenCalledTimes(1);
     click(host, '[data-watch="hh"] button');
     expect(asked.note).toHaveBeenLastCalledWith({ watches: ['max(h)'] });
+  });
+});
+
+describe('a step of a plain loop', () => {
+  it('has no ops, dims lines that did not run, and leads into loops by their lines', () => {
+    const asked = actions();
+    const step = stepView(3, { lines: { skipped: [5], loops: [3] } });
+    const host = show(<StepperView state={state({ step, run: runView({ is_plain: true }) })} actions={asked} />);
+    expect([...host.querySelectorAll('[data-skipped="true"]')].map(line => line.getAttribute('data-line'))).toEqual([
+      '5'
+    ]);
+    expect(host.querySelector('.rfnb-Gradients')).toBeNull();
+    const links = [...host.querySelectorAll<HTMLElement>('[data-line="3"] .rfnb-Link')];
+    expect(links.map(link => link.textContent)).toEqual(['Step into the loop']);
+    links[0].click();
+    expect(asked.enter).toHaveBeenCalledWith(3);
+  });
+
+  it('shows the first and last of many values of a line', () => {
+    const values = [...Array(20).keys()].map(i => ({ line: 3, op: 'Tensor', value: value(`x.${i}`, '1') }));
+    const host = show(<StepperView state={state({ step: stepView(3, { values }), line: 5 })} actions={actions()} />);
+    const names = [...host.querySelectorAll('.rfnb-Line-values .rfnb-Value-name')].map(name => name.textContent);
+    expect(names).toEqual(['x.0', 'x.1', 'x.16', 'x.17', 'x.18', 'x.19']);
+    expect(host.querySelector('.rfnb-Line-values .rfnb-quiet')?.textContent).toBe('… 14 more values');
+  });
+
+  it('lists other functions with loops, which a click records', () => {
+    const asked = actions();
+    const also = [
+      { place: EVIL, added: false },
+      { place: 'b:g', added: true }
+    ];
+    const host = show(<StepperView state={state({ run: runView({ also }) })} actions={asked} />);
+    expect(host.querySelector('.rfnb-Others summary')?.textContent).toBe('2 other functions ran loops');
+    expect([...host.querySelectorAll('.rfnb-Others code')].map(code => code.textContent)).toEqual([EVIL, 'b:g']);
+    click(host, '.rfnb-Others button');
+    expect(asked.ask).toHaveBeenCalledWith('record_too', { place: EVIL });
+  });
+
+  it('says where variables of an unrecorded loop are from, and runs its cell again', () => {
+    const asked = actions();
+    const failure = { step: 0, line: 5, error: `ValueError: ${EVIL}` };
+    const run = runView({ is_plain: true, raised_in: 'cell-4', failure });
+    const host = show(<StepperView state={state({ run, canPause: true })} actions={asked} />);
+    const note = host.querySelector('.rfnb-Failure');
+    expect(note?.textContent).toContain('raised in line 5');
+    expect(note?.textContent).toContain('from the traceback');
+    expect(host.querySelector('script')).toBeNull();
+    click(host, '.rfnb-Failure .rfnb-Button');
+    expect(asked.recordAgain).toHaveBeenCalledOnce();
+    redraw(<StepperView state={state({ run })} actions={asked} />);
+    expect(host.querySelector('.rfnb-Failure .rfnb-Button')).toBeNull();
   });
 });
 

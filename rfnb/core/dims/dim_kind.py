@@ -6,6 +6,14 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 
 KINDS = ("batch", "spatial", "feature")
+BATCH = ("batch", "b")
+FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")
+
+
+def kind_of_name(name: str | None) -> str | None:
+    """What an axis counts that has no more than a name: `"batch"`, `"feature"`, or None."""
+    word = (name or "").lower()
+    return "batch" if word in BATCH else "feature" if word in FEATURE else None
 
 
 def check_words(name: object, description: object, kind: object) -> None:

@@ -44,6 +44,10 @@ class Expression:
         """Computes the value with these names. Raises ExpressionError, or the error of an op."""
         return Reader(names, self._error).read(self._tree)
 
+    def names(self) -> set[str]:
+        """The names in it: of values, modules and functions; of `before.h`, the first."""
+        return {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+
     def check_calls(self, names: Names) -> None:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
         reader = Reader(names, self._error)

@@ -56,7 +56,7 @@ FUNCTIONS_ONLY = frozenset(
 METHODS: dict[str, str] = {
     "each": "bfloat16 bool byte char contiguous cpu double float half int long short to",
     "facts": "dim element_size is_contiguous item ndimension size stride tolist",
-    "other": "reshape_as view view_as",
+    "other": "numpy reshape_as view view_as",
 }
 """Methods of torch's tensors without a function of the same name; "facts" do not depend on padding."""
 FUNCTIONAL: dict[str, str] = {

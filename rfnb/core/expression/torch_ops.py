@@ -6,6 +6,7 @@ else it is a raw tensor, whose axes have only positions.
 
 from __future__ import annotations
 
+import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
@@ -49,6 +50,8 @@ def is_raw(value: Any) -> bool:
 
 def method_of(owner: Any, name: str) -> Pure:
     """The method of a value with this name. Raises Refusal if there is none that only computes."""
+    if not (is_raw(bare(owner)) or isinstance(owner, np.generic)):
+        raise Refusal(f"a {type(owner).__name__} has no method `{name}` here", expected="a method of a tensor or array")
     if isinstance(bare(owner), np.ndarray | np.generic):
         known = {each: methods().get(each, Pure(each, "over")) for each in ARRAY_METHODS}
     else:
@@ -135,6 +138,16 @@ def copied(value: Any) -> Any:
     return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
 
 
+def mapped(fn: Callable[[Any], Any], values: Any) -> Any:
+    """`fn` of the parts of a list, dict or tuple, whose parts keep their names: `.values`, `.indices`."""
+    if isinstance(values, dict):
+        return {key: fn(part) for key, part in values.items()}
+    parts, names = [fn(part) for part in values], getattr(type(values), "__match_args__", ())
+    if isinstance(values, list):
+        return parts
+    return namedtuple("result", names)(*parts) if names else tuple(parts)
+
+
 def entries(value: Any) -> int:
     """The number of entries of a raw tensor, an array, a Tensor or a number."""
     return prod(bare(value).shape) if isinstance(value, Tensor) or is_raw(value) else 1
@@ -151,15 +164,17 @@ def _computed(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
         return _checked(getattr(_read_only(args[0]), pure.name)(*map(_read_only, args[1:]), **kwargs), args)
     if pure.module in ("np", "math"):
         args = _swapped(args, _as_array)
-        _check_growth(np.broadcast_shapes, args) if pure.kind == "each" else None
+        _check_growth(args) if pure.kind == "each" else None
         return _checked(pure.fn(*args, **{name: _swapped(v, _as_array) for name, v in kwargs.items()}), args)  # type: ignore[misc]
     args, kwargs = _swapped(args, _as_torch), {name: _swapped(value, _as_torch) for name, value in kwargs.items()}
     if pure.name in ("tolist", "unbind", "split", "chunk"):
         _check_count(args[0])
+    if pure.name == "numpy":
+        return _as_array(args[0])
     if pure.name == "to" and not all(type(arg) is module("torch").dtype for arg in [*args[1:], *kwargs.values()]):
         raise Refusal("`to` can only change the dtype", hint="x.to(torch.float32), x.float()")
     function = pure.fn or getattr(type(args[0]), pure.name)
-    _check_growth(function, args, kwargs)
+    _check_growth(args, kwargs, None if pure.kind == "each" else function)
     return _checked(function(*args, **kwargs), args)
 
 
@@ -173,7 +188,7 @@ def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         return how(left, right)
     if type(left) is not type(right):
         left, right = _as_torch(left), _as_torch(right)  # an array beside a tensor
-    _check_growth(how, (left, right))
+    _check_growth((left, right), function=how if how is operator.matmul else None)
     return _checked(how(left, right), (left, right))
 
 
@@ -184,7 +199,7 @@ def _index(raw: Any, key: Any) -> Any:
         )
     positions = _swapped(key, _as_torch)
     where = [part for part in _leaves([positions]) if is_raw(part)]
-    _check_growth(lambda x, *_: x[positions], (_as_torch(raw) if where else raw, *where))
+    _check_growth((_as_torch(raw) if where else raw, *where), function=lambda x, *_: x[positions])
     return _checked(raw[_swapped(key, _as_array) if isinstance(raw, np.ndarray) else positions], (raw,))
 
 
@@ -262,11 +277,10 @@ def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> 
     used = {tensor.dims[at] for at in axes if at < len(tensor.dims)} if axes is not None else set(tensor.dims)
     if pure.kind == "other" or used & padded:
         names = ", ".join(dim.name for dim in tensor.dims if dim in (used & padded or padded))
-        like = f"reduce_{pure.name}" if f"reduce_{pure.name}" in OPS else "reduce_sum"
-        name = pure.name if pure.name in OPS and pure.kind != "over" else like
+        name = next((name for name in (f"reduce_{pure.name}", pure.name) if name in OPS), "reduce_sum")
         raise Refusal(
             f"`{pure.name}` would count the padding of {names}", got=tensor.describe_dims(),
-            hint=f"rf.{name}(x, axis=…), which leaves it out",
+            hint=f"rf.{name}(x, axis=…); functions of rf leave padding out",
         )  # fmt: skip
 
 
@@ -282,10 +296,8 @@ def padded_dims(tensor: Tensor) -> set[Dim]:
 
 def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
     """A result with the dims of its operand, as far as it has these axes."""
-    if isinstance(result, tuple) and not hasattr(result, "numel"):
-        parts = [_with_dims(part, kind, whole, axes) for part in result]
-        names = getattr(type(result), "__match_args__", ())
-        return namedtuple("result", names)(*parts) if names else tuple(parts)
+    if isinstance(result, list | tuple):
+        return mapped(lambda part: _with_dims(part, kind, whole, axes), result)
     if isinstance(result, np.ndarray | np.generic):
         result = raw_registry.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
     if not is_raw(result) or kind not in ("each", "along", "over"):
@@ -361,13 +373,16 @@ def is_data(value: Any) -> bool:
     return is_raw(value) or type(value).__name__ == "dtype"
 
 
-def _check_growth(function: Any, operands: Sequence[Any], kwargs: Mapping[str, Any] = {}) -> None:
-    """Raises Refusal if the result of several operands would be far larger than each of them."""
+def _check_growth(operands: Sequence[Any], kwargs: Mapping[str, Any] = {}, function: Any = None) -> None:
+    """Raises Refusal if the result of several operands would be far larger than each of them.
+
+    function: is tried without numbers; None if it works entry by entry.
+    """
     raws = [value for value in _leaves([*operands, *kwargs.values()]) if is_raw(value)]
     if len(raws) < 2 or prod(map(_volume, raws)) <= LARGEST:
         return
-    if all(isinstance(raw, np.ndarray) for raw in raws):
-        volume = prod(np.broadcast_shapes(*(raw.shape for raw in raws)))
+    if function is None:
+        volume = prod(np.broadcast_shapes(*(tuple(raw.shape) for raw in raws)))
     else:
         result = function(*_swapped(tuple(operands), _meta), **{name: _swapped(v, _meta) for name, v in kwargs.items()})
         volume = max((_volume(part) for part in _leaves([result]) if is_raw(part)), default=0)

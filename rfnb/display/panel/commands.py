@@ -28,6 +28,7 @@ from rfnb.display.tensor.schema import TensorView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
+from rfnb.trace.plain.cells import cells
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -210,6 +211,13 @@ def forget(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     return list_runs(dispatcher)
 
 
+def record_cells(dispatcher: Dispatcher, on: bool | None = None) -> bool:
+    """Whether the plain loops of all cells are recorded. `on` switches that, from the next cell on."""
+    if on is not None:
+        cells.every = bool(on)
+    return cells.every
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "hello": hello,
     "runs": list_runs,
@@ -218,6 +226,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "value": value_of,
     "pin": pin,
     "forget": forget,
+    "record_cells": record_cells,
     **TRAVEL,
     **PAUSING,
 }

@@ -11,6 +11,7 @@ from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.run import when
+from rfnb.trace.run.names import AtLine, NoValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -50,18 +51,23 @@ def _names(where: Where, run: Run) -> list[str | None]:
     line = where.get("line")
     if line is None:
         return [where.get("name")]
-    values = [value for value in run[run.steps - 1].values() if value.line == line] if run.steps else []
+    plain = not run.graph.values  # Python code, of which some steps skip lines
+    steps = range(run.steps)[::-1][: None if plain else 1]
+    values = next((values for step in steps if (values := [v for v in run[step].values() if v.line == line])), [])
     if not values:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]
-    return list(dict.fromkeys(named or [value.name for value in values]))
+    return [AtLine.of(name, line) for name in dict.fromkeys(named or [value.name for value in values])]
 
 
 def _holds(text: str, run: Run, sequence: int | None) -> Test:
     """Whether an expression is true anywhere, or anywhere in one sequence; numbers are true if not 0."""
 
     def test(at: RunStep) -> bool:
-        value = at.eval(text)
+        try:
+            value = at.eval(text)
+        except NoValue:
+            return False
         if not hasattr(value, "dims"):
             return bool(value)
         data = one_entry(value, of_sequence(run, sequence))

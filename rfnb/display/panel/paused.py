@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.expression.expression import Expression
 from rfnb.display.panel.conditions import Test, conditions_of
 from rfnb.display.panel.edit import edited
 from rfnb.display.panel.schema import Event, How, PausedView, Where
@@ -16,6 +17,7 @@ from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.pause.pauses import Pause, pauses
+from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.options import options
 
 if TYPE_CHECKING:
@@ -161,18 +163,37 @@ def resume(
 
 
 def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequence: int | None = None) -> RunView:
-    """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one."""
+    """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one; of plain
+    Python code, variables, with which its next line runs."""
     paused = _paused()
     held, step = paused.run, paused.step
     if held.serial != run:
         raise ViewError(f"edit: run {run} is not paused", hint=f"run {held.serial} is")
-    unknown = set(states) - set(held.states)
+    at, is_plain, known = of_sequence(held, sequence), isinstance(held.replay, KeptSteps), [*held.states]
+    if is_plain:
+        known += [value.name for value in held[step].values()] + [text.name for text in held[step].texts()]
+    unknown = set(states) - set(known)
     if paused.edit is None or unknown:
-        raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(held.states) or "none")
-    at = of_sequence(held, sequence)
-    new = {name: edited(held[step].after[name], text, at) for name, text in states.items()}
+        raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(known) or "none")
+    if is_plain:
+        new = {name: _typed(held[step], name, text) for name, text in states.items()}
+    else:
+        new = {name: edited(held[step].after[name], text, at) for name, text in states.items()}
     paused.edit(new, (None, None))
     return history_view.describe_run(held)
+
+
+def _typed(at: RunStep, name: str, text: str) -> Any:
+    """The new value of a variable of plain Python code: entries for it, or else a text or an expression."""
+    value = at.after[name] if name in at.after.names() else at[name]
+    if isinstance(value, str):
+        return text
+    try:
+        return edited(value, text, {})
+    except ViewError:
+        if not Expression(text).reads:
+            raise
+        return text
 
 
 def _paused() -> Paused:

@@ -21,10 +21,11 @@ from rfnb.display.run import (
     step as step_view,
     view as history_view,
 )
-from rfnb.display.run.schema import Curve, GradientsView, RunItem, RunView
+from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem, RunView
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
+from rfnb.trace.plain.others import add_file_of
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
@@ -107,11 +108,21 @@ def training(
     return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0)}
 
 
-def loops(dispatcher: Dispatcher, run: int, step: int) -> list[RunItem]:
-    """The runs of the loops inside of a step; they can be opened like others, for a while."""
-    inner = list(dispatcher.run_of(run)[int(step)].loops())
+def loops(dispatcher: Dispatcher, run: int, step: int, line: int | None = None) -> list[RunItem]:
+    """The runs of the loops inside of a step, or of those that begin at a line; they can be opened like others, for a
+    while."""
+    inner = [loop for loop in dispatcher.run_of(run)[int(step)].loops() if line in (None, loop.source.first_line)]
     dispatcher.remember(inner)
     return [runs_view.describe_item(each) for each in inner]
+
+
+def record_too(dispatcher: Dispatcher, run: int, place: str) -> list[OtherFunction]:
+    """From now on, the loops in the file of another function are recorded as well: one that the run lists."""
+    found = dispatcher.run_of(run)
+    if place not in [other["place"] for other in history_view.describe_others(found)]:
+        raise ViewError(f"record_too: run {run} lists no such function")
+    add_file_of(place)
+    return history_view.describe_others(found)
 
 
 def gradients(dispatcher: Dispatcher, run: int, loss: str, sequence: int | None = None) -> GradientsView:
@@ -141,6 +152,7 @@ TRAVEL: dict[str, Any] = {
     "rerun": rerun,
     "training": training,
     "loops": loops,
+    "record_too": record_too,
     "gradients": gradients,
     "compare": compare,
 }

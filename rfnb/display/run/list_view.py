@@ -11,6 +11,7 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.widgets_html import chip, row
 from rfnb.display.run.schema import Origin, RunItem, RunsView
+from rfnb.trace.run.kept_steps import KeptSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -23,7 +24,7 @@ def describe(runs: Iterable[Run]) -> RunsView:
 
 def describe_item(run: Run) -> RunItem:
     """The JSON of a run in the list; reads no tensor."""
-    return {
+    item: RunItem = {
         "run": run.serial,
         "loop": run.loop,
         "name": run.name,
@@ -34,6 +35,9 @@ def describe_item(run: Run) -> RunItem:
         "pinned": bool(run.pinned),
         **describe_origin(run),
     }
+    if isinstance(run.replay, KeptSteps):
+        item["is_plain"] = True
+    return item
 
 
 def describe_origin(run: Run) -> Origin:

@@ -29,6 +29,7 @@ class RunItem(Origin):
     batch: int | None
     flags: list[str]
     pinned: bool
+    is_plain: NotRequired[bool]  # whether the steps are plain Python code, which has no ops
 
 
 class RunsView(TypedDict):
@@ -77,6 +78,16 @@ class RunView(Origin):
     failure: FailureView | None
     is_search: NotRequired[bool]  # whether steps have a beam; older kernels do not send it
     training: NotRequired[TrainingView | None]  # of a probe
+    is_plain: NotRequired[bool]  # whether the steps are plain Python code, which has no ops
+    raised_in: NotRequired[str]  # of a loop that was not recorded and raised, the id of the cell, or ""
+    also: NotRequired[list[OtherFunction]]  # functions with loops that ran, and were not recorded
+
+
+class OtherFunction(TypedDict):
+    """A function with loops that were not recorded."""
+
+    place: str  # "module:function"
+    added: bool  # whether they will be from now on
 
 
 class StateRow(TypedDict):
@@ -122,6 +133,14 @@ class StepView(TypedDict):
     watches: list[WatchRow]
     ops: OpsView | None  # if they were asked for
     beam: NotRequired[BeamAt | None]  # of a search, if it was asked for
+    lines: NotRequired[LinesView]  # of plain Python code
+
+
+class LinesView(TypedDict):
+    """About the lines of a step of plain Python code, 1-based in the file or cell."""
+
+    skipped: list[int]  # where code did not run
+    loops: list[int]  # where loops inside of the step begin
 
 
 class RunStepView(TypedDict):

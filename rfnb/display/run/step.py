@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,7 @@ from rfnb.display.run.sequence_choice import Chosen, live_at
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
+from rfnb.trace.run.names import reads_states_after
 from rfnb.trace.run.step import AGREES, KEPT
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 
+PARTS = 8
+"""Number of parts of a list that a watch shows."""
 Magnitudes = tuple[list[Number], bool]
 
 _magnitudes_by_run: WeakKeyDictionary[Any, dict[tuple[Any, ...], Magnitudes]] = WeakKeyDictionary()
@@ -65,7 +69,7 @@ def describe_step(
     ]
     values = sorted([*values, *texts], key=lambda row: row["line"]) if texts else values
     tree = None if seen is None else tree_of(run, sequence)
-    return {
+    view: StepView = {
         "kind": "step",
         "run": run.serial,
         "step": step,
@@ -79,6 +83,9 @@ def describe_step(
         "ops": None,
         "beam": None if tree is None else describe_beam(tree, step, hypothesis, seen or 0),
     }
+    if (lines := at.lines()) is not None:
+        view["lines"] = {"skipped": list(lines.skipped), "loops": list(lines.loops)}
+    return view
 
 
 def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
@@ -201,7 +208,7 @@ def describe_watch(at: RunStep, text: str, chosen: Chosen) -> WatchRow:
     """
     try:
         found = at.eval(text)
-        where = chosen.after(at.step) if "after." in text else chosen.in_step(at.step)
+        where = chosen.after(at.step) if reads_states_after(text, at) else chosen.in_step(at.step)
         value = _described(text, found, where, chosen.live(found, at.step))
     except Exception as error:
         return {"text": text, "value": None, "error": reason(error)}
@@ -211,4 +218,12 @@ def describe_watch(at: RunStep, text: str, chosen: Chosen) -> WatchRow:
 def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | None) -> ValueView:
     if isinstance(value, bool | float | str):
         return in_words(text, short(value), type(value).__name__)
+    if isinstance(value, tuple | list | dict):
+        names = getattr(value, "_fields", value if isinstance(value, dict) else [""] * len(value))
+        parts = zip(names, value.values() if isinstance(value, dict) else value, strict=False)
+        words = [f"{name} {_described('', part, at, None)['text']}".strip() for name, part in islice(parts, PARTS)]
+        shown = ("; " if any(" " in word for word in words) else ", ").join([*words, *["…"] * (len(value) > PARTS)])
+        return in_words(text, f"[{shown}]" if isinstance(value, list) else f"({shown})", type(value).__name__)
+    if value is None or type(value).__name__ == "dtype":
+        return in_words(text, str(value))
     return describe_value(text, value, at=at, pictures=True, live=live)

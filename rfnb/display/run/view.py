@@ -20,7 +20,7 @@ from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.list_view import describe_origin
-from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView, TrainingView
+from rfnb.display.run.schema import FailureView, HistoryView, OtherFunction, RunView, StepView, TrainingView
 from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
 from rfnb.display.run.state_history import describe_strip, follow
@@ -31,9 +31,15 @@ from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
+from rfnb.trace.plain.others import is_added
+from rfnb.trace.run.kept_steps import KeptSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+
+
+OTHERS = 4
+"""Largest number of functions that are named whose loops were not recorded."""
 
 
 def describe(run: Run, batch: int | str | None = None) -> HistoryView:
@@ -117,7 +123,7 @@ def _until(run: Run, spark: list[Number], end: int) -> list[Number]:
 def describe_run(run: Run) -> RunView:
     """Facts that are the same for all steps; reads no tensor."""
     source = run.source
-    return {
+    view: RunView = {
         "kind": "run_facts",
         "run": run.serial,
         "loop": run.loop,
@@ -140,6 +146,18 @@ def describe_run(run: Run) -> RunView:
         "is_search": run.replay.is_search,
         "training": _training(run),
     }
+    if isinstance(run.replay, KeptSteps):
+        view["is_plain"] = True
+    if (raised_in := getattr(run.replay, "raised_in", None)) is not None:
+        view["raised_in"] = raised_in
+    if also := describe_others(run):
+        view["also"] = also
+    return view
+
+
+def describe_others(run: Run) -> list[OtherFunction]:
+    """Other functions with loops that ran while the loop was recorded."""
+    return [{"place": place, "added": is_added(place)} for place in getattr(run.replay, "also", ())]
 
 
 def _training(run: Run) -> TrainingView | None:
@@ -175,7 +193,7 @@ def to_text(view: HistoryView) -> str:
     """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
     told = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
-    told += [*steps_text(view), *states_text(view)]
+    told += [*steps_text(view), *states_text(view), *others_lines(view["run"])]
     lines += [f"  {line}" for line in told]
     if view["explanation"] is not None:
         lines.append(f"  {explanation_view.headline(view['explanation'])}")
@@ -188,7 +206,7 @@ def to_text(view: HistoryView) -> str:
 
 def to_repr(view: HistoryView) -> str:
     """The run in one line."""
-    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"]]) + "}"
+    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"], *others_lines(view["run"])]) + "}"
 
 
 def to_html(view: HistoryView) -> Html:
@@ -202,6 +220,7 @@ def to_html(view: HistoryView) -> Html:
         steps_html(view),
         states_html(view),
         beam_view.to_html(beam) if (beam := view.get("beam")) else None,
+        [quiet(line, tag="div") for line in others_lines(view["run"])],
         _explained(view),
         _bodies(view),
         note_html(view["note"]),
@@ -251,6 +270,13 @@ def failure_lines(run: RunView) -> list[str]:
     place = "" if failure["line"] is None else f", line {failure['line']}"
     first, *rest = failure["error"].splitlines()
     return [f"failed in step {failure['step']}{place}: {first}", *rest]
+
+
+def others_lines(run: RunView) -> list[str]:
+    """`not recorded: loops in module:function, …`, if other functions with loops ran."""
+    places = [other["place"] for other in run.get("also", []) if not other["added"]]
+    more = f" and {len(places) - OTHERS} more" if len(places) > OTHERS else ""
+    return [f"not recorded: loops in {', '.join(places[:OTHERS])}{more}"] if places else []
 
 
 def at_step(run: RunView, step: StepView) -> str:

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim_kind import kind_of_name
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit.data import Axis, Data, dtype_of, numbers, to_numpy
 from rfnb.errors import ViewError
 from rfnb.trace.record.traced import Pending, Traced
-
-BATCH = ("batch", "b")
-FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")
 
 
 def is_array(shown: Any) -> bool:
@@ -124,7 +122,7 @@ def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
 
 def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
     if not isinstance(given, Dim):
-        return _plain_dim(f"axis{at}" if given is None else given, None if _kind(given) != "feature" else size)
+        return _plain_dim(f"axis{at}" if given is None else given, None if kind_of_name(given) != "feature" else size)
     if given.dimension is not None and given.dimension != size:
         raise ViewError(
             f"show: axis {at} does not fit {given.name}",
@@ -137,14 +135,9 @@ def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
 @lru_cache(maxsize=512)
 def _plain_dim(name: str, size: int | None) -> Dim:
     """A Dim for an axis; one name always gives the same Dim, so that it keeps its colour."""
-    dim = Dim(size, name=name, kind=_kind(name))
+    dim = Dim(size, name=name, kind=kind_of_name(name))
     dim.made = None  # by no line of the user
     return dim
-
-
-def _kind(name: str | None) -> str | None:
-    word = (name or "").lower()
-    return "batch" if word in BATCH else "feature" if word in FEATURE else None
 
 
 def _name(dim: str | Dim) -> str:

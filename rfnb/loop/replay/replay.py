@@ -27,7 +27,7 @@ from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import Lineage
-from rfnb.trace.run.step import AGREES, StepText, StepValue
+from rfnb.trace.run.step import AGREES, StepLines, StepText, StepValue
 
 
 class Replay(RecordedSteps):
@@ -74,6 +74,10 @@ class Replay(RecordedSteps):
         states = results[len(named) :]
         self._reached(step + 1, states)
         return found, self._check(states, step)
+
+    def lines(self, step: int) -> StepLines | None:
+        """Not known."""
+        return None
 
     def texts(self, step: int) -> list[StepText]:
         """None: values of a body are tensors."""

@@ -7,4 +7,5 @@ recorder    `FrameRecorder`, which follows one frame and writes the log of its l
 calls       `CallRecorder`, which follows the calls of a function as one loop.
 values      Values as they were: by reference, as copies, or as statistics.
 remembered  What a Run reads from the log.
+cells       `%%record_loops` and the recording of all cells; `last_iteration`, of a loop that raises; `others` that ran.
 """

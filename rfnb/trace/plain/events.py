@@ -12,15 +12,21 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-YIELD_VALUE = dis.opmap["YIELD_VALUE"]
+YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
 ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
 
 
 class Follower(Protocol):
-    """What follows one frame while it runs."""
+    """What follows one frame while it runs.
+
+    Args:
+        jumps: offsets of jumps back inside of a line with which an iteration begins; `line` is called for them too.
+    """
+
+    jumps: frozenset[int]
 
     def line(self, frame: FrameType) -> None:
-        """A line of the frame is about to run; `frame.f_lasti` is its first instruction."""
+        """A line of the frame is about to run; `frame.f_lasti` is its first instruction, or the jump to it."""
 
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
@@ -100,11 +106,17 @@ class Tracing:
                 ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
                 if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
                     error[0] = arg[1]
-            elif event == "return" and (error[0] is not None or frame.f_code.co_code[frame.f_lasti] != YIELD_VALUE):
+            elif event == "return" and not ((arg is not None or error[0] is None) and _yields(frame)):
                 leave(frame, error[0], arg)
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         return local
+
+
+def _yields(frame: FrameType) -> bool:
+    """Whether a generator or coroutine is about to give a value, and not to end."""
+    code, last = frame.f_code.co_code, frame.f_lasti
+    return code[last] == YIELD_VALUE or (code[last] == RESUME and last >= 2 and code[last - 2] == YIELD_VALUE)
 
 
 class Monitoring:
@@ -129,6 +141,7 @@ class Monitoring:
         monitoring.use_tool_id(self._tool, self.NAME)
         monitoring.register_callback(self._tool, events.PY_START, self._started)
         monitoring.register_callback(self._tool, events.LINE, self._line)
+        monitoring.register_callback(self._tool, events.JUMP, self._jumped)
         monitoring.register_callback(self._tool, events.PY_RETURN, self._returned)
         monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
         monitoring.register_callback(self._tool, events.EXCEPTION_HANDLED, self._handled)
@@ -161,8 +174,8 @@ class Monitoring:
 
     def _listen(self, code: CodeType) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        self._known[code] = True
-        monitoring.set_local_events(self._tool, code, monitoring.events.LINE | monitoring.events.PY_RETURN)
+        self._known[code], events = True, monitoring.events
+        monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
     def _started(self, code: CodeType, offset: int) -> Any:
         if threading.get_ident() != self._thread:
@@ -184,6 +197,13 @@ class Monitoring:
         follower = self._followers.get(frame)
         if follower is not None:
             follower.line(frame)
+
+    def _jumped(self, code: CodeType, offset: int, destination: int) -> Any:
+        frame = sys._getframe(1)
+        follower = self._followers.get(frame)
+        if follower is not None and offset in follower.jumps:
+            return follower.line(frame)
+        return None if follower is None else sys.monitoring.DISABLE  # type: ignore[attr-defined]
 
     def _returned(self, code: CodeType, offset: int, value: Any) -> None:
         frame = sys._getframe(1)

@@ -6,8 +6,7 @@ import ast
 import contextlib
 import io
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -17,7 +16,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.edits import edited_value
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Moment, role_of, set_numbers, weights_of
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recorder import Entry, Iterations, Log, recording_here
 from rfnb.trace.plain.remembered import continue_from
@@ -30,7 +29,7 @@ ITEMS, MORE = ".items", ".more"
 
 
 class Forked(Iterations):
-    """The iterations of a fork: the first are those of the loop that it continues.
+    """The iterations of a fork, in one log: the first are those of the loop that it continues.
 
     Args:
         parent: that loop.
@@ -40,73 +39,60 @@ class Forked(Iterations):
         notes: what is not as it was.
     """
 
-    def __init__(self, parent: Iterations, at: int, own: Iterations | None, edited: Sequence[str], notes: list[str]):
+    def __init__(
+        self, parent: Iterations, at: int, own: Iterations | None, edited: Collection[str], notes: Sequence[str]
+    ):
         super().__init__(parent.code, parent.outline, parent.number, Log())
-        self.parent, self.at, self.own, self.edited, self.notes = parent, at, own, edited, notes
+        self._parent, self._at, self.notes = parent, at, notes
         self.forked_at = at
-        self.name, self.around, self.changed = parent.name, parent.around, parent.changed
-        if own is not None and own.failed is not None:
-            self.failed = own.failed._replace(step=at + own.failed.step)
+        self.name, self.around = parent.name, parent.around
+        cut, ran = parent.starts[at], parent.ran[at]
+        self.log.items, self.log.statements = parent.log.items[:cut], parent.log.statements[:ran]
+        self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
+        self.begins_with(parent.places)
+        self.inner = [inner for inner in parent.inner if inner.end <= cut]
+        self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
+        if own is not None:
+            self._go_on(own, edited, cut, ran)
 
-    def _at(self, step: int) -> tuple[Iterations, int]:
-        """The loop that ran an iteration, and its number there."""
-        return (self.parent, step) if step < self.at or self.own is None else (self.own, step - self.at)
+    def _go_on(self, own: Iterations, edited: Collection[str], cut: int, ran: int) -> None:
+        """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
+        items = [*own.log.items]
+        for at in range(0, own.starts[0], 3):
+            use = items[at]
+            if use.name in edited:
+                items[at] = use._replace(statement=self.outline.header_of(self.number), line=self.text.first)
+                if not self.starts:
+                    self.begins_with(self.places | {use.name: cut + at})
+        self.log.items += items
+        self.log.statements += own.log.statements
+        for loop in _all_of(own):
+            loop.move(self.log, cut, ran)
+        self.starts, self.ran = [*self.starts, *own.starts], [*self.ran, *own.ran]
+        self.moments, self.inner = [*self.moments, *own.moments], [*self.inner, *own.inner]
+        self.end, self.ran_end = own.end, own.ran_end
+        self.own_codes = [*self.own_codes, own.code]
+        if own.failed is not None:
+            self.failed = own.failed._replace(step=self._at + own.failed.step)
 
-    @property
-    def steps(self) -> int:
-        """How many iterations began."""
-        return self.at + (0 if self.own is None else self.own.steps)
-
-    @property
-    def initial(self) -> list[Entry]:
-        """The variables before the first iteration."""
-        return self.parent.initial
-
-    def entries(self, step: int) -> list[Entry]:
-        """What an iteration assigned, in order."""
-        loop, number = self._at(step)
-        return loop.entries(number)
-
-    def edits(self, step: int) -> list[Entry]:
-        """The variables that were edited before an iteration."""
-        if step < self.at:
-            return self.parent.edits(step)
-        if step > self.at or self.own is None:
-            return []
-        first = self.own.before(0)
-        return [first[name] for name in self.edited if name in first]
-
-    def loops(self, step: int) -> list[Iterations]:
-        """The loops inside of an iteration."""
-        loop, number = self._at(step)
-        return loop.loops(number)
+    def span(self, step: int) -> tuple[int, int]:
+        """Where in the log an iteration begins and ends."""
+        return self._parent.span(step) if step < self._at else super().span(step)
 
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration."""
-        loop, number = self._at(step)
-        return loop.before(number)
+        return self._parent.before(step) if step < self._at else super().before(step)
 
-    def targets(self, step: int) -> dict[str, Entry]:
-        """The variables that the header assigned for an iteration."""
-        loop, number = self._at(step)
-        return loop.targets(number)
-
-    def moment(self, step: int) -> Moment:
-        """The beginning of an iteration."""
-        loop, number = self._at(step)
-        return loop.moment(number)
-
-    def values(self, until: int | None = None) -> Iterator[tuple[Any, int | None]]:
-        """All values in the log, with their versions."""
-        at = self.at if until is None else min(until, self.at)
-        own = self.own.values(None if until is None else until - at) if self.own is not None else ()
-        return chain(self.parent.values(at), own)
-
-    def codes(self) -> Iterator[CodeType]:
+    def codes(self) -> list[CodeType]:
         """The code of the loop, and of what it continues."""
-        yield from self.parent.codes()
-        if self.own is not None:
-            yield self.own.code
+        return self.own_codes
+
+
+def _all_of(loop: Iterations) -> Iterator[Iterations]:
+    """A loop, and those in it."""
+    yield loop
+    for inner in loop.inner:
+        yield from _all_of(inner)
 
 
 class _Client:
@@ -155,9 +141,9 @@ def fork(
     """
     step = _checked(loop, step)
     seed = None if seed is None else operator.index(seed)
-    around = loop.around
-    assert around is not None
-    node = _loop_of(loop, lines)
+    around, node = loop.around, _loop_of(loop, lines)
+    if around is None:
+        raise LoopError("fork: the loop was not recorded")
     _check_syntax(node)
     if around.trained:
         raise LoopError(
@@ -168,7 +154,7 @@ def fork(
     changing, items = _changing(loop), list(_items(node, loop, step)) if isinstance(node, ast.For) else []
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
     inside = {part for code in loop.codes() for part in _codes_in(code)}
-    rebuilder = Rebuilder(loop.moment(step).objects, changing, cells, inside.__contains__)
+    rebuilder = Rebuilder(loop.moments[step].objects, changing, cells, inside.__contains__)
     entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
     targets = _target_names(node)
     anew = _stored(node) - {*loop.text.carried}
@@ -176,7 +162,7 @@ def fork(
     changes = _edited(edits, values, targets, loop)
     for name, value in (values | changes).items():
         cells[name].cell_contents = value
-    limit = 10 * loop.steps + 1000
+    limit = 10 * len(loop.starts) + 1000
     cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
     cells[MORE].cell_contents = _Counter(limit)
     function = _compiled(node, loop, cells)
@@ -187,10 +173,10 @@ def fork(
 
 def _checked(loop: Iterations, step: int) -> int:
     step = operator.index(step)
-    if not -loop.steps <= step < loop.steps:
-        expected = f"0 … {loop.steps - 1}" if loop.steps else "none: the run has no steps"
+    if not -len(loop.starts) <= step < len(loop.starts):
+        expected = f"0 … {len(loop.starts) - 1}" if len(loop.starts) else "none: the run has no steps"
         raise LoopError(f"there is no step {step}, so the run cannot be forked there", expected=expected)
-    return step % loop.steps
+    return step % len(loop.starts)
 
 
 # -- syntax
@@ -298,7 +284,7 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
     )
     if written := sorted(stored - local):
         raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
-    if written := sorted(stored & {*loop.codes().__next__().co_freevars}):
+    if written := sorted(stored & {*loop.codes()[0].co_freevars}):
         raise LoopError(f"fork: `{written[0]}` is a variable of the function around, which the loop assigns (nonlocal)")
     for name, kept in around.outside.items():
         if name in words and name not in local:
@@ -340,8 +326,8 @@ def _global_words(code: CodeType) -> Iterator[str]:
 def _changing(loop: Iterations) -> set[int]:
     """The identities of the objects that have several states."""
     states: dict[int, set[int]] = {}
-    for number in range(loop.steps):
-        for state in loop.moment(number).objects.values():
+    for number in range(len(loop.starts)):
+        for state in loop.moments[number].objects.values():
             states.setdefault(state.identity, set()).add(id(state))
     return {identity for identity, several in states.items() if len(several) > 1}
 
@@ -364,7 +350,7 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         for statement in node.body
         for part in ast.walk(statement)
     )
-    for number in range(step, loop.steps):
+    for number in range(step, len(loop.starts)):
         targets = loop.targets(number)
         if names != {*targets} or reassigned:
             raise LoopError(f"fork: the item of step {number} is not kept")
@@ -385,7 +371,7 @@ class _Items:
 
     def __iter__(self) -> Iterator[Any]:
         for number, entries in enumerate(self._items, self._step):
-            moment = self._loop.moment(number)
+            moment = self._loop.moments[number]
             values = Rebuilder(moment.objects, self._changing, {}, ().__contains__).values(entries)
             if self._around is not None:
                 set_numbers(moment.numbers, self._around)
@@ -436,7 +422,7 @@ def _notes(loop: Iterations, step: int, seed: int | None) -> Iterator[str]:
     weights = [(module(), before) for _, module, before in around.modules]
     if any(module is not None and weights_of(module) != before for module, before in weights):
         yield "with today's weights"
-    numbers = loop.moment(step).numbers
+    numbers = loop.moments[step].numbers
     if seed is None and ((around.drew and step) or not numbers.torch):
         yield "with other random numbers"
 
@@ -470,7 +456,7 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
     made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    read_again(made, loop, original.outline)
+    read_again(made, loop, original.outline, original.number)
     return FunctionType(made, around.names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
 
 
@@ -512,7 +498,7 @@ def _run(
             backend.modes(around.modes), OwnNumbers(), _untouched(modules),
             contextlib.redirect_stdout(io.StringIO()),
         ):  # fmt: skip
-            set_numbers(loop.moment(step).numbers, around, seed)
+            set_numbers(loop.moments[step].numbers, around, seed)
             try:
                 function()
             except BaseException as error:

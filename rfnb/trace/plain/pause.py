@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,17 @@ import numpy as np
 from rfnb.core.expression.expression import Expression
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopNameError
+from rfnb.errors import LoopError, LoopNameError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
+from rfnb.trace.plain.edit import edited, write_variables
 from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
-from rfnb.trace.run.names import StepNames, Variables
+from rfnb.trace.run.names import AtLine, StepNames, Variables
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
-from rfnb.trace.run.step import RunStep, States, StepText, StepValue
+from rfnb.trace.run.step import Only, RunStep, States, StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recorder import Client, FrameRecorder, Iterations
@@ -145,6 +147,8 @@ class LineStep(RunStep):
         return LineNames(self, self._of, self._frame)
 
     def _latest(self, name: str | None) -> list[Any]:
+        if isinstance(name, AtLine):
+            return self.run[self.step]._latest(name)
         if name is None:
             return [array for each in self._roots() for array in self._of.arrays(each)]
         return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
@@ -305,11 +309,27 @@ class LoopPauses:
         """Holds the loop. Raises KeyboardInterrupt if the user stops the cell."""
         run, step = self.run(), len(self.loop.starts) - 1
         self._client.pausing()
+        line = None if line is None else line + self.replay._shift
         with listening(None):
-            resume = hold(Paused(run, step, why, None, None if line is None else line + self.replay._shift))
+            resume = hold(Paused(run, step, why, partial(self._edit, frame), line))
         self.loop.was_paused = self.loop.was_paused or resume is not None
         self._resume, self.is_off, self._conditions = resume or Resume(), resume is None, None
         self._recorder.goes_on = self._resume.until is not None or bool(self._resume.tests)
+
+    def _edit(self, frame: FrameType, variables: Mapping[str, Any], only: Only = (None, None)) -> None:
+        """Gives variables of the frame new values, with which the loop goes on: all, or none if one does not fit."""
+        step = len(self.loop.starts) - 1
+        if only != (None, None):
+            raise LoopError("edit: a loop of plain Python has no sequences and hypotheses")
+        names = {**frame.f_globals, **frame.f_locals}
+        if unknown := [name for name in variables if name not in names or name not in self.last]:
+            raise LoopNameError(f"edit: {self.name} has no variable `{unknown[0]}`", expected=", ".join(self.last))
+        at = self.run()[step]
+        values = {name: edited(name, names[name], new, at) for name, new in variables.items()}
+        write_variables(frame, values)
+        self._recorder.add_edits(values)
+        run = self.run()
+        run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *values]))
 
     def close(self) -> None:
         """The loop has ended."""

@@ -23,6 +23,7 @@ from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
+from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
 from rfnb.trace.plain.remembered import Axes, run_of
 from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
@@ -98,6 +99,7 @@ class AllLoops:
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
         self.chooses, self.dims = chooses, dims
+        self.also: list[str] = []  # other functions with loops that ran
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """All of them."""
@@ -110,7 +112,7 @@ class AllLoops:
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         if not loop.inside:
-            _store(loop, self.dims)
+            _store(loop, self.dims, self.also)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
@@ -131,10 +133,10 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
     return True
 
 
-def _store(loop: Iterations, dims: Axes | None) -> None:
+def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
-        store(run_of(loop, dims))
+        store(run_of(loop, dims, also=also))
         loop.run = None
 
 
@@ -201,18 +203,23 @@ class record_loops(ContextDecorator):
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
         self._files = frozenset(_code_of("record_loops", function).co_filename for function in functions)
+        self._others = OtherFunctions(self._files)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
 
     def __enter__(self) -> record_loops:
+        self._client.also = []
         frame = _user_frame(sys._getframe(1))
         _start(self._client, frame if frame is not None and self._chosen(frame.f_code) else None, "record_loops")
         return self
 
     def __exit__(self, *error: object) -> None:
         recording_here().remove(self._client)
+        self._client.also += self._others.with_loops()
 
     def _chosen(self, code: CodeType) -> bool:
-        return code.co_filename in self._files if self._files else is_yours(code.co_filename)
+        if not self._files:
+            return is_yours(code.co_filename)
+        return code.co_filename in self._files or not self._others.add(code)
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from rfnb.trace.plain.values import (
     Kept,
     backend_of,
     drop,
+    growth_of,
     hold,
     is_opaque,
     is_same,
@@ -81,7 +82,8 @@ class Iterations:
 
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
-    moments: what no line shows, at the beginning of each iteration. around: of the loop, or of the outermost one.
+    moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
+    first one are. around: of the loop, or of the outermost one.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
@@ -90,16 +92,15 @@ class Iterations:
         self.moments: list[Moment] = []
         self.around: Around | None = None
         self.forked_at: int | None = None  # of a fork, its first iteration of its own
-        self.notes: list[str] = []  # of a fork: what is not as it was
+        self.notes: Sequence[str] = ()  # of a fork: what is not as it was
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
-        self.end = 0
-        self._initial: dict[str, int] = {}
+        self.end = self.ran_end = 0
+        self.places: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
-        self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
         self.pauses: LoopPauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
@@ -112,35 +113,23 @@ class Iterations:
 
     def begins_with(self, places: dict[str, int]) -> None:
         """Takes the variables before the first iteration, by their places in the log."""
-        self._initial = places
+        self.places = places
 
     @property
     def initial(self) -> list[Entry]:
         """The variables before the first iteration."""
-        return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self._initial.items()]
+        return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self.places.items()]
 
-    @property
-    def steps(self) -> int:
-        """How many iterations began."""
-        return len(self.starts)
-
-    def moment(self, step: int) -> Moment:
-        """What no line shows, at the beginning of an iteration."""
-        return self.moments[step]
-
-    def edits(self, step: int) -> list[Entry]:
-        """The variables that were edited before an iteration, in a fork."""
-        return []
-
-    def codes(self) -> Iterator[CodeType]:
+    def codes(self) -> list[CodeType]:
         """The code of the loop; in a fork, also that of the loop that it continues."""
-        yield self.code
+        return [self.code]
 
-    def values(self, until: int | None = None) -> Iterator[tuple[Any, int | None]]:
-        """All values in the log of the iterations before `until`, with the versions of raw tensors."""
-        end = self.end if until is None or until >= len(self.starts) else self.starts[until]
-        for at in range((self.starts or [0])[0], end, 3):
-            yield self.log.items[at + 1], self.log.items[at + 2]
+    def move(self, log: Log, entries: int, statements: int) -> None:
+        """Moves to another log, to the end of so many items and statements."""
+        self.log, self.end, self.ran_end = log, self.end + entries, self.ran_end + statements
+        self.starts = [start + entries for start in self.starts]
+        self.ran = [start + statements for start in self.ran]
+        self.places = {name: at + entries for name, at in self.places.items()}
 
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
@@ -182,6 +171,18 @@ class Iterations:
                 last[entry.line, entry.name] = entry
             found += last.values()
         return [*found, *self.log.entries(start, end)]
+
+    def skipped(self, step: int) -> list[int]:
+        """The lines of the loop on which nothing ran in an iteration, although there is code."""
+        end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
+        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        written = {place.statement for place in self.outline.places.values()}
+        lines: dict[bool, set[int]] = {True: set(), False: set()}
+        for number in written:
+            statement = self.outline.statements[number]
+            if number in ran or self.number in statement.loops:
+                lines[number in ran].update(range(statement.line, statement.end + 1))
+        return sorted(lines[False] - lines[True])
 
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
@@ -233,7 +234,7 @@ class FrameRecorder:
 
     def __init__(self, code: CodeType, text: Outline, clients: list[Client], frames: dict[FrameType, Any]):
         self.code, self._outline, self.clients, self._frames = code, text, clients, frames
-        self._places, self._log = text.places, Log()
+        self._places, self.jumps, self._log = text.places, text.jumps, Log()
         self._open: list[Iterations] = []
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
@@ -352,7 +353,7 @@ class FrameRecorder:
             self._open[-1].name = name or self._open[-1].name
             return
         try:
-            header = next(header for header, loop in self._outline.headers.items() if loop == number)
+            header = self._outline.header_of(number)
             with self._unobserved():
                 self._line(frame, Place(header, True, (number,), True))
         except Exception as error:
@@ -397,7 +398,7 @@ class FrameRecorder:
         """An iteration of a loop begins; what the header assigned belongs to it."""
         text = self._outline.loops[number]
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
-            self._previous = next(header for header, loop in self._outline.headers.items() if loop == number)
+            self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
@@ -465,7 +466,6 @@ class FrameRecorder:
             self._pause({}, ended=True)
         self._mark_ends()
         self._open.pop()
-        loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
             loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
@@ -499,10 +499,19 @@ class FrameRecorder:
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
 
+    def add_edits(self, values: Mapping[str, Any]) -> None:
+        """Records new values that a user gave to variables while the loop is paused."""
+        statements, number = self._outline.statements, self._previous
+        line = self._open[-1].text.first if number == BEFORE else statements[number].line
+        with self._unobserved():
+            for name, value in values.items():
+                self._add(name, Use(name, max(number, 0), line, True, False), value)
+        self._tested = len(self._log.items)
+
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
         for loop in self._open:
-            loop.end = len(self._log.items)
+            loop.end, loop.ran_end = len(self._log.items), len(self._log.statements)
 
     def _client_of(self, loop: Iterations) -> Client:
         return next(client for client in self.clients if client.wants(loop.text, loop.number))
@@ -536,7 +545,7 @@ class FrameRecorder:
             if old is value:
                 same = version is None or version_raw(old) == version
             else:
-                same = version is None and is_same(value, old)
+                same = version is None and is_same(value, old, closely=name in self._writers.get(self._previous, ()))
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
@@ -580,20 +589,18 @@ class FrameRecorder:
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
         before = None if at is None else items[at + 1]
-        if type(before) is Kept:
-            before.let_go()
         self._last[name] = len(items)
-        if type(value) in PLAIN:
-            items += (use, value, None)
-            return
-        version = None if self._hides else version_of(value)
-        if version is None:
-            value = keep(value, self._hides, before)
-            self._bytes += hold(value) if use.statement != BEFORE else 0  # what was there needs no more memory
-            self._uncounted.add(name)
-        elif use.statement != BEFORE:
-            self._bytes += value.nbytes
-        items += (use, value, version)
+        version, kept = None, value
+        if type(value) not in PLAIN:
+            version = None if self._hides else version_of(value)
+            if version is None:
+                kept = keep(value, self._hides, before)
+                self._uncounted.add(name)
+            if use.statement != BEFORE:  # what was there needs no more memory
+                self._bytes += hold(kept) if version is None else value.nbytes
+        if type(before) is Kept:
+            before.let_go(parts=growth_of(kept) is None)
+        items += (use, kept, version)
         if self._bytes > self._budget:
             self._summarize()
 

@@ -12,22 +12,25 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim_kind import kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
+from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
+from rfnb.trace.run.names import NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
-from rfnb.trace.run.step import KEPT, Only, StepText, StepValue
+from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recorder import Entry, Iterations
@@ -44,52 +47,63 @@ class Remembered(KeptSteps):
     Args:
         iterations: what was recorded.
         dims: the names of axes.
+        raised_in: of a loop that was not recorded and raised, the id of the cell; its step is from the traceback.
+
+    `also` lists other functions with loops that ran, which were not recorded.
     """
 
-    def __init__(self, iterations: Iterations, dims: Axes | None = None):
+    def __init__(self, iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None):
         self.iterations, self._named = iterations, dict(dims or {})
         self.axis = Dim(None, name="iterations")
-        self.axis.bind(Size([], iterations.steps))
+        self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        self.raised_in = raised_in
+        self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
     def look_again(self) -> None:
         """The loop has gone on."""
-        self.__dict__.pop("_history", None)
-        self.axis.bind(Size([], self.iterations.steps))
+        for name in ("_initial", "_places", "_changes"):
+            self.__dict__.pop(name, None)
+        self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
-        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)], KEPT
+        values = [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)]
+        return values, KEPT if self.raised_in is None else "from the traceback"
 
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
         return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepText)]
 
+    def lines(self, step: int) -> StepLines:
+        """Where code did not run, and where loops inside of the step begin."""
+        loops = {loop.text.first + self._shift for loop in self.iterations.loops(step)}
+        return StepLines([line + self._shift for line in self.iterations.skipped(step)], sorted(loops))
+
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
-        first = {entry.name: entry for entry in self.iterations.initial}
-        steps = self.iterations.steps
+        first = self._initial
+        steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        changed, paths = self.iterations.changed, self.iterations.outline.paths
-        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
-        names = [name for name in names if name in first or name in last]
+        paths, carried = self.iterations.outline.paths, self.iterations.text.carried
+        names = [n for n in carried if (n not in paths or n in self._places) and (n in first or n in last)]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
-        if name not in self._history:
-            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
+        if name not in self.variable_names():
+            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
 
     def variable(self, name: str, step: int) -> Any:
         """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
 
-        A Tensor if its axes have names. Raises KeyError if there was none, and ExpressionNameError if it is lost.
+        A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
         kept = self._before(name, step)
         if kept is MISSING:
@@ -98,11 +112,11 @@ class Remembered(KeptSteps):
 
     def _before(self, name: str, step: int) -> Any:
         """What was kept of a variable before `step`; MISSING if there was none."""
-        history = self._history.get(name, [])
-        at = bisect_left(history, step, key=lambda place: place[0])
-        if at == 0:
+        loop, places = self.iterations, self._places.get(name, [])
+        number = bisect_left(places, loop.starts[step] if step < len(loop.starts) else loop.end)
+        entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
+        if entry is None:
             return MISSING
-        entry = history[at - 1][1]
         if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
             return Summary(MAY)
         return _kept_of(entry)
@@ -116,23 +130,27 @@ class Remembered(KeptSteps):
 
     def variable_names(self) -> list[str]:
         """The variables that `variable` has."""
-        return list(self._history)
+        return list(dict.fromkeys([*self._initial, *self._places]))
 
     @cached_property
-    def _history(self) -> dict[str, list[tuple[int, Entry]]]:
-        """By variable, each value with the step that assigned it; -1 for values from before the loop."""
-        history = {entry.name: [(-1, entry)] for entry in self.iterations.initial}
-        for number in range(self.iterations.steps):
-            for entry in self.iterations.edits(number):
-                history.setdefault(entry.name, []).append((number - 1, entry))
-            for entry in self.iterations.entries(number):
-                history.setdefault(entry.name, []).append((number, entry))
-        return history
+    def _initial(self) -> dict[str, Entry]:
+        """The variables before the first step."""
+        return {entry.name: entry for entry in self.iterations.initial}
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """By variable, where in the log its values are."""
+        loop, places = self.iterations, dict[str, list[int]]()
+        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
+            use = loop.log.items[at]
+            if use.statement != BEFORE:
+                places.setdefault(use.name, []).append(at)
+        return places
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
         tensors: list[Tensor] = []
-        for step in range(self.iterations.steps):
+        for step in range(len(self.iterations.starts)):
             value = self.state(name, step + 1)
             if not isinstance(value, Tensor):
                 raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
@@ -203,15 +221,17 @@ class Remembered(KeptSteps):
                 dims.append(named)
                 continue
             key = (named, size) if named else (name, axis, size)
-            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}")))
+            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))))
         return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
 
     # -- about the run
 
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors."""
-        sizes: dict[Any, int] = {}
-        for value, version in self.iterations.values():
+        items, sizes = self.iterations.log.items, {}
+        start, end = (self.iterations.starts or [0])[0], self.iterations.end
+        for at in range(start, end, 3):
+            value, version = items[at + 1 : at + 3]
             if version is not None:
                 sizes[id(value)] = value.nbytes
             elif isinstance(value, Kept):
@@ -221,9 +241,10 @@ class Remembered(KeptSteps):
     @property
     def flags(self) -> list[str]:
         """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
-        steps = self.iterations.steps
+        steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
-        failed = [] if self.failed is None else [self.failed.text]
+        words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
+        failed = [] if words is None else [words]
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
 
     @property
@@ -235,7 +256,7 @@ class Remembered(KeptSteps):
     @property
     def begun(self) -> Size:
         """How many steps there were."""
-        return Size([], self.iterations.steps)
+        return Size([], len(self.iterations.starts))
 
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside a step, in order."""
@@ -252,8 +273,8 @@ class Remembered(KeptSteps):
                 hint="the whole value of a variable, with other numbers in the entries of the sequence",
             )
         iterations, error = continue_from(self.iterations, run.source.lines, step, seed, states)
-        forked = run_of(iterations, self._named, run)
-        if error is None or iterations.steps > step:
+        forked = run_of(iterations, self._named, parent=run)
+        if error is None or len(iterations.starts) > (iterations.forked_at or 0):
             session.store(forked)
         if error is not None:
             raise error
@@ -267,17 +288,24 @@ continue_from: Hook[[Any, Sequence[str], int, int | None, Mapping[str, Any]], Co
 """Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
 
 
-def run_of(iterations: Iterations, dims: Axes | None = None, parent: Run | None = None) -> Run:
+def run_of(
+    iterations: Iterations,
+    dims: Axes | None = None,
+    raised_in: str | None = None,
+    also: Sequence[str] = (),
+    parent: Run | None = None,
+) -> Run:
     """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now.
 
     parent: for a fork, the run that it continues.
     """
     run, source = iterations.run, Source(iterations.code, 0)
-    replay = Remembered(iterations, dims) if run is None else run.replay
+    replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
     assert isinstance(replay, Remembered)
+    replay.also = also
     if parent is not None and isinstance(parent.replay, Remembered):
         replay._dims = parent.replay._dims
-    done = iterations.steps - (replay.failed is not None)
+    done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     if run is not None:
         replay.look_again()
@@ -333,12 +361,12 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(name: str, kept: Any) -> Any:
-    """A value as code has it, in lists, tuples and dicts. Raises ExpressionNameError for what was not kept."""
+    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what was not kept."""
     value = kept.value if isinstance(kept, Kept) else kept
     note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
     if note or isinstance(value, Opaque | Summary):
         words = note or (f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else str(value))
-        raise ExpressionNameError(f"`{name}` has no value at this step: {words}")
+        raise NoValue(f"`{name}` has no value at this step: {words}")
     if not isinstance(value, Parts):
         return value
     named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}

@@ -8,7 +8,7 @@ import inspect
 import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp,
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
+JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 BEFORE = -1
 """Stands for no statement: of a value from before the loop, or that a line only read."""
 NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
@@ -31,11 +32,10 @@ NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"
 class LoopText:
     """A loop as it is written.
 
-    header: its text without the colon. first, last: its lines. short: its body begins
-    in the line of the header. around: the loops around it, outermost
-    first. carried: the variables that an iteration reads before it assigns them, and assigns; also attributes, which a
-    function that it calls may assign. names: all that it uses, without what the header assigns.
-    assigned: all variables that the header and the body assign.
+    header: its text without the colon. first, last: its lines. short: its body begins without a new line. around:
+    the loops around it, outermost first. carried: the variables that an iteration reads before it assigns them, and
+    assigns; also attributes, which a function that it calls may assign. names: all that it uses, without what the
+    header assigns. assigned: all variables that the header and the body assign.
     """
 
     header: str
@@ -52,14 +52,15 @@ class LoopText:
 class Statement:
     """A statement without the statements inside it.
 
-    line: where it begins. loops: the loops whose iterations it belongs to, outermost first. assigned: the variables
-    that it assigns. read: other variables that it reads, which it may change in place. writes: those of them that it
-    changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns, as they
-    are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes: by
-    `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
+    line, end: where it begins and ends. loops: the loops whose iterations it belongs to, outermost first. assigned: the
+    variables that it assigns. read: other variables that it reads, which it may change in place. writes: those of them
+    that it changes by its form: `x += …`, `x[…] = …`, `x.add_(…)`; also attributes. parts: attributes that it assigns,
+    as they are written. calls: whether it calls a function. hides: it may change tensors where nothing counts changes:
+    by `x.data`, `x.numpy()`. simple: whether it runs as a whole, once it runs.
     """
 
     line: int
+    end: int
     loops: tuple[int, ...]
     assigned: tuple[str, ...]
     read: tuple[str, ...]
@@ -103,6 +104,8 @@ class Outline:
     loops: tuple[LoopText, ...]
     statements: tuple[Statement, ...]
     places: dict[int, Place]
+    jumps: frozenset[int]
+    """Jumps back inside of a line with which an iteration begins."""
     headers: dict[int, int]
     """By statement, the loop of which it is the header."""
     writes: dict[int, tuple[str, ...]]
@@ -115,6 +118,10 @@ class Outline:
     """The variables of the module that are assigned, or of which an attribute is."""
     shared: frozenset[str]
     """The variables that other functions may assign."""
+
+    def header_of(self, loop: int) -> int:
+        """The statement that is the header of a loop."""
+        return next(statement for statement, number in self.headers.items() if number == loop)
 
 
 def outline(code: CodeType) -> Outline | None:
@@ -140,9 +147,9 @@ def _outline_of_calls(source: Source) -> Outline | None:
     place = {"lineno": scope.lineno, "end_lineno": scope.end_lineno}
     node = ast.For(target, ast.Constant(None), scope.body, [], **place)
     loop, header = len(text.loops), len(text.statements)
-    call = _loop(node, (), text.paths)
-    call = replace(call, header=source.code.co_name, short=False, carried=(*arguments, *call.carried))
-    line = Statement(scope.lineno, (), arguments, (), (), (), False, False, True)
+    call = _loop(node, (), text.paths, False)
+    call = replace(call, header=source.code.co_name, carried=(*arguments, *call.carried))
+    line = Statement(scope.lineno, scope.lineno, (), arguments, (), (), (), False, False, True)
     return replace(
         text,
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
@@ -159,13 +166,13 @@ def _outline(source: Source) -> Outline | None:
     return text if has_loop else None  # also a cell is compiled statement by statement
 
 
-def _outline_of(code: CodeType, scope: Any, like: Outline | None = None) -> Outline:
-    """The outline of some code; its attributes and shared variables are those of another outline, if it is given."""
+def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
     around: list[tuple[int, ...]] = []
     _gather(scope.body, (), nodes, loops, around)
-    places = _places(code, nodes, loops, _instructions(code, nodes))
+    places, short = _places(code, nodes, loops, _instructions(code, nodes))
+    jumps = _jumps_back(code, places)
     own = [
         [*_read_by_scope(node)]
         if isinstance(node, FUNCTIONS)
@@ -176,23 +183,22 @@ def _outline_of(code: CodeType, scope: Any, like: Outline | None = None) -> Outl
     ]
     statements = tuple(map(_statement, nodes, around, own))
     paths, outside = _paths(code, statements, own)
-    paths = paths if like is None else {**like.paths, **paths}
-    shared = frozenset(name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names)
-    shared = shared.union(code.co_freevars) if like is None else like.shared
+    shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
-    texts = tuple(_loop(nodes[header], around[header], paths) for header in loops)
+    texts = tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops)
     return Outline(
         texts,
         statements,
-        places,
+        places | jumps,
+        frozenset(jumps),
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
         tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
         paths,
         outside,
-        shared.union(outside, *(text.names for text in texts if code.co_name == "<module>")),
+        frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
 
 
@@ -201,13 +207,14 @@ def _uses(
     group: Sequence[int],
     paths: Mapping[str, Path],
     targets: Set[str],
-    shared: Set[str],
+    shared: set[str],
 ) -> Iterator[Use]:
     for number in group:
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        read = {*statement.read, *(shared - {*statement.assigned} if statement.calls else ())}
+        others = sorted(shared.difference(statement.assigned)) if statement.calls else ()
+        read = dict.fromkeys((*statement.read, *others))
         yield from (Use(name, number, statement.line, False, True) for name in read)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
@@ -253,9 +260,21 @@ def _paths(
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
 
 
-def read_again(code: CodeType, loop: ast.stmt, like: Outline) -> None:
-    """From now on, the outline of some code is that of a loop from other code, with this outline."""
-    _outlines[Source(code, 0)] = _outline_of(code, ast.Module([loop], []), like)
+def read_again(code: CodeType, loop: ast.stmt, like: Outline, number: int) -> None:
+    """From now on, the outline of some code is that of a function, of which it runs only loop `number`."""
+    nodes: list[Any] = []
+    loops: list[int] = []
+    _gather([loop], (), nodes, loops, [])
+    first, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
+    jumps = _jumps_back(code, places)
+    moved = {
+        at: place._replace(statement=first + place.statement, begins=tuple(number + inner for inner in place.begins))
+        for at, place in (places | jumps).items()
+    }
+    texts = [*like.loops]
+    for inner, header in enumerate(loops, number):
+        texts[inner] = replace(texts[inner], short=header in short)
+    _outlines[Source(code, 0)] = replace(like, loops=tuple(texts), places=moved, jumps=frozenset(jumps))
 
 
 _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
@@ -328,20 +347,27 @@ def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     return found
 
 
-def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans) -> dict[int, Place]:
-    """What begins at each instruction of a statement."""
+def _places(
+    code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans
+) -> tuple[dict[int, Place], dict[int, int]]:
+    """What begins at each instruction of a statement; by header, loops whose body begins without a new line."""
     last = [_last_inside(nodes, number) for number in range(len(nodes))]
     present = {number for number in run if number is not None}
     firsts: dict[int, tuple[int, ...]] = {}  # by the statement that a loop's body begins with, the loops
     headers = dict(enumerate(loops))
-    short: dict[int, int] = {}  # by header, a loop whose body begins in the same line
+    short: dict[int, int] = {}
     for loop, header in enumerate(loops):
         body = range(nodes.index(nodes[header].body[0]), last[nodes.index(nodes[header].body[-1])] + 1)
         first = next((number for number in body if number in present), None)
         if first is not None:
             firsts[first] = (*firsts.get(first, ()), loop)
-        if nodes[header].body[0].lineno <= _own_end(nodes[header]):  # without an instruction if it is `pass`
+        elif header in present:  # `pass` in the line of the header
             short[header] = loop
+    lines = [position[0] for position in code.co_positions()]
+    for index, (before, number) in enumerate(pairwise(run)):
+        if lines[index] == lines[index + 1] and number is not None:
+            short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == before}
+    again = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
     begun: set[int] = set()
     places: dict[int, Place] = {}
     for index, number in enumerate(run):
@@ -353,13 +379,36 @@ def _places(code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spa
         begins = firsts.get(number, ()) if number not in begun else ()
         if not begins and not back:  # the code of a `finally` block is there twice
             begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
-        again = code.co_code[2 * index] in NEXT
-        tentative = number in short and (number not in begun or again)
+        tentative = number in short and (number not in begun or index in again)
         if tentative:
             begins = (*begins, short[number]) if number not in begun else (short[number],)
         begun.add(number)
         places[2 * index] = Place(number, starts, begins, tentative)
-    return places
+    return places, short
+
+
+def _next_items(code: CodeType, headers: Set[int], run: Spans) -> set[int]:
+    """The instructions with which a loop takes its next item; before them are those of comprehensions in its header."""
+    last: dict[int | None, int] = {}  # by header
+    items = set()
+    for index, number in enumerate(run):
+        if number in headers and code.co_code[2 * index] in NEXT:
+            last[number] = index
+        before = run[index - 1] if index else None
+        if before != number and before in last:
+            items.add(last[before])
+    return items | {*last.values()}
+
+
+def _jumps_back(code: CodeType, places: dict[int, Place]) -> dict[int, Place]:
+    """By jumps back inside of a line with which an iteration begins, what begins there."""
+    lines = dict(zip(range(0, len(code.co_code), 2), (position[0] for position in code.co_positions()), strict=True))
+    return {
+        jump.offset: places[jump.argval]
+        for jump in dis.get_instructions(code)
+        if jump.opcode in JUMPS and jump.argval < jump.offset and lines[jump.argval] == lines[jump.offset]
+        if jump.argval in places and places[jump.argval].begins
+    }
 
 
 def _name_before(code: CodeType, index: int) -> str:
@@ -454,6 +503,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
+        _own_end(node),
         loops,
         tuple(assigned),
         tuple(name for name in read if name not in assigned),
@@ -465,7 +515,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText:
+def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
@@ -475,7 +525,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str]) -> LoopText
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
         loop.lineno,
         loop.end_lineno or loop.lineno,
-        loop.body[0].lineno <= _own_end(loop),
+        short,
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
         tuple(name for name in order if name not in targets),
@@ -509,7 +559,9 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _for(loop: Any) -> str:
-    return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
+    return f"for {target} in {ast.unparse(loop.iter)}"
 
 
 def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:

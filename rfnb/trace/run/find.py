@@ -17,7 +17,7 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import evaluate, known_functions, own_functions
+from rfnb.trace.run.names import NoValue, evaluate, known_functions, own_functions
 from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
@@ -62,7 +62,14 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
         return with_own_numbers(where)
     expression = Expression(where)
     expression.check_calls(Names({}, known_functions(), own_functions))
-    return lambda at: evaluate(expression, at)
+
+    def test(at: RunStep) -> Any:
+        try:
+            return evaluate(expression, at)
+        except NoValue:
+            return False
+
+    return test
 
 
 def takes_one(fn: Callable[..., Any]) -> bool:

@@ -10,6 +10,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
+from rfnb.trace.run.step import StepLines
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -28,6 +29,10 @@ class KeptSteps:
     def in_order(self) -> AbstractContextManager[None]:
         """Nothing is computed again."""
         return nullcontext()
+
+    def lines(self, step: int) -> StepLines | None:
+        """Not known."""
+        return None
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """No ops were recorded."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, functions_of_ops
 from rfnb.core.expression.reader import Axis, Names
-from rfnb.core.expression.torch_ops import is_raw
+from rfnb.core.expression.torch_ops import is_raw, mapped
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.plain import plain_tensor
@@ -29,14 +29,22 @@ from rfnb.trace.run.random_numbers import with_own_numbers
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
+read = lru_cache(maxsize=256)(Expression)
+"""Parses an expression."""
+
 known_functions = cache(functions_of_ops)
 """The functions of rf that an expression can call."""
 
 
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step. Raw tensors in it become Tensors."""
-    read = expression if isinstance(expression, Expression) else Expression(expression)
-    return _as_tensor(compute(read, Names(at._variables(), known_functions(), own_functions)))
+    expression = expression if isinstance(expression, Expression) else read(expression)
+    return _as_tensor(compute(expression, Names(at._variables(), known_functions(), own_functions)))
+
+
+def reads_states_after(expression: str, at: RunStep) -> bool:
+    """Whether an expression uses states after the step."""
+    return not {"after", *StepNames(at).states}.isdisjoint(read(expression).names())
 
 
 def compute(expression: Expression, names: Names) -> Any:
@@ -50,10 +58,41 @@ def _as_tensor(value: Any) -> Any:
         return value.item()
     if is_raw(value):
         return plain_tensor(backend_of_raw(value).alias_raw(value))
-    if isinstance(value, tuple) and any(map(is_raw, value)):
-        parts = [_as_tensor(part) for part in value]
-        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
-    return value
+    is_shape = isinstance(value, tuple) and all(type(part) is int for part in value)
+    return mapped(_as_tensor, value) if isinstance(value, list | tuple | dict) and not is_shape else value
+
+
+class NoValue(ExpressionNameError):
+    """A name of the run has no value at this step, where a condition is false."""
+
+
+class AtLine(str):
+    """The name of a value after a line, for values that several lines assign, or that a state has as well."""
+
+    line: int
+
+    @classmethod
+    def of(cls, name: str, line: int) -> AtLine:
+        """The name at this line."""
+        made = cls(name)
+        made.line = line
+        return made
+
+
+def has_variable(at: RunStep, name: str) -> bool:
+    """Whether a name is that of a variable of plain Python, which keeps its value until it is assigned again."""
+    replay: Any = at.run.replay
+    return hasattr(replay, "variable") and name in replay.variable_names()
+
+
+def variable_at(at: RunStep, name: str, step: int) -> Any:
+    """A variable of plain Python before `step`, as views show it; None if there is none, or if it was not kept."""
+    replay: Any = at.run.replay
+    try:
+        replay.variable(name, step)
+    except (KeyError, NoValue):
+        return None
+    return replay.state(name, step)
 
 
 class OwnFunctions(Mapping[str, Callable[..., Any]]):
@@ -90,22 +129,19 @@ class StepNames(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         at = self._at
+        if has_variable(at, name):
+            return Variables(at.run.replay, at.step + 1)[name]
         if hasattr(at.run.replay, "variable"):
-            try:
-                return at.run.replay.variable(name, at.step + 1)
-            except KeyError:
-                if name in ("before", "after"):
-                    return Variables(at.run.replay, at.step + (name == "after"))
-        elif name in self._states() and at.step < at.run.steps:
+            if name in ("before", "after"):
+                return Variables(at.run.replay, at.step + (name == "after"))
+        elif name in self.states and at.step < at.run.steps:
             return self._bare(at.after[name])
         else:
             found = [value.tensor for value in at.values() if value.name == name]
             if found:
                 return self._bare(found[-1])
-            if name in self._states():
-                raise ExpressionNameError(
-                    f"step {at.step} has not ended: there is no `{name}` after it", hint=f"before.{name}"
-                )
+            if name in self.states:
+                raise NoValue(f"step {at.step} has not ended: there is no `{name}` after it", hint=f"before.{name}")
         if name == "values":
             return StepValues(at)
         if name in _OF_STEP:
@@ -120,13 +156,16 @@ class StepNames(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         values = [value.name for value in self._at.values()]
+        if hasattr(self._at.run.replay, "variable"):
+            values += Variables(self._at.run.replay, 0).members()
         dims = [dim.name for dim in self._dims()]
-        return iter(dict.fromkeys([*values, *self._states(), *_OF_STEP, *dims]))
+        return iter(dict.fromkeys([*values, *self.states, *_OF_STEP, *dims]))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def _states(self) -> list[str]:
+    @property
+    def states(self) -> list[str]:
         """The names of the states; nested states are listed under the name of the whole."""
         return [name.partition(".")[0] for name in self._at.before.names()]
 
@@ -167,7 +206,7 @@ class Variables:
         try:
             return self._replay.variable(str(name), self._step)
         except KeyError:
-            raise ExpressionNameError(f"there was no `{name}` before step {self._step}") from None
+            raise NoValue(f"there was no `{name}` before step {self._step}") from None
 
 
 class StepValues:

@@ -11,7 +11,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import StepNames, evaluate
+from rfnb.trace.run.names import AtLine, StepNames, evaluate, has_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -46,6 +46,13 @@ class StepText(NamedTuple):
     kind: str
     line: int
     text: str
+
+
+class StepLines(NamedTuple):
+    """About the lines of a step of plain Python code: where code did not run, and where loops inside of it begin."""
+
+    skipped: Sequence[int] = ()
+    loops: Sequence[int] = ()
 
 
 class OpStep(NamedTuple):
@@ -133,6 +140,9 @@ class Replayable(Protocol):
 
     def texts(self, step: int) -> list[StepText]:
         """The values of a step that are neither tensors nor numbers, in words; empty but for plain Python code."""
+
+    def lines(self, step: int) -> StepLines | None:
+        """Which lines of a step ran; None but for plain Python code."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
@@ -246,9 +256,19 @@ class RunStep(Shown):
 
     def _latest(self, name: str | None) -> list[Any]:
         """The state with this name after the step, with nested ones, or else the value; all if `name` is None."""
+        if isinstance(name, AtLine):
+            return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
         states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
-        values = [value.tensor for value in self.values()] if name is None else [] if states else [self[name]]
-        found = [*values, *(self.after[state] for state in states)]
+        if name is None:
+            found = [value.tensor for value in self.values()]
+        elif states:
+            found = []
+        elif has_variable(self, name):
+            value = variable_at(self, name, self.step + 1)
+            found = [] if value is None else [value]
+        else:
+            found = [self[name]]
+        found += [self.after[state] for state in states]
         if any(isinstance(value, str) for value in found):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
         return found
@@ -256,6 +276,10 @@ class RunStep(Shown):
     def ops(self) -> list[OpStep]:
         """The ops that the step ran, in order, also inside modules."""
         return ops_of(self.run.replay.computed(self.step))
+
+    def lines(self) -> StepLines | None:
+        """Which lines ran; None but for plain Python code."""
+        return self.run.replay.lines(self.step)
 
     def loops(self) -> list[Run]:
         """The runs of the loops inside this step, in order. The step is executed again for them, and they are not added
@@ -266,9 +290,12 @@ class RunStep(Shown):
     def eval(self, expression: str) -> Any:
         """Evaluates an expression at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
 
-        The expression can use values of the body, states before the step, `before.h` and `after.h`, dims, `step`, and
-        the ops of `rf`. In a net dict, `values["att/weights"]` and `before["prev:s"]` are values of layers. It is not
-        executed as Python code, so it cannot do anything else. Raises ExpressionError.
+        A name is the value after the step: of a state, or else of a variable of the body; `before.h` is the value
+        before it. The expression can also use `step`, dims, the ops of `rf`, indexing, and the methods and functions of
+        torch and numpy that only compute: `att.max(-1).values[0] > 0.9`; and functions that you defined in the
+        notebook. `values.h` is a variable of the body where a state has its name; in a net dict,
+        `values["att/weights"]` and `before["prev:s"]` are values of layers. The expression is not executed as Python
+        code, so it cannot do anything else. Raises ExpressionError.
         """
         return evaluate(expression, self)
 

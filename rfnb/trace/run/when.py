@@ -17,6 +17,7 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
+from rfnb.trace.run.names import AtLine, has_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -202,11 +203,18 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
 
 
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
-    if name in at.before.names():
-        return at.before[name], at.after[name]
+    if not isinstance(name, AtLine):
+        if name in at.before.names():
+            return at.before[name], at.after[name]
+        if has_variable(at, name):
+            pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
+            return None if pair[0] is None or pair[1] is None else pair
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None
-    return before[name], at[name]
+    if not isinstance(name, AtLine):
+        return before[name], at[name]
+    values = before._latest(name), at._latest(name)
+    return (values[0][-1], values[1][-1]) if all(values) else None
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:

@@ -24,9 +24,9 @@ def hostile_views(word: Callable[[str], str]) -> dict[str, View]:
     return {"overview": View(describe(f"All about x.\n\nlook\n    {'  '.join(words)}"))}
 
 
-def test_there_are_twenty_calls_by_task():
+def test_the_calls_are_listed_by_task():
     assert [task["name"] for task in OVERVIEW["tasks"]] == "look loop step check save".split()
-    assert len(CALLS) == 20
+    assert len(CALLS) == 22
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call["call"])

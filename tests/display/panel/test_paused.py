@@ -14,7 +14,7 @@ from rfnb.display.panel import paused as paused_module
 from rfnb.display.panel.commands import Dispatcher
 from rfnb.display.panel.edit import edited
 from rfnb.display.panel.paused import edit_paused, holder, paused_now, resume
-from rfnb.errors import ViewError
+from rfnb.errors import RfError, ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.run.runs import runs
 from tests.trace.pause.holding import user
@@ -108,3 +108,32 @@ def test_what_the_dtype_of_a_state_cannot_hold_is_refused(dtype, text):
     with pytest.raises(ViewError, match="cannot hold"):
         edited(rf.zeros([], dtype=dtype), text, {})
     assert edited(rf.zeros([rf.Dim(2, name="two")], dtype=dtype), "· 1", {}).tolist() == [0, 1]
+
+
+def test_a_variable_of_a_plain_loop_is_edited_by_a_text_or_an_expression(monkeypatch):
+    rows, refused = [], []
+
+    def answer(held):
+        monkeypatch.setattr(holder, "paused", held)
+        if held.step == 1:
+            for text in ("h * (", "1 2 3", "1.5.2"):
+                with pytest.raises(RfError) as caught:
+                    edit_paused(Dispatcher(runs), held.run.serial, {"h": text})
+                refused.append(str(caught.value))
+            edit_paused(Dispatcher(runs), held.run.serial, {"h": "· 5", "word": "edited", "n": "7"})
+            rows.append(held.run[1].h.raw_tensor.tolist())
+        else:
+            edit_paused(Dispatcher(runs), held.run.serial, {"h": "h * 0"})
+        return Resume()
+
+    rf.pause_when("t > 0 and n > 0 and h[0] > 0")
+    with user(answer):
+        h = torch.ones(2)
+        for t in rf.steps(range(3), name="plain"):
+            word = "as it was"
+            n = t
+            h = h + h
+            if t == 1:
+                assert (word, n) == ("edited", 7)
+    assert rows == [[4.0, 5.0]] and h.tolist() == [0.0, 0.0] and len(refused) == 3
+    assert rf.runs["plain"].flags == ["edited at step 1: h, word, n", "edited at step 2: h"]

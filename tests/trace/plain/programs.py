@@ -174,11 +174,20 @@ class Writer:
             self.block(depth + 1, loops, in_loop)
             self.line(depth + 1, f"if n % {self.random.randint(2, 4)} == 0:")
             self.line(depth + 2, 'raise Stop("no")')
-            self.line(depth, "except Stop as error:")
-            self.block(depth + 1, loops, in_loop)
+            if self.random.random() < 0.3:
+                self.line(depth, "except Stop as error: n = n + 1; b = a + n")
+            else:
+                self.line(depth, "except Stop as error:")
+                self.block(depth + 1, loops, in_loop)
             if self.random.random() < 0.3:
                 self.line(depth, "finally:")
                 self.block(depth + 1, loops, False)
+        elif self.random.random() < 0.3:
+            self.line(depth, f"match n % {self.random.randint(2, 4)}:")
+            self.line(depth + 1, "case 0: k = n; a.add_(1)")
+            self.line(depth + 1, "case k if k == 1: b = b + k")
+            self.line(depth + 1, "case _:")
+            self.block(depth + 2, loops, False)
         elif in_loop:
             self.line(depth, f"if n % {self.random.randint(2, 5)} == 1:")
             self.line(depth + 1, self.random.choice(["break", "continue"]))

@@ -44,8 +44,8 @@ def entries(run, step):
 
 def assert_same_steps(run, fork):
     """All steps are equal; at most a few values are marked as lost."""
-    begun = run.replay.iterations.steps
-    assert fork.replay.iterations.steps == begun and fork.steps == run.steps
+    begun = len(run.replay.iterations.starts)
+    assert len(fork.replay.iterations.starts) == begun and fork.steps == run.steps
     lost = compared = 0
     for step in range(begun):
         mine, theirs = entries(run, step), entries(fork, step)
@@ -60,18 +60,18 @@ def assert_same_steps(run, fork):
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_fork_at_each_step_is_the_rest_of_the_loop(name):
     runs = record(LOOPS[name])
-    assert runs and all(run.replay.iterations.steps for run in runs)
+    assert runs and all(len(run.replay.iterations.starts) for run in runs)
     numbers = torch.get_rng_state()
     for run in runs:
-        before = [entries(run, step) for step in range(run.replay.iterations.steps)]
-        for step in range(run.replay.iterations.steps):
+        before = [entries(run, step) for step in range(len(run.replay.iterations.starts))]
+        for step in range(len(run.replay.iterations.starts)):
             try:
                 fork = run.fork(step)
             except ZeroDivisionError:
                 fork = rf.runs[0]
             assert fork.parent is run and fork.forked_at == step and fork.flags == run.flags
             assert_same_steps(run, fork)
-        after = [entries(run, step) for step in range(run.replay.iterations.steps)]
+        after = [entries(run, step) for step in range(len(run.replay.iterations.starts))]
         assert str(after) == str(before)
     assert torch.equal(torch.get_rng_state(), numbers)
 
@@ -340,7 +340,7 @@ def test_a_deleted_fork_keeps_nothing_alive():
     decode(torch.eye(3), 3)
     fork = rf.runs["decoder"].fork(1, h=2.0)
     raw = weakref.ref(fork[2].h.raw_tensor)
-    function = weakref.ref(fork.replay.iterations.own.code)
+    function = weakref.ref(fork.replay.iterations.codes()[-1])
     rf.runs.clear()
     del fork
     gc.collect()

@@ -399,6 +399,7 @@ def test_dims_get_names_once_for_a_run():
     loop()
     stacked = rf.runs["named"].stack("att")
     assert [dim.name for dim in stacked.dims] == ["iterations", "batch", "source"]
+    assert stacked.dims[1].is_batch_dim()
 
 
 def test_a_run_is_shown_and_saved(tmp_path):
@@ -898,3 +899,27 @@ def test_values_of_fake_tensors_and_values_read_under_their_mode():
     with FakeTensorMode():
         x, flags = run[1].x, run.flags
     assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []
+
+
+def test_a_list_that_grows_is_kept_once_and_has_its_length_at_each_step():
+    def loop(n):
+        losses, outs = [], []
+        for i in range(n):
+            losses.append(i / 2)
+            outs.append(torch.full((2,), float(i)))
+            if i == 30:
+                losses[3], outs[4] = -1.0, torch.zeros(2)
+            if i == 35:
+                outs[5].add_(1)
+        return losses
+
+    run = recorded(loop, 40)
+    for i in (0, 7, 20, 29, 39):
+        assert len(run[i].losses.tolist()) == i + 1
+        expected = [n / 2 for n in range(i + 1)]
+        expected[3:4] = [-1.0] if i > 30 else expected[3:4]
+        assert run[i].losses.tolist() == expected and run[i][f"outs.{i}"].tolist() == [i, i]
+    assert run[29]["outs.4"].tolist() == [4, 4] and run[39]["outs.4"].tolist() == [0, 0]
+    assert run[10]["outs.5"] == f"changed later at line {run.source.first_line + 6}"
+    lists = [part.value for part in run.replay.iterations.log.items[1::3] if type(part) is values.Kept]
+    assert len({id(value.growth) for value in lists if type(value) is values.Parts}) <= 6

@@ -26,6 +26,15 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(panel, panel.id);
     addOpenCommand(app.commands, words, () => app.shell.activateById(panel.id));
     loops.opened.connect(() => app.shell.activateById(panel.id));
+    loops.rerunning.connect((_, cell) => {
+      const content = loops.notebook?.content;
+      const index = content?.widgets.findIndex(({ model }) => model.id === cell) ?? -1;
+      if (content && index >= 0) {
+        content.deselectAll();
+        content.activeCellIndex = index;
+        void app.commands.execute('notebook:run-cell');
+      }
+    });
     palette?.addItem({ command: OPEN_PANEL, category: words.__('Loops') });
   }
 };

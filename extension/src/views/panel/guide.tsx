@@ -9,17 +9,23 @@ export type Lack = 'notebook' | 'kernel' | 'rfnb' | 'loops' | 'busy' | 'connecti
 const EXAMPLE = [
   'import rfnb as rf',
   '',
-  'loop = rf.Loop(axis=time)',
-  'loop.state.total = rf.zeros([batch])',
-  'with loop:',
-  '    x = loop.unstack(numbers)',
-  '    loop.state.total = loop.state.total + x',
-  '    sums = loop.stack(loop.state.total)'
+  'for t in rf.steps(range(10)):',
+  '    h = cell(x[t], h)',
+  '',
+  'with rf.record_loops():',
+  '    y = model(x)'
 ];
 
 /** Shown instead of an empty panel: what is missing, and what to do. */
-export function Guide({ lack, onRefresh }: { lack: Lack; onRefresh: () => void }): JSX.Element {
+export function Guide(props: {
+  lack: Lack;
+  /** Whether the loops of all cells are recorded; null if that is not known. */
+  records: boolean | null;
+  onRecord: (on: boolean) => void;
+  onRefresh: () => void;
+}): JSX.Element {
   const words = useWords();
+  const { lack, records, onRecord, onRefresh } = props;
   const [title, text] = {
     notebook: [words.__('No notebook'), words.__('Open a notebook to see the loops that it runs.')],
     kernel: [words.__('No kernel'), words.__('Start a kernel for this notebook to see its loops.')],
@@ -30,7 +36,9 @@ export function Guide({ lack, onRefresh }: { lack: Lack; onRefresh: () => void }
     loops: [
       words.__('No loops yet'),
       words.__(
-        'Run a cell that contains a loop. You can then step through each of its runs here, forward and backward.'
+        'Record a loop of plain Python by “rf.steps” in its line, by a block around it, or by “%%record_loops” in ' +
+          'the first line of its cell. You can then step through each of its runs here, forward and backward. An ' +
+          '“rf.Loop” is recorded as it is.'
       )
     ],
     busy: [words.__('The kernel is busy'), words.__('The panel connects when the cell has finished.')],
@@ -54,6 +62,12 @@ export function Guide({ lack, onRefresh }: { lack: Lack; onRefresh: () => void }
               </div>
             ))}
           </pre>
+          {records !== null && (
+            <label className="rfnb-Guide-record">
+              <input type="checkbox" checked={records} onChange={event => onRecord(event.currentTarget.checked)} />
+              {words.__('Record loops of this notebook')}
+            </label>
+          )}
           <button className="rfnb-Button" type="button" onClick={onRefresh}>
             {words.__('Refresh')}
           </button>

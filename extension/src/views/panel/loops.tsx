@@ -5,6 +5,7 @@ import type { PausedView, RunItem } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { conditions } from '../../stepper/notes';
 import { keyOf, StepperState } from '../../stepper/stepper_state';
+import { IconButton } from '../icon_button';
 import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
 import { Guide, Lack } from './guide';
@@ -25,6 +26,9 @@ export interface LoopsProps {
   onActivate: (id: string) => void;
   /** Whether the next step of a recorded loop will pause. */
   pauses: boolean;
+  /** Whether the loops of plain Python in all cells are recorded; null if that is not known. */
+  records: boolean | null;
+  onRecord: (on: boolean) => void;
   complaint: string | null;
   error: string | null;
   runs: readonly RunItem[];
@@ -76,20 +80,24 @@ export function LoopsView(props: LoopsProps): JSX.Element {
           />
         )}
         {stepper && stepperActions && <StepperView key={keyOf(stepper.run)} state={stepper} actions={stepperActions} />}
-        {lack !== null && props.complaint === null && <Guide lack={lack} onRefresh={props.onRefresh} />}
+        {lack !== null && props.complaint === null && (
+          <Guide lack={lack} records={props.records} onRecord={props.onRecord} onRefresh={props.onRefresh} />
+        )}
       </div>
     </div>
   );
 }
 
-function Status({ notebook, busy, link, paused, pauses, pauseActions }: LoopsProps): JSX.Element {
+function Status(props: LoopsProps): JSX.Element {
   const words = useWords();
+  const { notebook, busy, link, paused, pauses, pauseActions, records, onRecord } = props;
   return (
     <div className="rfnb-Status">
       <h2>{words.__('Loops')}</h2>
       <span className="rfnb-Status-notebook" title={notebook ?? ''}>
         {notebook}
       </span>
+      {link === 'ready' && records !== null && <RecordButton on={records} onSwitch={onRecord} />}
       {link === 'ready' && paused === null && <PauseButton on={pauses} actions={pauseActions} />}
       {busy && paused === null && (
         <span className="rfnb-Status-busy" role="status">
@@ -97,6 +105,23 @@ function Status({ notebook, busy, link, paused, pauses, pauseActions }: LoopsPro
         </span>
       )}
     </div>
+  );
+}
+
+/** Records the loops of plain Python in all cells that run. */
+function RecordButton({ on, onSwitch }: { on: boolean; onSwitch: (on: boolean) => void }): JSX.Element {
+  const words = useWords();
+  const label = on
+    ? words.__('The loops of all cells that run are recorded; press again to stop that')
+    : words.__('Record loops of this notebook: those of all cells that run from now on');
+  return (
+    <IconButton
+      icon="record"
+      label={label}
+      pressed={on}
+      look="rfnb-Small-button rfnb-Status-record"
+      onClick={() => onSwitch(!on)}
+    />
   );
 }
 

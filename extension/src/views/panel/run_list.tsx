@@ -141,6 +141,7 @@ function Item(props: {
       {comparable &&
         act('compare', words.__('Compare with run %1', item.run), words.__('Compare the current run with this one'))}
       {item.parent === null &&
+        !item.is_plain &&
         act('rerun', words.__('Run %1 again', item.run), words.__('Make the same call again with the current code'))}
       <button
         className="rfnb-Run-act"

@@ -13,6 +13,11 @@ import { useWords } from '../words';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
 
+/** A line with more values than this shows its first and last ones; all are among its details. */
+const MOST = 8;
+const FIRST = 2;
+const LAST = 4;
+
 /** The lines of the loop as they ran, each with the values that it computed in this step. */
 export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
@@ -22,6 +27,7 @@ export function Body({ state, actions }: { state: StepperState; actions: Stepper
   const moved = useMoved(line);
   const stops = new Set(state.notes.stops.filter(stop => holds(stop, run)).map(stop => stop.line));
   const other = differing(state);
+  const skipped = new Set(step?.lines?.skipped);
   const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
   return (
     <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
@@ -40,6 +46,7 @@ export function Body({ state, actions }: { state: StepperState; actions: Stepper
               current={number === line}
               follow={moved}
               stop={stops.has(number)}
+              skipped={skipped.has(number)}
               failed={run.failure?.line === number && run.failure.step === step?.step}
               differing={other}
               state={state}
@@ -71,6 +78,8 @@ function Line(props: {
   follow: boolean;
   /** Whether the line is marked. */
   stop: boolean;
+  /** Whether the code of the line did not run in this step. */
+  skipped: boolean;
   /** Whether the run failed here, in this step. */
   failed: boolean;
   differing: ReadonlySet<string>;
@@ -92,6 +101,8 @@ function Line(props: {
       data-line={number}
       aria-current={current ? 'step' : undefined}
       data-failed={props.failed}
+      data-skipped={props.skipped}
+      title={props.skipped ? words.__('Did not run in this step') : undefined}
       style={{ '--rfnb-columns': text.length - text.trimStart().length } as React.CSSProperties}
       onClick={() => actions.look(number)}
     >
@@ -124,17 +135,23 @@ function Line(props: {
 }
 
 function Values(props: { values: LineValue[]; differing: ReadonlySet<string> }): JSX.Element | null {
+  const words = useWords();
   const { values, differing } = props;
   if (values.length === 0) {
     return null;
   }
+  const left = values.length > MOST ? values.length - FIRST - LAST : 0;
+  const shown = (items: LineValue[]) =>
+    items.map((item, i) => (
+      <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
+        <Value value={item.value} name={item.value.name} />
+      </span>
+    ));
   return (
     <span className="rfnb-Line-values">
-      {values.map((item, i) => (
-        <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
-          <Value value={item.value} name={item.value.name} />
-        </span>
-      ))}
+      {shown(values.slice(0, left ? FIRST : values.length))}
+      {left > 0 && <span className="rfnb-quiet">{words.__('… %1 more values', left)}</span>}
+      {left > 0 && shown(values.slice(-LAST))}
     </span>
   );
 }
@@ -158,6 +175,8 @@ function Details(props: {
   const words = useWords();
   const { line, values, state, actions } = props;
   const ops = state.step?.ops ?? null;
+  const isPlain = state.run.is_plain ?? false;
+  const hasLoop = state.step?.lines?.loops.includes(line) ?? values.some(item => item.is_loop);
   return (
     <div className="rfnb-Line-details" onClick={event => event.stopPropagation()}>
       {(ops ? [] : values).map(({ op, value }, i) => (
@@ -181,11 +200,13 @@ function Details(props: {
       ))}
       {!state.still && (
         <span className="rfnb-Line-acts">
-          <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
-            {ops ? '▾' : '▸'} {words.__('Ops (O)')}
-          </button>
-          {values.some(item => item.is_loop) && (
-            <button className="rfnb-Link" type="button" onClick={actions.enter}>
+          {!isPlain && (
+            <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
+              {ops ? '▾' : '▸'} {words.__('Ops (O)')}
+            </button>
+          )}
+          {hasLoop && (
+            <button className="rfnb-Link" type="button" onClick={() => void actions.enter(isPlain ? line : null)}>
               {words.__('Step into the loop')}
             </button>
           )}

@@ -53,7 +53,7 @@ function Op({ row, ops, actions }: { row: OpRow; ops: OpsView; actions: StepperA
         <span className="rfnb-Detail-op">{row.dtype}</span>
       </button>
       {row.is_loop && (
-        <button className="rfnb-Button" type="button" onClick={actions.enter}>
+        <button className="rfnb-Button" type="button" onClick={() => void actions.enter()}>
           {words.__('Step into the loop')}
         </button>
       )}

@@ -16,6 +16,7 @@ import { Comparison } from './comparison';
 import { Find } from './find';
 import { Gradients } from './gradients';
 import { Origin } from './origin';
+import { Others } from './others';
 import { Sequences } from './sequences';
 import { Transport } from './transport';
 
@@ -40,6 +41,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         {step && <Check step={step} />}
       </header>
       <Origin state={state} actions={actions} />
+      <Others state={state} actions={actions} />
       <Transport
         state={state}
         onGoto={actions.goto}
@@ -73,7 +75,9 @@ const Parts = React.memo(
           <Comparison state={state} actions={actions} />
           {step && <States state={state} step={step} actions={actions} />}
           {step && !state.still && <Watches state={state} actions={actions} />}
-          {step && !state.still && run.states.length > 0 && <Gradients state={state} actions={actions} />}
+          {step && !state.still && run.states.length > 0 && !run.is_plain && (
+            <Gradients state={state} actions={actions} />
+          )}
         </div>
         <Body state={state} actions={actions} />
       </div>
@@ -115,7 +119,7 @@ function Note({ state }: { state: StepperState }): JSX.Element | null {
 /** Where the run failed, and the error; a click goes there. */
 function Failure({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
-  const { failure } = state.run;
+  const { failure, raised_in: cell } = state.run;
   if (failure === null) {
     return null;
   }
@@ -128,11 +132,25 @@ function Failure({ state, actions }: { state: StepperState; actions: StepperActi
   return (
     <div className="rfnb-Note rfnb-Failure" data-kind="error">
       <button className="rfnb-Link" type="button" onClick={go}>
-        {failure.line === null
-          ? words.__('failed in step %1', failure.step)
-          : words.__('failed in step %1, line %2', failure.step, failure.line)}
+        {cell !== undefined
+          ? words.__('raised in line %1', failure.line ?? 0)
+          : failure.line === null
+            ? words.__('failed in step %1', failure.step)
+            : words.__('failed in step %1, line %2', failure.step, failure.line)}
       </button>
       <span>{failure.error}</span>
+      {cell !== undefined && (
+        <div className="rfnb-Failure-unrecorded">
+          <span>
+            {words.__('The loop was not recorded. These are the variables of its last iteration, from the traceback.')}
+          </span>
+          {cell !== '' && state.canPause && (
+            <button className="rfnb-Button" type="button" onClick={actions.recordAgain}>
+              {words.__('Record and run again')}
+            </button>
+          )}
+        </div>
+      )}
     </div>
   );
 }

@@ -16,7 +16,7 @@ from rfnb.errors import LoopError, RunFileError
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.rerun import run_again
 from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps
-from rfnb.trace.run.step import StepText, StepValue
+from rfnb.trace.run.step import StepLines, StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -114,6 +114,10 @@ class StoredReplay:
         found = [each for each in self.series if step in each.steps]
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
+
+    def lines(self, step: int) -> StepLines | None:
+        """Not known."""
+        return None
 
     def texts(self, step: int) -> list[StepText]:
         """None: a file has tensors only."""

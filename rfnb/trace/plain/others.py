@@ -1,0 +1,73 @@
+"""Functions that ran a loop while those of other files were recorded, and may be recorded as well."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import CodeType, ModuleType
+
+MOST = 20
+"""Largest number of functions that are listed."""
+
+LISTED: dict[str, str] = {}
+"""The files of all functions that were listed, by "module:function"."""
+
+ADDED: set[str] = set()
+"""The files whose loops are recorded along with those of any function that is named."""
+
+BACK = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name}
+"""The instructions that end an iteration."""
+
+
+class OtherFunctions:
+    """Functions that are called while the loops of some files are recorded.
+
+    Args:
+        files: those that are recorded.
+    """
+
+    def __init__(self, files: frozenset[str]):
+        self._files = files
+        self._called: dict[CodeType, None] = {}
+
+    def add(self, code: CodeType) -> bool:
+        """Notes a function that is called, unless its file was added by the user; returns whether it was noted."""
+        if code.co_filename in ADDED:
+            return False
+        self._called[code] = None
+        return True
+
+    def with_loops(self) -> list[str]:
+        """Those of the same packages that have a loop, as "module:function", in the order of their first calls."""
+        called, self._called = self._called, {}
+        looping = [code for code in called if _has_loop(code) and "<" not in code.co_qualname]
+        if not looping or not self._files:
+            return []
+        modules = {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
+        packages = {modules[file].partition(".")[0] for file in self._files if file in modules}
+        found = {}
+        for code in looping:
+            module = modules.get(code.co_filename, "")
+            if module.partition(".")[0] in packages:
+                found[f"{module}:{code.co_qualname}"] = code.co_filename
+        listed = dict([*found.items()][:MOST])
+        LISTED.update(listed)
+        return [*listed]
+
+
+def add_file_of(function: str) -> None:
+    """From now on, the loops in the file of a function that was listed are recorded as well."""
+    ADDED.add(LISTED[function])
+
+
+def is_added(function: str) -> bool:
+    """Whether the loops in the file of a function that was listed are recorded as well."""
+    return LISTED[function] in ADDED
+
+
+def _has_loop(code: CodeType) -> bool:
+    return not BACK.isdisjoint(code.co_code[::2])
+
+
+def _file_of(module: object) -> str | None:
+    return vars(module).get("__file__") if isinstance(module, ModuleType) else None
