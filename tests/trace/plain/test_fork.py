@@ -105,7 +105,7 @@ def test_a_fork_goes_on_from_edited_variables():
     assert "fork of" in str(fork) and rf.show(fork).text
 
 
-def test_a_seed_draws_other_numbers_and_the_session_draws_what_it_would_have():
+def test_a_seed_draws_other_numbers_beside_those_of_the_session():
     def loop():
         x = torch.zeros(2)
         for _ in range(3):
