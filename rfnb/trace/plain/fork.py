@@ -17,8 +17,9 @@ from rfnb.errors import LoopError
 from rfnb.trace.plain.edits import edited_value
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
+from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
-from rfnb.trace.plain.recorder import Entry, Iterations, Log, recording_here
+from rfnb.trace.plain.recorder import Iterations, recording_here
 from rfnb.trace.plain.remembered import continue_from
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, read_again
 from rfnb.trace.plain.values import Kept, Opaque
@@ -143,7 +144,7 @@ def fork(
     seed = None if seed is None else operator.index(seed)
     around, node = loop.around, _loop_of(loop, lines)
     if around is None:
-        raise LoopError("fork: the loop was not recorded")
+        raise LoopError("fork: plain Python code that was not recorded as a loop cannot be continued")
     _check_syntax(node)
     if around.trained:
         raise LoopError(

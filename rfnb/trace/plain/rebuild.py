@@ -26,7 +26,7 @@ from rfnb.trace.plain.hidden import (
     role_of,
     thawed,
 )  # fmt: skip
-from rfnb.trace.plain.recorder import Entry
+from rfnb.trace.plain.log import Entry
 from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensors_in
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,6 +14,7 @@ from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
+from rfnb.trace.plain.log import Entry, Log, let_graphs_go
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
@@ -38,43 +39,6 @@ from rfnb.trace.run.options import options
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
     from rfnb.trace.run.run import Run
-
-
-class Entry(NamedTuple):
-    """A variable after a line that assigned or changed it.
-
-    value: a raw tensor, number or text, or a `Kept`. version: of the raw tensor, as it was then.
-    """
-
-    name: str
-    line: int
-    value: Any
-    version: int | None = None
-
-
-class Log:
-    """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
-
-    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
-    """
-
-    __slots__ = ("items", "statements")
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self.statements: list[int] = []  # those that ran, in order
-
-    def entries(self, start: int, end: int) -> Iterator[Entry]:
-        """The entries of a range."""
-        for at in range(start, end, 3):
-            use, value, version = self.items[at : at + 3]
-            if use.statement != BEFORE:
-                yield Entry(use.name, use.line, value, version)
-
-    def entry(self, at: int) -> Entry:
-        """The entry at a place."""
-        use, value, version = self.items[at : at + 3]
-        return Entry(use.name, use.line, value, version)
 
 
 class Iterations:
@@ -213,8 +177,9 @@ class Client(Protocol):
     def left(self) -> None:
         """A frame that was followed has ended."""
 
-    def pausing(self) -> None:
-        """A loop is about to pause."""
+    @property
+    def pausing(self) -> Callable[[], object]:
+        """Is called before a loop pauses."""
 
 
 class _Tested(NamedTuple):
@@ -320,6 +285,14 @@ class FrameRecorder:
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
         self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def lose(self) -> None:
+        """The recording has ended, some lines ago."""
+        while self._open:
+            self._close()
+        self._places = {}
+        for client in [*self.clients]:
+            client.left()
 
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
@@ -467,6 +440,10 @@ class FrameRecorder:
         self._mark_ends()
         self._open.pop()
         if error is not None and loop.starts:
+            in_header = not loop.text.short and self._outline.headers.get(self._previous) == loop.number
+            if in_header and isinstance(error, Exception):  # it comes from the next item, or from the test
+                loop.starts.append(end)
+                loop.ran.append(len(self._log.statements))
             loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
             loop.pauses.close()
@@ -498,6 +475,16 @@ class FrameRecorder:
         start, self._tested = self._tested, len(self._log.items)
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
+
+    def add_step(self, variables: Iterable[tuple[Use, Any]]) -> None:
+        """Begins an iteration of the open loop that has these variables."""
+        loop = self._open[-1]
+        loop.starts.append(len(self._log.items))
+        loop.ran.append(len(self._log.statements))
+        with self._unobserved():
+            for use, value in variables:
+                self._log.statements.append(max(use.statement, 0))
+                self._add(use.name, use._replace(statement=max(use.statement, 0)), value)
 
     def add_edits(self, values: Mapping[str, Any]) -> None:
         """Records new values that a user gave to variables while the loop is paused."""
@@ -675,14 +662,6 @@ def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
     return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
 
 
-def let_graphs_go(items: list[Any], start: int = 0) -> None:
-    """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(start, len(items), 3):
-        value, version = items[at + 1 : at + 3]
-        if version is not None and backend_of(value).needs_gradient_raw(value):
-            items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
-
-
 class Recording:
     """Records loops in one thread for several clients, from the first that is added until the last is removed.
 
@@ -696,6 +675,7 @@ class Recording:
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
+        self.check()
         if self._events is None:
             events = make_events(self.chooses, self._begin)
             events.start()
@@ -705,6 +685,7 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        self.check()
         if client in self._clients:
             for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
                 if recorder.clients == [client] and recorder is not client:
@@ -715,6 +696,19 @@ class Recording:
             self._events.stop()
             self._events = None
             self.frames.clear()
+
+    def check(self) -> None:
+        """Ends all loops where they were when another tool began to trace, if one did."""
+        if self._events is None or self._events.are_ours:
+            return
+        self._events.stop()
+        self._events = None
+        recorders = {id(recorder): recorder for recorder in self.frames.values()}
+        self.frames.clear()
+        for recorder in recorders.values():
+            recorder.lose()
+        with contextlib.suppress(Warning):  # also where warnings are errors
+            warn("loops are no longer recorded, since a debugger or another tool has begun to trace")
 
     def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""

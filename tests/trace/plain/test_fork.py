@@ -97,7 +97,7 @@ def test_a_fork_goes_on_from_edited_variables():
         h = torch.tanh(h + t)
         assert torch.equal(fork[t].h.raw_tensor, h)
     first = rf.compare(run, fork).first
-    assert (first.name, first.step) == ("state h", 1) and not rf.compare(run, fork)
+    assert (first.name, first.step) == ("h", 2) and not rf.compare(run, fork)
     again = fork.fork(4, w=torch.zeros(3, 3))
     assert again.parent is fork and torch.equal(again[4].h.raw_tensor, torch.tanh(torch.full((3,), 4.0)))
     assert torch.equal(again[2].before.h.raw_tensor, fork[2].before.h.raw_tensor)
