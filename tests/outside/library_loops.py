@@ -1,7 +1,7 @@
 """Loops of transformers, accelerate, Lightning and datasets, as they are, with tiny random models made from configs.
 
-Each entry of `LOOPS` names the packages that it needs; the call returns the functions that have the loops, and what runs
-them.
+Each entry of `LOOPS` names the packages that it needs; the call returns the functions that have the loops, and what
+runs them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 Made = tuple[list[Any], Callable[[], Any]]
 LOOPS: dict[str, tuple[tuple[str, ...], Callable[[], Made]]] = {}
 TRAINING: set[str] = set()
+UNSET = ("_time",)
+"""Variables that are not compared: of time."""
 
 
 def case(*packages: str, trains: bool = False) -> Callable[[Callable[[], Made]], Callable[[], Made]]:
@@ -161,12 +163,12 @@ def layers_of_llama() -> Made:
 
 
 @case("transformers")
-def steps_of_mamba() -> Made:
-    from transformers import MambaConfig, MambaModel
-    from transformers.models.mamba.modeling_mamba import MambaMixer
+def steps_of_rwkv() -> Made:
+    from transformers import RwkvConfig, RwkvModel
+    from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
 
-    model = MambaModel(MambaConfig(vocab_size=40, hidden_size=8, state_size=4, num_hidden_layers=2))
-    return [MambaMixer.slow_forward], lambda: model(torch.arange(7)[None]).last_hidden_state
+    model = RwkvModel(RwkvConfig(vocab_size=40, context_length=16, hidden_size=8, num_hidden_layers=2)).eval()
+    return [rwkv_linear_attention_cpu], lambda: model(torch.arange(7)[None]).last_hidden_state
 
 
 @case("transformers", "accelerate", trains=True)

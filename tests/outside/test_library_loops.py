@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.trace.plain.recorder import FrameRecorder
-from tests.outside.library_loops import LOOPS, TRAINING, _fit, _lit_model
+from tests.outside.library_loops import LOOPS, TRAINING, UNSET, _fit, _lit_model
 from tests.trace.plain.snapped import check, is_equal, swapped
 from tests.trace.plain.test_record_loops import recorded, result_of, steps_of
 
@@ -38,7 +38,7 @@ def test_it_is_recorded_and_gives_the_same(name):
     if name not in TRAINING:
         with swapped(functions) as copies:
             assert is_equal(result_of(loop), expected)
-        assert check(loops, copies) > 0
+        assert check(loops, copies, UNSET) > 0
 
 
 def test_calls_of_a_training_step():
