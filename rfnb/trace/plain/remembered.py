@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.dim_kind import kind_of_name
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
@@ -55,6 +56,8 @@ class Remembered(KeptSteps):
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        given = [axis for axes in self._named.values() for axis in axes if isinstance(axis, Dim)]
+        self._lengths = {dim: current_lengths([dim]).size(dim) for dim in given}  # of the batch that the loop had
         self.raised_in = raised_in
         self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
@@ -186,8 +189,7 @@ class Remembered(KeptSteps):
         elif raw is None:
             return printable(_words(kept))
         else:
-            backend = raw_registry.backend_of_raw(raw)
-            made = tensor_of(raw, align.sig(self._axes(name, backend.get_shape_tuple_raw(raw))), EMPTY)
+            made = tensor_of(raw, *self._form(name, raw))
         made.name = name
         return made
 
@@ -209,18 +211,27 @@ class Remembered(KeptSteps):
                     changes.setdefault(key, []).append((part.version, use.line))
         return changes
 
-    def _axes(self, name: str, shape: Sequence[int]) -> list[Dim]:
-        """Dims for the axes of a variable: the same for the same name and size."""
-        given = self._named.get(name, ())
-        names = given if len(given) == len(shape) else [None] * len(shape)
-        dims = []
+    def _form(self, name: str, raw: Any) -> tuple[align.Sig, Lengths]:
+        """Dims for the axes of a variable, the same for the same name and size, and the lengths of padded ones."""
+        backend = raw_registry.backend_of_raw(raw)
+        shape = backend.get_shape_tuple_raw(raw)
+        names: list[str | Dim | None] = [*self._named.get(name, ())]
+        more = names.pop() if len(names) == len(shape) + 1 else None
+        names = names if len(names) == len(shape) else [None] * len(shape)
+        dims, sizes = [], dict[Dim, Size]()
         for axis, (size, named) in enumerate(zip(shape, names, strict=True)):
-            if isinstance(named, Dim):
-                dims.append(named)
-                continue
+            if isinstance(named, Dim) and named.dimension != size:
+                lengths = self._lengths[named]
+                if lengths is not None and lengths.max == size and all(dim in names for dim in lengths.dims):
+                    sizes[named] = lengths
+                else:
+                    named = named.name
             key = (named, size) if named else (name, axis, size)
-            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))))
-        return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
+            dims.append(named if isinstance(named, Dim) else self._dims.setdefault(key, _dim(size, named, axis)))
+        if len(set(dims)) < len(dims):
+            dims, sizes = [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)], {}
+        labels = more if isinstance(more, Dim) and _are_labels(backend.to_numpy_raw(raw), more) else None
+        return align.sig(dims, labels), EMPTY.bind(sizes) if sizes else EMPTY
 
     # -- about the run
 
@@ -362,6 +373,16 @@ def _words(kept: Any) -> str:
         return repr(value)
     except Exception:  # of a class of the user
         return f"<{type(value).__name__}>"
+
+
+def _dim(size: int, name: str | None, axis: int) -> Dim:
+    return Dim(size, name=name or f"axis{axis}", kind=kind_of_name(name))
+
+
+def _are_labels(array: np.ndarray, dim: Dim) -> bool:
+    """Whether all numbers are labels of a dim."""
+    count = dim.dimension or 0
+    return array.dtype.kind in "iu" and (not array.size or bool(array.min() >= 0 and array.max() < count))
 
 
 def _kept_of(entry: Entry) -> Any:
