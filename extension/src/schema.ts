@@ -370,6 +370,8 @@ export interface RunView extends Origin {
   is_plain?: boolean;
   /** of a loop that was not recorded and raised, the id of the cell, or "" */
   raised_in?: string;
+  /** the first step that has all of its values, if others only have statistics */
+  kept_from?: number;
   /** functions with loops that ran, and were not recorded */
   also?: OtherFunction[];
 }

@@ -260,6 +260,11 @@ class Remembered(KeptSteps):
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
 
     @property
+    def kept_from(self) -> int:
+        """The first step that has all of its values; of those before it there are statistics, to save memory."""
+        return bisect_left(self.iterations.starts, self.iterations.log.summarized)
+
+    @property
     def failed(self) -> Failure | None:
         """The error that ended the loop, with its line as a user sees it."""
         failed = self.iterations.failed
