@@ -271,6 +271,8 @@ def failure_lines(run: RunView) -> list[str]:
         return []
     place = "" if failure["line"] is None else f", line {failure['line']}"
     first, *rest = failure["error"].splitlines()
+    if "raised_in" in run:
+        return [f"raised in line {failure['line']}: {first}", *rest, "The values are those of the traceback."]
     return [f"failed in step {failure['step']}{place}: {first}", *rest]
 
 

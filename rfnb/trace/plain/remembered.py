@@ -90,6 +90,8 @@ class Remembered(KeptSteps):
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
+        if self.raised_in is not None:
+            return []  # nobody knows what they were before
         first = self._initial
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
