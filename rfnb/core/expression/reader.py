@@ -507,7 +507,8 @@ def _with_copies(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _abs(value: Any) -> Any:
-    return _method("abs", value) if is_raw(value) or isinstance(value, Tensor) else abs(value)
+    is_tensor = isinstance(value, Tensor) or (is_raw(value) and not isinstance(value, np.ndarray))
+    return _method("abs", value) if is_tensor else abs(value)
 
 
 def _method(name: str, *args: Any, **kwargs: Any) -> Any:
