@@ -63,6 +63,11 @@ class Tracing:
         self._mine = self._call  # one bound method, so that `stop` recognizes it
         sys.settrace(self._mine)
 
+    @property
+    def are_ours(self) -> bool:
+        """Whether no other tool, such as a debugger, has begun to trace since."""
+        return sys.gettrace() is self._mine
+
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
         local = self._local(frame)
@@ -146,6 +151,11 @@ class Monitoring:
         monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
         monitoring.register_callback(self._tool, events.EXCEPTION_HANDLED, self._handled)
         monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
+
+    @property
+    def are_ours(self) -> bool:
+        """Whether no other tool has taken the number of this one."""
+        return self._tool is not None and sys.monitoring.get_tool(self._tool) == self.NAME  # type: ignore[attr-defined]
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
