@@ -28,6 +28,10 @@ BEFORE = -1
 NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
+BACK = {number for name, number in dis.opmap.items() if "JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name}
+BACK.add(dis.opmap["FOR_ITER"])  # that of a `for` which never gets to its second item
+
+
 @dataclass(frozen=True, slots=True)
 class LoopText:
     """A loop as it is written.
@@ -129,6 +133,11 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
+def may_loop(code: CodeType) -> bool:
+    """Whether the instructions of a code object jump back, as those of loops do; its text is not read."""
+    return not BACK.isdisjoint(code.co_code[::2])
+
+
 def is_compiled(code: CodeType) -> bool:
     """Whether `torch.compile` made a code object, whose instructions are not those of its lines."""
     return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
@@ -167,6 +176,8 @@ def _outline_of_calls(source: Source) -> Outline | None:
 
 
 def _outline(source: Source) -> Outline | None:
+    if not may_loop(source.code):
+        return None
     scope = _scope(source.code)
     text = None if scope is None else _outline_of(source.code, scope)
     has_loop = text is not None and any(place.begins for place in text.places.values())
@@ -270,20 +281,33 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 def _scope(code: CodeType) -> Any:
     """The node of a function or class, or of a whole text, that a code object was compiled from."""
-    if is_compiled(code):
+    if is_compiled(code) or (code.co_name.startswith("<") and code.co_name != "<module>"):
         return None
+    lines = linecache.getlines(code.co_filename)
+    known = _scopes.get(code.co_filename)
+    if known is None or known[0] is not lines:
+        if len(_scopes) >= MOST_FILES:
+            _scopes.clear()
+        known = _scopes[code.co_filename] = lines, _scopes_of("".join(lines))
+    return known[1].get((code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno))
+
+
+MOST_FILES = 8
+"""Number of files whose syntax trees are kept."""
+_scopes: dict[str, tuple[list[str], dict[tuple[str, int], Any]]] = {}
+
+
+def _scopes_of(text: str) -> dict[tuple[str, int], Any]:
+    """The functions and classes of a text by name and first line, and the whole."""
     try:
-        tree = parsed("".join(linecache.getlines(code.co_filename)))
+        tree = parsed(text)
     except (SyntaxError, ValueError):
-        return None
-    if code.co_name == "<module>":
-        return tree
+        return {}
+    scopes: dict[tuple[str, int], Any] = {("<module>", 0): tree}
     for node in ast.walk(tree):
-        if isinstance(node, NAMED) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
+        if isinstance(node, NAMED):
+            scopes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)
+    return scopes
 
 
 def _gather(
