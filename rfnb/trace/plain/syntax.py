@@ -276,6 +276,25 @@ def _paths(
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+
+
+def read_again(code: CodeType, loop: ast.stmt, like: Outline, number: int) -> None:
+    """From now on, the outline of some code is that of a function, of which it runs only loop `number`."""
+    nodes: list[Any] = []
+    loops: list[int] = []
+    _gather([loop], (), nodes, loops, [])
+    first, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
+    jumps = _jumps_back(code, places)
+    moved = {
+        at: place._replace(statement=first + place.statement, begins=tuple(number + inner for inner in place.begins))
+        for at, place in (places | jumps).items()
+    }
+    texts = [*like.loops]
+    for inner, header in enumerate(loops, number):
+        texts[inner] = replace(texts[inner], short=header in short)
+    _outlines[Source(code, 0)] = replace(like, loops=tuple(texts), places=moved, jumps=frozenset(jumps))
+
+
 _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
@@ -531,7 +550,8 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
-    _first_uses(loop, order, paths)
+    for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
+        _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
@@ -587,14 +607,18 @@ def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> Non
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             _first_uses(target, order, paths)
         return
-    if isinstance(node, ast.For | ast.AsyncFor):
-        children: list[Any] = [node.target, *node.body, *node.orelse]  # the iterable is evaluated before the steps
-    else:
-        children = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Name):
         order.setdefault(node.id, isinstance(node.ctx, ast.Load))
     if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
         order.setdefault(text, isinstance(node.ctx, ast.Load))
-    if not isinstance(node, SCOPES):
-        for child in children:
-            _first_uses(child, order, paths)
+    for child in _read_by_scope(node) if isinstance(node, SCOPES) else _in_order(node):
+        _first_uses(child, order, paths)
+
+
+def _in_order(node: ast.AST) -> list[Any]:
+    """The parts of a statement or expression, in the order of execution."""
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.iter, node.target, *node.body, *node.orelse]
+    if isinstance(node, ast.NamedExpr):
+        return [node.value, node.target]
+    return list(ast.iter_child_nodes(node))
