@@ -453,7 +453,7 @@ class FrameRecorder:
         if self._previous == BEFORE or not self._open:
             return
         items, last, version_raw = self._log.items, self._last, self._version
-        for use in self._outline.uses[self._previous]:
+        for use in self._uses[self._previous]:
             name, _, _, always, reads = use
             try:
                 value = names[name]
