@@ -50,17 +50,43 @@ class Steps(Generic[T]):
         self._begin(sys._getframe(1))
         return items
 
-    def _begin(self, frame: FrameType | None) -> None:
-        frame = _user_frame(frame)
-        text = None if frame is None else outline(frame.f_code)
-        place = None if text is None or frame is None else text.places.get(frame.f_lasti)
-        number = None if text is None or place is None else text.headers.get(place.statement)
-        if frame is not None and is_compiled(frame.f_code):
-            warn(f"steps: not recorded, as {frame.f_code.co_name} runs as torch.compile made it, without its lines")
-        elif frame is None or text is None or number is None:
+    def _begin(self, frame: FrameType) -> None:
+        user = _user_frame(frame)
+        if user is not None and is_compiled(user.f_code):
+            warn(f"steps: not recorded, as {user.f_code.co_name} runs as torch.compile made it, without its lines")
+        elif not record_loop(frame, self._name, self._dims, caller="steps"):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
-        else:
-            _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
+
+
+def record_loop(
+    frame: FrameType,
+    name: str | None,
+    dims: Axes | None = None,
+    *,
+    caller: str,
+    stores: bool = True,
+    pausing: Callable[[], object] = lambda: None,
+) -> bool:
+    """Records the loop whose `for` statement takes its iterator now.
+
+    Args:
+        frame: that of the statement, or one that the user's statement called.
+        name: of the run.
+        dims: for variables, the names of their axes.
+        caller: what the user called, for a warning where nothing can be recorded; without one if it is empty.
+        stores: whether the run is kept also if the loop has not paused.
+        pausing: is called before the loop pauses.
+
+    Returns whether there is such a statement, whose source can be read.
+    """
+    for running in (_user_frame(frame), frame):
+        text = None if running is None else outline(running.f_code)
+        place = None if text is None or running is None else text.places.get(running.f_lasti)
+        number = None if text is None or place is None else text.headers.get(place.statement)
+        if running is not None and number is not None and not is_compiled(running.f_code):
+            _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
+            return True
+    return False
 
 
 def _until_the_end(items: Iterator[T]) -> Iterator[T]:
@@ -78,10 +104,10 @@ def _until_the_end(items: Iterator[T]) -> Iterator[T]:
 
 
 class OneLoop:
-    """A client that wants one loop of a frame, with those inside it, once."""
+    """A client that wants one loop of a frame, with those inside it, once; the arguments are those of `record_loop`."""
 
-    def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
-        self._code, self._number, self._name, self.dims = code, number, name, dims
+    def __init__(self, number: int, name: str | None, dims: Axes | None, stores: bool, pausing: Callable[[], object]):
+        self._number, self._name, self.dims, self._stores, self.pausing = number, name, dims, stores, pausing
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -99,14 +125,12 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            _store(loop, self.dims)
+            if self._stores or loop.was_paused:
+                _store(loop, self.dims)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
-
-    def pausing(self) -> None:
-        """Nothing has to be done before."""
 
 
 class AllLoops:
@@ -143,7 +167,8 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
     try:
         recording_here().add(client)
     except Busy as error:
-        warn(f"{caller}: nothing is recorded, because {error}")
+        if caller:
+            warn(f"{caller}: nothing is recorded, because {error}")
         return False
     if frame is not None:
         recording_here().follow(frame, client, number)

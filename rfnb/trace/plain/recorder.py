@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -171,8 +171,9 @@ class Client(Protocol):
     def left(self) -> None:
         """A frame that was followed has ended."""
 
-    def pausing(self) -> None:
-        """A loop is about to pause."""
+    @property
+    def pausing(self) -> Callable[[], object]:
+        """Is called before a loop pauses."""
 
 
 class FrameRecorder:
@@ -425,6 +426,16 @@ class FrameRecorder:
         start, self._tested = self._tested, len(self._log.items)
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
+
+    def add_step(self, variables: Iterable[tuple[Use, Any]]) -> None:
+        """Begins an iteration of the open loop that has these variables."""
+        loop = self._open[-1]
+        loop.starts.append(len(self._log.items))
+        loop.ran.append(len(self._log.statements))
+        with self._unobserved():
+            for use, value in variables:
+                self._log.statements.append(max(use.statement, 0))
+                self._add(use.name, use._replace(statement=max(use.statement, 0)), value)
 
     def add_edits(self, values: Mapping[str, Any]) -> None:
         """Records new values that a user gave to variables while the loop is paused."""
