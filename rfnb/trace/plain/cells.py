@@ -49,7 +49,7 @@ class Cells:
         self._depth += 1
         if self._depth == 1:
             self._newest = _newest()
-            if self.every:
+            if self.every and info.store_history:  # code that is no cell is from tools
                 every = record_loops()
                 every.warns = False  # of cells without loops
                 self._record(every)
@@ -62,14 +62,15 @@ class Cells:
         recorded = bool(self._recordings)
         while self._recordings:
             self._recordings.pop().__exit__(None, None, None)
+        if not result.info.store_history:
+            return
         new = [run for run in runs if run.serial > self._newest]
         error = getattr(result, "error_in_exec", None)
         if error is not None and not any(run.failed for run in new) and recording_mode():
-            cell = getattr(result.info, "cell_id", None)
-            run = last_iteration(error, cell)
+            run = last_iteration(error, result.info.cell_id)
             if run is not None:
                 store(run)
-        elif options.record == "all" and not (new or recorded or self._hinted) and _has_loop(result.info.raw_cell):
+        elif options.record == "all" and not (new or recorded or self._hinted) and has_loop(result.info.raw_cell):
             self._hinted = True
             print(HINT)
 
@@ -140,7 +141,7 @@ def _newest() -> int:
     return max((run.serial for run in runs), default=0)
 
 
-def _has_loop(text: str) -> bool:
+def has_loop(text: str) -> bool:
     """Whether a cell has a loop outside of its functions."""
     try:
         return any(isinstance(node, LOOPS) for node in _outside_of_functions(parsed(text)))

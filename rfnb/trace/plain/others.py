@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 import sys
 from types import CodeType, ModuleType
+
+from rfnb.trace.plain.syntax import may_loop
 
 MOST = 20
 """Largest number of functions that are listed."""
@@ -14,9 +15,6 @@ LISTED: dict[str, str] = {}
 
 ADDED: set[str] = set()
 """The files whose loops are recorded along with those of any function that is named."""
-
-BACK = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name}
-"""The instructions that end an iteration."""
 
 
 class OtherFunctions:
@@ -40,7 +38,7 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function", in the order of their first calls."""
         called, self._called = self._called, {}
-        looping = [code for code in called if _has_loop(code) and "<" not in code.co_qualname]
+        looping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
         if not looping or not self._files:
             return []
         modules = {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
@@ -63,10 +61,6 @@ def add_file_of(function: str) -> None:
 def is_added(function: str) -> bool:
     """Whether the loops in the file of a function that was listed are recorded as well."""
     return LISTED[function] in ADDED
-
-
-def _has_loop(code: CodeType) -> bool:
-    return not BACK.isdisjoint(code.co_code[::2])
 
 
 def _file_of(module: object) -> str | None:
