@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 from rfnb.trace.plain.syntax import BEFORE
@@ -24,14 +25,16 @@ class Entry(NamedTuple):
 class Log:
     """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
 
-    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
+    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`. summarized:
+    where the first value is that was not replaced by statistics.
     """
 
-    __slots__ = ("items", "statements")
+    __slots__ = ("items", "statements", "summarized")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.statements: list[int] = []  # those that ran, in order
+        self.summarized = 0
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""
@@ -48,7 +51,6 @@ class Log:
 
 def let_graphs_go(items: list[Any], start: int = 0) -> None:
     """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(start, len(items), 3):
-        value, version = items[at + 1 : at + 3]
+    for at, value, version in zip(count(start, 3), items[start + 1 :: 3], items[start + 2 :: 3], strict=False):
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
