@@ -116,14 +116,14 @@ class LineStep(RunStep):
 
     def values(self) -> list[StepValue]:
         """The values that the iteration has assigned so far, as far as the condition reads them."""
-        return [row for row in self._rows(self._roots()) if isinstance(row, StepValue)]
+        return [row for row in self._rows(self._names) if isinstance(row, StepValue)]
 
     def texts(self) -> list[StepText]:
         """What is neither a tensor nor a number."""
-        return [row for row in self._rows(self._roots()) if isinstance(row, StepText)]
+        return [row for row in self._rows(self._names) if isinstance(row, StepText)]
 
     def __getitem__(self, name: str) -> Any:
-        rows = [row for row in self._rows([root(name)]) if row.name == name]
+        rows = [row for row in self._rows([name]) if row.name == name]
         if not rows:
             raise LoopNameError(f"{self._of.name}: the iteration has assigned no {name!r}")
         return rows[-1].text if isinstance(rows[-1], StepText) else rows[-1].tensor
@@ -131,7 +131,7 @@ class LineStep(RunStep):
     def state_names(self) -> list[str]:
         """The variables that have a value, as far as the condition reads them."""
         names = self._frame.f_locals
-        return [name for name in self._roots() if name in self._of.last or name in names]
+        return [name for name in self._names or self._of.last if name in self._of.last or name in names]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before the iteration, or now. Raises LoopNameError if it had no value."""
@@ -149,17 +149,15 @@ class LineStep(RunStep):
     def _latest(self, name: str | None) -> list[Any]:
         if isinstance(name, AtLine):
             return self.run[self.step]._latest(name)
-        if name is None:
-            return [array for each in self._roots() for array in self._of.arrays(each)]
-        return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
+        names = [name] if name is not None else self._of.last if self._names is None else self._names
+        arrays = [array for each in names if each in self._of.last for array in self._of.arrays(each)]
+        return arrays if arrays or name is None else super()._latest(name)
 
-    def _roots(self) -> Collection[str]:
-        return self._of.last if self._names is None else dict.fromkeys(map(root, self._names))
-
-    def _rows(self, names: Iterable[str]) -> list[StepValue | StepText]:
-        """The values that the iteration has assigned to variables."""
-        log, last, start = self._of.loop.log, self._of.last, self._of.loop.starts[-1]
-        places = [last[name] for name in names if last.get(name, -1) >= start]
+    def _rows(self, names: Iterable[str] | None) -> list[StepValue | StepText]:
+        """The values that the iteration has assigned to variables and their parts; to all if `names` is None."""
+        log, start = self._of.loop.log, self._of.loop.starts[-1]
+        roots = None if names is None else frozenset(map(root, names))
+        places = [at for name, at in self._of.last.items() if at >= start and (roots is None or root(name) in roots)]
         return [row for at in places for row in self._of.replay._values(log.entry(at))]
 
 
