@@ -56,7 +56,7 @@ def _names(where: Where, run: Run) -> list[str | None]:
     plain = not run.graph.values  # Python code, of which some steps skip lines
     steps = range(run.steps)[::-1][: None if plain else 1]
     values = next((values for step in steps if (values := [v for v in run[step].values() if v.line == line])), [])
-    names = [] if values else getattr(run.replay, "names_at", lambda line: [])(line)
+    names: list[str] = [] if values else getattr(run.replay, "names_at", lambda line: [])(line)
     if not values and not names:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]
