@@ -101,8 +101,8 @@ class _Client:
 
     dims: Any = None
 
-    def __init__(self, code: CodeType):
-        self._code = code
+    def __init__(self, code: CodeType, number: int):
+        self._code, self._number = code, number
         self.loop: Iterations | None = None
 
     def chooses(self, code: CodeType) -> bool:
@@ -110,8 +110,8 @@ class _Client:
         return code is self._code
 
     def wants(self, loop: LoopText, number: int) -> bool:
-        """The loop, and those in it."""
-        return True
+        """The loop, and those in it; not those of its `else`."""
+        return self._number in (number, *loop.around)
 
     def name(self, number: int) -> str | None:
         """Its name is that of the run."""
@@ -119,7 +119,7 @@ class _Client:
 
     def done(self, loop: Iterations) -> None:
         """Takes the loop."""
-        if not loop.inside:
+        if loop.number == self._number:
             self.loop = loop
 
     def left(self) -> None:
@@ -451,8 +451,8 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         outer = ast.ClassDef(owner[0], [], [], [outer], [])
     for new in ast.walk(outer):
         if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
-            ast.copy_location(new, loop)
-            new.end_lineno, new.end_col_offset = new.lineno, new.col_offset  # type: ignore[attr-defined]
+            new.lineno = new.end_lineno = loop.lineno - 1  # type: ignore[attr-defined]  # so that the loop's line begins
+            new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
@@ -486,7 +486,7 @@ def _run(
     function: FunctionType, loop: Iterations, step: int, seed: int | None, modules: list[Any]
 ) -> tuple[Iterations | None, BaseException | None]:
     """Runs the loop, and returns what was recorded, and the error that ended it."""
-    around, client, recording = loop.around, _Client(function.__code__), recording_here()
+    around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
     backend: Any = raw_registry.selected()
     try:

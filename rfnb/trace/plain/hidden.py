@@ -92,13 +92,14 @@ class Around:
 class Hidden:
     """Takes the moments of the loops of a frame.
 
-    code: which runs. names: its global variables. spent: adds to the bytes that are kept.
+    code: which runs. names: its global variables. hides: whether it changes tensors where nothing counts that. spent:
+    adds to the bytes that are kept.
     """
 
-    def __init__(self, code: CodeType, names: dict[str, Any], spent: Callable[[int], None]):
+    def __init__(self, code: CodeType, names: dict[str, Any], hides: bool, spent: Callable[[int], None]):
         from rfnb.backend.torch.global_rng import global_generators
 
-        self._generators, self._spent, self._names = global_generators, spent, names
+        self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
         self._numbers, self._last = Numbers((), None), [b""]
@@ -179,7 +180,7 @@ class Hidden:
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
             return State(id(value), contents if type(contents) is not dict else None)
         before = None if old is None else old.kept
-        copied = part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
+        copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
         state = State(id(value), keep(contents, copied, before))
         if old is not None and isinstance(old.kept, Kept):
             old.kept.let_go()
