@@ -21,12 +21,16 @@ from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recorder import Iterations, recording_here
 from rfnb.trace.plain.remembered import continue_from
-from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, read_again
-from rfnb.trace.plain.values import Kept, Opaque
+from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
+from rfnb.trace.plain.values import Kept, Opaque, Summary
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"
 """The variables of a fork that stand for the iterable of its loop, and for what counts its iterations."""
+
+
+GONE = Summary("not followed: the loop does not name it")
+"""The value, in a fork, of a variable that the loop does not name."""
 
 
 class Forked(Iterations):
@@ -54,15 +58,19 @@ class Forked(Iterations):
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
         self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
         if own is not None:
-            self._go_on(own, edited, cut, ran)
+            self._go_on(own, edited, ran)
 
-    def _go_on(self, own: Iterations, edited: Collection[str], cut: int, ran: int) -> None:
+    def _go_on(self, own: Iterations, edited: Collection[str], ran: int) -> None:
         """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
-        items = [*own.log.items]
+        header, known = self.outline.header_of(self.number), own.before(0)
+        for name in self._parent.before(self._at):
+            if name not in known:  # other names may change it
+                self.log.items += (Use(name, header, self.text.first, False, True), GONE, None)
+        cut, items = len(self.log.items), [*own.log.items]
         for at in range(0, own.starts[0], 3):
             use = items[at]
             if use.name in edited:
-                items[at] = use._replace(statement=self.outline.header_of(self.number), line=self.text.first)
+                items[at] = use._replace(statement=header, line=self.text.first)
                 if not self.starts:
                     self.begins_with(self.places | {use.name: cut + at})
         self.log.items += items

@@ -15,8 +15,10 @@ import torch
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
 from rfnb.trace.plain.values import Opaque
+from tests.examples import FACTOR
 from tests.trace.plain import loops
-from tests.trace.plain.programs import LOST, equal, of_entry
+from tests.trace.plain.programs import LOST, equal, of_entry, programs
+from tests.trace.plain.test_recorder import outcome
 
 LOOPS = {loop.__name__: loop for loop in loops.LOOPS}
 
@@ -345,3 +347,34 @@ def test_a_deleted_fork_keeps_nothing_alive():
     del fork
     gc.collect()
     assert raw() is None and function() is None
+
+
+@pytest.mark.parametrize("seed", range(round(30 * FACTOR)))
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+def test_a_fork_of_a_random_loop_is_the_rest_of_it(seed, tmp_path):
+    plain, _ = programs(seed, tmp_path)
+    with rf.record_loops(plain):
+        outcome(plain, torch.eye(3), None)
+    for run in list(rf.runs):
+        for step in range(len(run.replay.iterations.starts)):
+            try:
+                fork = run.fork(step)
+            except LoopError as error:
+                assert "cannot be had again" in str(error)
+                continue
+            except Exception:
+                fork = rf.runs[0]
+                assert run.failed is not None and fork.parent is run and fork.failed.error == run.failed.error
+            assert len(fork.replay.iterations.starts) == len(run.replay.iterations.starts)
+            for later in range(step, len(run.replay.iterations.starts)):
+                assert_same_values(run, fork, later)
+
+
+def assert_same_values(run, fork, step):
+    """The last value of each line is the same, where both have it, and so are the variables before the step."""
+    mine, theirs = ({entry[:2]: entry[2] for entry in entries(of, step)} for of in (run, fork))
+    mine |= {name: of_entry(entry) for name, entry in run.replay.iterations.before(step).items()}
+    theirs |= {name: of_entry(entry) for name, entry in fork.replay.iterations.before(step).items()}
+    for key, value in mine.items():
+        other = theirs.get(key, LOST)
+        assert value is LOST or other is LOST or isinstance(value, Opaque) or equal(value, other), (step, key)
