@@ -6,7 +6,7 @@ import ast
 import contextlib
 import io
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -175,8 +175,13 @@ def fork(
     cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
     cells[MORE].cell_contents = _Counter(limit)
     function = _compiled(node, loop, cells)
-    notes = [*rebuilder.notes, *_notes(loop, step, seed)]
-    own, error = _run(function, loop, step, seed, rebuilder.modules)
+    attributes = _attributes(loop, step, values, rebuilder)
+    notes = [*rebuilder.notes, *_notes(loop, step, seed, attributes)]
+    modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
+    with _untouched([module for module in modules.values() if module is not None], rebuilder.objects):
+        for owner, name, value in attributes.values():
+            setattr(owner, name, value)
+        own, error = _run(function, loop, step, seed)
     return Forked(loop, step, own, list(changes), notes), error
 
 
@@ -425,12 +430,25 @@ def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[st
     return {name: edited_value(name, values[name], value) for name, value in edits.items()}
 
 
-def _notes(loop: Iterations, step: int, seed: int | None) -> Iterator[str]:
+def _attributes(
+    loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
+) -> dict[str, tuple[Any, str, Any]]:
+    """The attributes of modules that the loop writes: the module, the name, and the value that it had."""
+    before, attributes = loop.before(step), {}
+    for text, path in loop.outline.paths.items():
+        owner = values.get(path.root)
+        if path.written and len(path.steps) == 1 and text in before and role_of(type(owner)) == MODULE:
+            attributes[text] = owner, text.rpartition(".")[2], rebuilder.values({text: before[text]})[text]
+    return attributes
+
+
+def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[str]) -> Iterator[str]:
     around = loop.around
     assert around is not None
     weights = [(module(), before) for _, module, before in around.modules]
     if any(module is not None and weights_of(module) != before for module, before in weights):
         yield "with today's weights"
+    yield from (f"with today's {name}" for name in sorted(around.stateful) if name not in attributes)
     numbers = loop.moments[step].numbers
     if seed is None and ((around.drew and step) or not numbers.torch):
         yield "with other random numbers"
@@ -491,7 +509,7 @@ class _Rewritten(ast.NodeTransformer):
 
 
 def _run(
-    function: FunctionType, loop: Iterations, step: int, seed: int | None, modules: list[Any]
+    function: FunctionType, loop: Iterations, step: int, seed: int | None
 ) -> tuple[Iterations | None, BaseException | None]:
     """Runs the loop, and returns what was recorded, and the error that ended it."""
     around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
@@ -503,10 +521,7 @@ def _run(
         raise LoopError(f"fork: nothing can be recorded, because {error}") from None
     problem: BaseException | None = None
     try:
-        with (
-            backend.modes(around.modes), OwnNumbers(), _untouched(modules),
-            contextlib.redirect_stdout(io.StringIO()),
-        ):  # fmt: skip
+        with backend.modes(around.modes), OwnNumbers(), contextlib.redirect_stdout(io.StringIO()):
             set_numbers(loop.moments[step].numbers, around, seed)
             try:
                 function()
@@ -518,13 +533,17 @@ def _run(
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any]) -> Iterator[None]:
-    """Keeps the gradients of modules as they are, and lets no optimizer change their weights."""
+def _untouched(modules: Sequence[Any], objects: Sequence[Any]) -> Iterator[None]:
+    """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     def refuse(*_: Any) -> None:
         raise LoopError("fork: the loop trains, and the weights of its steps are not kept", hint="run it again")
 
+    parts = {id(part): part for module in modules for part in module.modules()}
+    tables = [table for part in parts.values() for table in (part.__dict__, part._buffers)]
+    tables += [vars(one) for one in objects]
+    saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]
     hook = register_optimizer_step_pre_hook(refuse)
@@ -534,5 +553,9 @@ def _untouched(modules: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+        for table, entries in saved:
+            for name in table.keys() - entries.keys():
+                del table[name]
+            table.update(entries)
         for parameter, gradient in gradients:
             parameter.grad = gradient

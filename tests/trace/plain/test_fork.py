@@ -191,15 +191,6 @@ def test_a_fork_prints_nothing_and_changes_nothing_of_the_run(capsys):
     assert (str(run[2].out), str(run[0].out), len(rows)) == values and capsys.readouterr().out == ""
 
 
-def with_optimizer():
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(2):
-        optimizer.zero_grad()
-        model(torch.ones(2)).sum().backward()
-        optimizer.step()
-
-
 def by_hand():
     for _ in range(2):
         with torch.no_grad():
@@ -266,7 +257,6 @@ def with_a_dead_module():
 @pytest.mark.parametrize(
     ("loop", "words"),
     [
-        (with_optimizer, "the loop changes the weights of `model`"),
         (by_hand, "changes the weights of `HAND`"),
         (by_an_optimizer_that_was_skipped, "`optimizer` cannot be had again: the state of SGD objects is not kept"),
         (with_a_file, "`lines` cannot be had again: the state of TextIOWrapper objects is not kept"),
@@ -378,3 +368,45 @@ def assert_same_values(run, fork, step):
     for key, value in mine.items():
         other = theirs.get(key, LOST)
         assert value is LOST or other is LOST or isinstance(value, Opaque) or equal(value, other), (step, key)
+
+
+class Recurrent(torch.nn.Module):
+    """A module with a state of its own, one that it names and one that it hides."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.h, self.calls = torch.nn.Linear(2, 2), None, 0
+
+    def forward(self, xs):
+        self.h = torch.zeros(2)
+        for x in rf.steps(xs, name="recurrent"):
+            self.h = torch.tanh(self.linear(self.h) + x)
+            y = self.h * 2
+        return y
+
+    def count(self, steps):
+        for t in rf.steps(range(steps), name="counted"):
+            n = self.next() + t
+        return n
+
+    def next(self):
+        self.calls += 1
+        return self.calls
+
+
+def test_attributes_of_a_module_are_those_of_the_step_and_stay_as_they_are():
+    module = Recurrent()
+    module(torch.randn(4, 2))
+    run, h = rf.runs["recurrent"], module.h
+    for step in range(4):
+        fork = run.fork(step)
+        assert_same_steps(run, fork)
+        assert module.h is h and fork.flags == [] and module.linear.weight.grad is None
+
+
+def test_attributes_that_no_line_shows_are_named():
+    module = Recurrent()
+    module.count(3)
+    fork = rf.runs["counted"].fork(1)
+    assert fork.flags == ["with today's self.calls"]
+    assert module.calls == 3
