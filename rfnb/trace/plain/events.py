@@ -60,8 +60,17 @@ class Tracing:
         """Follows calls from now on. Raises Busy if another tool traces."""
         if sys.gettrace() is not None:
             raise Busy("sys.settrace is in use")
-        self._mine = self._call  # one bound method, so that `stop` recognizes it
-        sys.settrace(self._mine)
+        known, local, chosen = self._known, self._local, self._chosen
+
+        def call(frame: FrameType, event: str, arg: Any) -> Any:  # for each call of a function of Python
+            code = frame.f_code
+            entry = known.get(id(code))
+            if entry is None:
+                entry = known[id(code)] = chosen(code), code
+            return local(frame) if entry[0] else None
+
+        self._mine = call
+        sys.settrace(call)
 
     @property
     def are_ours(self) -> bool:
@@ -86,13 +95,6 @@ class Tracing:
             if frame.f_trace is local:
                 frame.f_trace = None
         self._frames.clear()
-
-    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        known = self._known.get(id(code))
-        if known is None:
-            known = self._known[id(code)] = self._chosen(code), code
-        return self._local(frame) if known[0] else None
 
     def _local(self, frame: FrameType) -> Any:
         follower = self._begin(frame)
