@@ -154,7 +154,7 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
 def _magnitudes(chosen: Chosen, name: str) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
     known = _magnitudes_by_run.setdefault(chosen.run, {})
-    key = name, chosen.sequence, tuple(chosen.places)
+    key = name, chosen.run.steps, chosen.sequence, tuple(chosen.places)  # a loop that was paused goes on
     if key not in known:
         known[key] = _follow(chosen, name)
     return known[key]
@@ -226,4 +226,6 @@ def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | 
         return in_words(text, f"[{shown}]" if isinstance(value, list) else f"({shown})", type(value).__name__)
     if value is None or type(value).__name__ == "dtype":
         return in_words(text, str(value))
+    if isinstance(value, Exception):  # a part that was not kept
+        return in_words(text, reason(value))
     return describe_value(text, value, at=at, pictures=True, live=live)

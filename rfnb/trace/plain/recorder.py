@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from time import monotonic
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
-from rfnb.trace.plain.budget import PART, Budget, is_on_device
+from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
 from rfnb.trace.plain.log import Entry, Log, let_graphs_go
@@ -27,7 +27,6 @@ from rfnb.trace.plain.values import (
     Opaque,
     backend_of,
     growth_of,
-    hold,
     is_opaque,
     is_same,
     keep,
@@ -40,10 +39,6 @@ from rfnb.trace.run.options import options
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
     from rfnb.trace.run.run import Run
-
-
-CHECKED = 0.1
-"""Seconds after which it is looked again how much memory is free on an accelerator."""
 
 
 class Iterations:
@@ -211,12 +206,11 @@ class FrameRecorder:
         self._caught: BaseException | None = None  # since the line before
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
-        self._most = options.trace_budget
-        self._host, self._device, self._next_check = Budget(self._most), Budget(None, of_device=True), 0.0
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._budgets = Budgets(options.trace_budget, self._log, self._last)
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
@@ -299,10 +293,12 @@ class FrameRecorder:
             client.left()
 
     def _make_room(self, error: BaseException | None) -> None:
-        """Lets go of what is kept on an accelerator that has no memory left, as the program may try again."""
-        if self._device.bytes and type(error).__name__ == "OutOfMemoryError":
+        """Lets go of values if there is no memory left."""
+        try:
             with self._unobserved():
-                self._device.free(self._log.items, {*self._last.values()}, 0)
+                self._budgets.make_room(error)
+        except Exception as problem:
+            self._give_up(problem)
 
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
@@ -474,12 +470,12 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
-            loop.bytes = self._host.bytes + self._device.bytes
+            loop.bytes = self._budgets.bytes
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._memories, self._tested = Log(), {}, {}, 0
-            self._host, self._device = Budget(self._most), Budget(None, of_device=True)
+            self._budgets = Budgets(options.trace_budget, self._log, self._last)
             self._hidden.end()
         let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
@@ -616,38 +612,22 @@ class FrameRecorder:
                 kept = keep(value, self._hides, before)
                 self._uncounted.add(name)
             if use.statement != BEFORE:  # what was there needs no more memory
-                size = hold(kept) if version is None else value.nbytes
-                if size and is_on_device(kept, version):
-                    self._spend_on_device(size, kept, version)
-                else:
-                    self._host.bytes += size
+                self._budgets.add(kept, version)
         if type(before) is Kept:
             before.let_go(parts=growth_of(kept) is None)
         items += (use, kept, version)
-        if self._host.bytes > self._most:
+        if self._budgets.is_over:
             self._spend(0)
 
     def _spend(self, size: int) -> None:
         """Counts what is kept of objects, and lets go of what does not fit."""
-        budget = self._host
+        budget = self._budgets.host
         budget.bytes += size
-        if budget.bytes > (budget.limit or 0):
-            while budget.bytes > 0.75 * (budget.limit or 0) and self._hidden.states:
-                budget.bytes -= self._hidden.free()
-            budget.free(self._log.items, {*self._last.values()})
-
-    def _spend_on_device(self, size: int, value: Any, version: int | None) -> None:
-        """Counts what is kept on an accelerator: a small part of what is free there when the loop begins."""
-        budget, time = self._device, monotonic()
-        if budget.limit is None:
-            budget.limit = PART * budget.spare(value, version)
-        elif time > self._next_check and budget.spare(value, version) < budget.limit:
-            budget.free(self._log.items, {*self._last.values()}, 0)  # the program needs the memory
-        if time > self._next_check:
-            self._next_check = time + CHECKED
-        budget.bytes += size
-        if budget.bytes > budget.limit:
-            budget.free(self._log.items, {*self._last.values()})
+        if not self._budgets.is_over:
+            return
+        while budget.is_full and self._hidden.states:
+            budget.bytes -= self._hidden.free()
+        self._budgets.free()
 
     def _separate(self, name: str, parts: Collection[int] | None) -> None:
         """Takes copies before a line that is known to change a value in place, also of others in the same memory.
@@ -778,6 +758,11 @@ class Recording:
             self.frames[frame] = recorder
         return recorder
 
+    def forget(self) -> None:
+        """Follows no more frames, and stores nothing."""
+        if self._events is not None:
+            self._events.stop()
+
 
 class _OfThread(threading.local):
     """The recording of each thread."""
@@ -792,3 +777,13 @@ _of_thread = _OfThread()
 def recording_here() -> Recording:
     """The recording of this thread."""
     return _of_thread.recording
+
+
+def _start_anew() -> None:
+    """In a forked process, such as the worker of a DataLoader, nothing is recorded."""
+    recording_here().forget()
+    _of_thread.recording = Recording()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

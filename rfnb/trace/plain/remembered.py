@@ -90,6 +90,8 @@ class Remembered(KeptSteps):
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
+        if self.raised_in is not None:
+            return []  # nobody knows what they were before
         first = self._initial
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
@@ -262,6 +264,11 @@ class Remembered(KeptSteps):
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
 
     @property
+    def kept_from(self) -> int:
+        """The first step that has all of its values; of those before it there are statistics, to save memory."""
+        return bisect_left(self.iterations.starts, self.iterations.log.summarized)
+
+    @property
     def failed(self) -> Failure | None:
         """The error that ended the loop, with its line as a user sees it."""
         failed = self.iterations.failed
@@ -383,10 +390,18 @@ def _plain(name: str, kept: Any) -> Any:
         raise NoValue(f"`{name}` has no value at this step: {words}")
     if not isinstance(value, Parts):
         return value
-    named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
-    if issubclass(value.kind, dict) or value.keys is not None:
-        return named
-    return tuple(named.values()) if issubclass(value.kind, tuple) else list(named.values())
+    parts = [_part(f"{name}.{key}", item) for key, item in value.named()]
+    if value.keys is not None:
+        return dict(zip(value.keys, parts, strict=True))
+    return tuple(parts) if issubclass(value.kind, tuple) else parts
+
+
+def _part(name: str, kept: Any) -> Any:
+    """A part of a container as code has it; the error for one that was not kept, which an expression raises."""
+    try:
+        return _plain(name, kept)
+    except NoValue as error:
+        return error
 
 
 def _array(kept: Any) -> Any:

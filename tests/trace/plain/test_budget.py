@@ -11,7 +11,7 @@ import torch
 
 import rfnb as rf
 from rfnb.backend.torch.tape import TorchTape
-from rfnb.trace.plain import recorder
+from rfnb.trace.plain import budget
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_an_accelerator_has_a_budget_of_its_own(accelerator, gradients):
 
 
 def test_values_go_when_the_program_needs_the_memory(accelerator, monkeypatch):
-    monkeypatch.setattr(recorder, "CHECKED", 0)
+    monkeypatch.setattr(budget, "CHECKED", 0)
     accelerator[0] = 4_000_000
 
     def use(i):
