@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from types import GetSetDescriptorType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,14 @@ BITS = 1024
 """Largest result of an integer power, in bits."""
 
 
-@runtime_checkable
-class Members(Protocol):
+class Members(ABC):
     """A value with parts that an expression can read: `owner.part`, `owner["a.part"]`."""
 
+    @abstractmethod
     def members(self) -> Iterable[str]:
         """The names of the parts."""
 
+    @abstractmethod
     def __getitem__(self, name: str) -> Any:
         """The part with this name."""
 
@@ -93,7 +95,7 @@ class Reader:
         return tuple(made) if isinstance(node, ast.Tuple) else made
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        path = _path(node)
+        path = path_of(node)
         if path:
             try:
                 return self.names.values[path]  # a value whose name has a dot, such as `chosen.labels`
@@ -174,8 +176,8 @@ class Reader:
         raise self._unknown(node, name, known)
 
     def _entry(self, node: ast.AST, owner: dict[Any, Any], key: Any) -> Any:
-        if isinstance(key, str | int) and key in owner:
-            return owner[key]
+        if isinstance(key, str | int) and dict.__contains__(owner, key):
+            return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(known) for known in owner])
 
     def _call(self, node: ast.Call) -> Any:
@@ -199,7 +201,7 @@ class Reader:
             raise self.error(
                 node, "only functions and methods can be called", expected="rf.name(…), x.sum(), torch.abs(x)"
             )
-        path = _path(node)
+        path = path_of(node)
         if path.startswith("rf.") and path.count(".") == 1:
             if node.attr not in self.names.functions:
                 raise self._unknown(node, node.attr, list(self.names.functions), of="rf here")
@@ -464,22 +466,20 @@ def _large(base: int, exponent: int) -> bool:
     return base.bit_length() * abs(exponent) > BITS
 
 
-def _path(node: ast.expr) -> str:
+def path_of(node: ast.expr) -> str:
     """`a.b.c` as text; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
-    owner = _path(node.value) if isinstance(node, ast.Attribute) else ""
+    owner = path_of(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{owner}.{node.attr}" if owner else ""  # type: ignore[attr-defined]
 
 
 def _held(owner: Any, name: str) -> Iterator[Any]:
     """The attribute that an object holds itself, or as a module of torch does. No code of its class runs."""
-    if name.startswith("_") or isinstance(owner, type | ModuleType) or callable(type(owner).__dict__.get("__dict__")):
+    own = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
+    if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, own)) != {GetSetDescriptorType}:
         return
-    try:
-        inside = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
-        return
+    inside = object.__getattribute__(owner, "__dict__")
     for holder in (inside, *(inside.get(part) for part in ("_parameters", "_buffers", "_modules"))):
         if isinstance(holder, dict) and name in holder:
             yield holder[name]
