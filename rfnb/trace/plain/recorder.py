@@ -469,7 +469,7 @@ class FrameRecorder:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
             self._memories, self._bound = {}, []
-            self._hidden.end()
+            self._hidden.end(loop.log.items[1::3])
         let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
