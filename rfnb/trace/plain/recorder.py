@@ -611,6 +611,10 @@ class FrameRecorder:
             if version is None:
                 kept = keep(value, self._hides, before)
                 self._uncounted.add(name)
+            elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
+                kept, version = Kept.of_raw(value, version), None
+                kept.separate()
+                self._uncounted.add(name)
             if use.statement != BEFORE:  # what was there needs no more memory
                 self._budgets.add(kept, version)
         if type(before) is Kept:
