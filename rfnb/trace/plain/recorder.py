@@ -578,8 +578,11 @@ class FrameRecorder:
 
         targets: what the header has assigned already, for the next iteration.
         """
+        named = self._open[0].text.names if self._open else ()
         for name in [*self._uncounted]:
             at, path = self._last.get(name), self._paths.get(name)
+            if at is None and name not in named:
+                continue
             if name in targets or (path is not None and not path.variables.isdisjoint(targets)):
                 continue
             value = self._value(name, names)
