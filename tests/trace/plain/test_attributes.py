@@ -162,7 +162,7 @@ def test_items_of_containers(text, expected):
     assert value(text, a=[one, two], i=1, d={"x": two}) == expected
 
 
-def test_attributes_named_outside_of_the_loop_are_in_steps_that_change_them():
+def test_attributes_named_outside_of_the_loop_are_recorded():
     class Counter:
         length, most = 0, 3
 
