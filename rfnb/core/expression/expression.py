@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.expression.reader import READ, WORDS, Names, Reader
+from rfnb.core.expression import pure
+from rfnb.core.expression.reader import READ, WORDS, Names, Reader, path_of
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
 from rfnb.printable import terminal_text
@@ -52,15 +53,17 @@ class Expression:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
         reader = Reader(names, self._error)
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and not _may_be_a_method(node.func):
                 reader.function(node.func)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The names that it reads, with those in `before.h` and `after.h`."""
-        nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
-        states = {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("before", "after")}
-        return frozenset(self.names() - {"rf"} | states)
+        """The values that it reads, with those in `before.h` and `after.h`; no modules, and no functions it calls."""
+        nodes = [*ast.walk(self._tree)]
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called} - {"rf", *pure.MODULES}
+        parts = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        return frozenset(names | {n.attr for n in parts if n.value.id in ("before", "after")})  # type: ignore[attr-defined]
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any
@@ -84,6 +87,12 @@ class Expression:
 
     def __repr__(self) -> str:
         return terminal_text(self.text)
+
+
+def _may_be_a_method(function: ast.expr) -> bool:
+    """Whether a value may hide a module: `F.norm()` of a variable `F`."""
+    module, _, name = path_of(function).rpartition(".")
+    return module in pure.MODULES and name in pure.methods()
 
 
 def _parsed(text: str) -> ast.expr:
