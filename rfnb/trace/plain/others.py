@@ -6,6 +6,8 @@ import dis
 import sys
 from types import CodeType, ModuleType
 
+from rfnb.trace.plain.syntax import outline
+
 MOST = 20
 """Largest number of functions that are listed."""
 
@@ -40,7 +42,8 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function", in the order of their first calls."""
         called, self._called = self._called, {}
-        looping = [code for code in called if _has_loop(code) and "<" not in code.co_qualname]
+        named = [code for code in called if _jumps_back(code) and "<" not in code.co_qualname]
+        looping = [code for code in named if outline(code) is not None]  # a comprehension jumps back too
         if not looping or not self._files:
             return []
         modules = {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
@@ -65,7 +68,7 @@ def is_added(function: str) -> bool:
     return LISTED[function] in ADDED
 
 
-def _has_loop(code: CodeType) -> bool:
+def _jumps_back(code: CodeType) -> bool:
     return not BACK.isdisjoint(code.co_code[::2])
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
@@ -35,6 +36,10 @@ from rfnb.trace.run.options import options
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
     from rfnb.trace.run.run import Run
+
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Entry(NamedTuple):
@@ -263,6 +268,16 @@ class FrameRecorder:
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
         self._take_last(frame, lambda: self._end(None, None), whole=False)
+
+    def cut(self) -> None:
+        """The recording has missed lines: the open loops end with the last line that is known."""
+        self._previous = BEFORE
+        try:
+            with self._unobserved():
+                while self._open:
+                    self._close()
+        except Exception as problem:
+            self._give_up(problem)
 
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
@@ -585,8 +600,9 @@ class Recording:
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
+        self._end_if_lost()
         if self._events is None:
-            events = make_events(self.chooses, self._begin)
+            events = make_events(partial(self._safely, self.chooses), partial(self._safely, self._begin), warn)
             events.start()
             self._events = events
         self._clients.append(client)
@@ -594,6 +610,7 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
+        self._end_if_lost()
         if client in self._clients:
             for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
                 if recorder.clients == [client] and recorder is not client:
@@ -605,6 +622,29 @@ class Recording:
             self._events = None
             self.frames.clear()
 
+    def _end_if_lost(self) -> None:
+        """Ends the recording if a debugger has taken the events; its loops have the iterations up to there."""
+        events = self._events
+        if events is None or not events.lost:
+            return
+        self._events = None
+        events.stop()
+        for recorder in reversed([*self.frames.values()]):
+            if recorder not in self._clients:  # calls are stored at the end of their block
+                recorder.cut()
+        self.frames.clear()
+        self._clients.clear()
+        warn("loops were recorded up to where a debugger or another tool began to use sys.settrace")
+
+    def _safely(self, function: Callable[[T], R], argument: T) -> R | None:
+        """The result of a function; a problem of the recorder never becomes one of the loop."""
+        try:
+            return function(argument)
+        except Exception as error:
+            with contextlib.suppress(Warning):  # also where warnings are errors
+                warn(f"a loop is not recorded: {type(error).__name__}: {error}")
+            return None
+
     def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""
         for frame, recorder in reversed([*self.frames.items()]):
@@ -614,7 +654,7 @@ class Recording:
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
-        text = outline(frame.f_code)
+        text = self._safely(outline, frame.f_code)
         if frame in self.frames:
             self.frames[frame].clients.append(client)
         elif text is not None and self._events is not None:

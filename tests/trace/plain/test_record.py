@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import io
+import pdb
 import sys
 import threading
 import weakref
@@ -869,3 +871,51 @@ def test_values_of_fake_tensors_and_values_read_under_their_mode():
     with FakeTensorMode():
         x, flags = run[1].x, run.flags
     assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, a debugger and a recording go on side by side")
+def test_a_debugger_that_starts_in_a_loop_ends_the_recording():
+    def loop():
+        for t in rf.steps(range(5), name="stopped"):
+            double = 2 * t
+            if t == 2:
+                pdb.Pdb(stdin=io.StringIO("next\ncontinue\n"), stdout=io.StringIO()).set_trace()
+            half = t / 2
+        return double + half
+
+    assert loop() == 10
+    with pytest.warns(LoopWarning, match="up to where a debugger"):
+        decode(2, torch.eye(3), "next")
+    assert rf.runs["next"].steps == 2
+    run = rf.runs["stopped"]
+    assert [run[step].double.item() for step in range(3)] == [0, 2, 4] and run.steps == 3
+    assert names_at(run, 2) == ["t", "double"]
+
+
+def test_a_debugger_in_a_recorded_block_says_so_at_its_end():
+    with (
+        pytest.warns(LoopWarning, match="up to where a debugger")
+        if sys.version_info < (3, 12)
+        else contextlib.nullcontext(),
+        rf.record_loops(Decoder.step),
+    ):
+        Decoder().step(2)
+        pdb.Pdb(stdin=io.StringIO("continue\n"), stdout=io.StringIO()).set_trace()
+        Decoder().step(2)
+    assert len(rf.runs) == (1 if sys.version_info < (3, 12) else 2)
+
+
+def test_a_problem_in_the_choice_of_code_is_none_of_the_loop(monkeypatch):
+    monkeypatch.setattr(recorder, "outline", Mock(side_effect=RecursionError("too deep")))
+    with pytest.warns(LoopWarning, match="not recorded: RecursionError: too deep"), rf.record_loops(Decoder.step):
+        assert Decoder().step(3) == 7
+
+
+def test_equal_code_of_several_functions_is_recorded_each_time(tmp_path):
+    text = "def loop(n):\n    for t in range(n):\n        k = t\n    return k\n"
+    first, second = module(text, tmp_path / "equal.py").loop, module(text, tmp_path / "equal.py").loop
+    assert first.__code__ == second.__code__ and first.__code__ is not second.__code__
+    with rf.record_loops(first):
+        first(2)
+        second(3)
+    assert [run.steps for run in rf.runs] == [3, 2]
