@@ -60,13 +60,13 @@ class Tracing:
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool | None, CodeType]] = {}  # by id: a hash of code takes a microsecond
+        self._mine = self._call  # one bound method, so that `stop` recognizes it
         self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
         """Follows calls from now on. Raises Busy if another tool traces."""
         if sys.gettrace() is not None:
             raise Busy("sys.settrace is in use")
-        self._mine = self._call  # one bound method, so that `stop` recognizes it
         sys.settrace(self._mine)
         atexit.register(self.stop)
 
@@ -99,7 +99,7 @@ class Tracing:
         known = self._known.get(id(code))
         if known is None:
             known = self._known[id(code)] = self._chosen(code), code
-        return self._local(frame) if known[0] else None
+        return (self._frames.get(frame) or self._local(frame)) if known[0] else None  # a generator is called again
 
     def _local(self, frame: FrameType) -> Any:
         follower = self._begin(frame)
@@ -329,9 +329,11 @@ def problem_of(kind: Any) -> str | None:
     """What events report wrongly of a small loop; None if all is right. Raises Busy if another tool uses them."""
     report, code = _Report(), _small_loop.__code__
     events = kind(lambda other: other is code, lambda frame: report)
-    events.start()
     try:
+        events.start()
         _small_loop([1, 2])
+    except Busy:
+        raise
     except Exception as error:
         return f"an error: {type(error).__name__}: {error}"
     finally:
