@@ -14,13 +14,22 @@ from rfnb.errors import LoopWarning
 from rfnb.trace.pause import files
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-PAUSE, SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+STEPS, PAUSE, SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_two_lines_pause_a_training(tmp_path, monkeypatch):
+def test_a_plain_loop_becomes_a_run():
+    linecache.cache["steps.py"] = (len(STEPS), None, STEPS.splitlines(keepends=True), "steps.py")
+    names: dict[str, object] = {}
+    exec(compile(STEPS, "steps.py", "exec"), names)
+    run = rf.runs["decoder"]
+    assert run.steps == 10 and run[4].before.h.raw_tensor.equal(run[3].h.raw_tensor)
+    assert run[9].x.raw_tensor.equal(names["x"])
+
+
+def test_two_lines_pause_a_training(tmp_path, monkeypatch, request):
     monkeypatch.setattr(rf.options, "pause_folder", tmp_path)
     monkeypatch.setattr(files, "_written", [])
-    monkeypatch.setattr(rf.pauses, "_all", ())  # and none afterwards
+    request.addfinalizer(rf.pauses.clear)
     losses = iter([1.0, float("nan"), 0.5])
     with pytest.warns(LoopWarning, match="training was not paused after step 1"):
         linecache.cache["pause.py"] = (len(PAUSE), None, PAUSE.splitlines(keepends=True), "pause.py")
@@ -29,7 +38,7 @@ def test_two_lines_pause_a_training(tmp_path, monkeypatch):
     assert rf.load_run(file)[0]["loss"].item() == 1.0
 
 
-@pytest.mark.parametrize("code", [SEARCH, PYTORCH])
+@pytest.mark.parametrize("code", [STEPS, SEARCH, PYTORCH])
 def test_the_first_examples_need_no_dim(code):
     assert "rf.Dim" not in code and "batch_dim" not in code
 

@@ -58,10 +58,9 @@ class Expression:
     @property
     def reads(self) -> frozenset[str]:
         """The names that it reads, with those in `before.h` and `after.h`."""
-        nodes = [*ast.walk(self._tree)]
-        states = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
-        attributes = {n.attr for n in states if n.value.id in ("before", "after")}  # type: ignore[attr-defined]
-        return frozenset({n.id for n in nodes if isinstance(n, ast.Name)} - {"rf"} | attributes)
+        nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
+        states = {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("before", "after")}
+        return frozenset(self.names() - {"rf"} | states)
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any

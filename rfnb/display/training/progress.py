@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import time
@@ -20,9 +19,10 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
 from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
-from rfnb.trace.pause.scope import ScopePauses
+from rfnb.trace.plain.record import record_loop
 from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.run.options import in_notebook
+from rfnb.trace.run.session import should_record, should_store, waits_for
 
 if TYPE_CHECKING:
     from rfnb.display.markup.grid import Table
@@ -65,17 +65,27 @@ class Progress(Shown, Generic[B]):
         self._reported: set[str] = set()
         self.note: str | None = None
         self._handle: Any = None
+        self._running: Any = None  # the bar of the epoch that runs
         self._next = 0.0
 
     # -- going on
 
     def __iter__(self) -> Iterator[B]:
-        """Iterates over the batches. Each iteration is an epoch; steps and history continue."""
+        """Iterates over the batches. Each iteration is an epoch; steps and history continue.
+
+        The loop is recorded as an `rf.Loop` would be: in notebooks, or if a condition may pause it.
+        """
+        name = self.name or "training"
+        if should_record(None, name):
+            caller, stores = "progress" if waits_for(name) else "", should_store(None)
+            record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
+        return self._epoch()
+
+    def _epoch(self) -> Iterator[B]:
         self.epoch += 1
         self.running = self.stopped = True
         self._remember_marked()
-        bar = self._bar()
-        pauses = ScopePauses(self.name or "training", (ast.For,), ready=lambda: self._draw_now(bar))
+        bar = self._running = self._bar()
         try:
             for batch in self.batches:
                 self.step, self._reported = self.step + 1, set()
@@ -84,8 +94,6 @@ class Progress(Shown, Generic[B]):
                 self._take_marked()
                 followers.after_step(counted, self.name, self._measures)
                 bar.update()
-                if pauses.looks():
-                    pauses.after_step(self.step, sys._getframe(1))  # of the code that runs the loop
                 if time.monotonic() >= self._next:
                     self._draw(bar)
             self.stopped = False
@@ -94,6 +102,7 @@ class Progress(Shown, Generic[B]):
             self._draw(bar)
             bar.leave = self._handle is None
             bar.close()
+            self._running = None
 
     def __len__(self) -> int:
         """Number of batches in an epoch. Raises TypeError if it is unknown."""
@@ -187,10 +196,11 @@ class Progress(Shown, Generic[B]):
             self.note = f"not drawn: {reason(error)}"
         self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
 
-    def _draw_now(self, bar: Any) -> None:
+    def _draw_now(self) -> None:
         """Shows the state of now, as nothing is drawn during a pause."""
-        self._draw(bar)
-        bar.refresh()
+        if self._running is not None:
+            self._draw(self._running)
+            self._running.refresh()
 
     def _last(self) -> str:
         last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}

@@ -21,7 +21,7 @@ from rfnb.trace.compare.part import Part, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
 from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import AGREES
+from rfnb.trace.run.step import AGREES, KEPT
 
 OTHERS: dict[type, Callable[..., Any]] = {}
 """What compares two results that are not runs, such as searches, by their class; ranks above register it."""
@@ -279,4 +279,4 @@ def _steps(run: Run, chosen: list[int] | None) -> list[int] | None:
 def _checks(a: Run, b: Run) -> list[str]:
     """Notes on runs whose replay does not agree, which makes the comparison unreliable."""
     checks = {which: run[0].check for which, run in (("first", a), ("second", b)) if run.steps}
-    return [f"the {which}: {check}" for which, check in checks.items() if check != AGREES]
+    return [f"the {which}: {check}" for which, check in checks.items() if check not in (AGREES, KEPT)]

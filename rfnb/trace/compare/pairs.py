@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
 from rfnb.trace.run.entries import Entries, numbers
 from rfnb.trace.run.file.stored import StoredReplay
+from rfnb.trace.run.step import StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -83,9 +84,37 @@ class Pairs:
 
     def _at(self, step: int) -> list[Pair]:
         """The values that a step computed, also inside modules, and the states after it."""
+        if not all(run.graph.values for run in self.runs):  # plain Python code
+            return self._remembered(step)
         mine, theirs = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
         matched = self._matched([value for value, _ in mine], [value for value, _ in theirs])
         return [Pair(what, mine[i][1], theirs[j][1]) for what, i, j in matched] + self._states(step + 1)
+
+    def _remembered(self, step: int) -> list[Pair]:
+        """What the lines of a step assigned, in order, and the other states after it."""
+        mine, theirs = rows = [[*run[step].values()] for run in self.runs]
+        sides = [[(row.name, _text(run, row.line)) for row in own] for run, own in zip(self.runs, rows, strict=True)]
+        which = tuple(tuple(side) for side in sides)
+        matches = self._found.get(which)
+        if matches is None:
+            found = match_values(*sides)
+            self._note_alone(step, rows, found)
+            lines = [(mine[i].line, theirs[j].line) for i, j in found]
+            matches = self._found[which] = _numbered([(sides[0][i][0], i, j) for i, j in found], lines)
+        pairs = [Pair(what, mine[i].tensor, theirs[j].tensor) for what, i, j in matches]
+        names = {pair.what.name for pair in pairs}
+        return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
+
+    def _note_alone(self, step: int, rows: list[list[StepValue]], found: list[tuple[int, int]]) -> None:
+        """Notes values that one of the runs does not have, and the first line that only one of them ran."""
+        for side, own in enumerate(rows):
+            paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
+            alone = [row for i, row in enumerate(own) if i not in paired]
+            self.only[side].extend({row.name: 0 for row in alone if row.name not in (*names, *self.only[side])})
+            again = next((row for row in alone if row.name in names), None)
+            note = f"only the {('first', 'second')[side]} assigns"
+            if again is not None and not any(known.partition(": ")[2].startswith(note) for known in self.notes):
+                self.notes.append(f"step {step}: {note} {again.name} in line {again.line}")
 
     def _states(self, step: int) -> list[Pair]:
         a, b = (run.replay for run in self.runs)
@@ -105,12 +134,8 @@ class Pairs:
                 hidden = {i for i in alone if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
                 self.only[side].extend(values[i][0] for i in alone if i not in hidden)
                 self._note_hidden(side, len(hidden))
-            seen = Counter[Any]()
-            matches = self._found[which] = []
-            for i, j in found:
-                name, lines = sides[0][i][0], (_line(mine[i]), _line(theirs[j]))
-                seen[name, lines] += 1
-                matches.append((Matched((name, lines, seen[name, lines]), name, lines), i, j))
+            lines = [(_line(mine[i]), _line(theirs[j])) for i, j in found]
+            self._found[which] = _numbered([(sides[0][i][0], i, j) for i, j in found], lines)
         return self._found[which]
 
     def _from_file(self, side: int) -> bool:
@@ -122,6 +147,23 @@ class Pairs:
             which, other = ("first", "second") if side == 0 else ("second", "first")
             where = f"inside modules and functions of the {which}: the file of the {other} does not contain them"
             self.notes.append(f"{count_of(count, 'value')} {where}")
+
+
+def _numbered(
+    pairs: list[tuple[str, int, int]], lines: Sequence[tuple[int | None, int | None]]
+) -> list[tuple[Matched, int, int]]:
+    """Pairs of positions with the value that they are; those of one name and line are numbered."""
+    seen, matches = Counter[Any](), []
+    for (name, i, j), both in zip(pairs, lines, strict=True):
+        seen[name, both] += 1
+        matches.append((Matched((name, both, seen[name, both]), name, both), i, j))
+    return matches
+
+
+def _text(run: Run, line: int) -> str:
+    """A line of the code of a run."""
+    at = line - run.source.first_line
+    return run.source.lines[at].strip() if 0 <= at < len(run.source.lines) else ""
 
 
 def _inside(value: Value) -> bool:

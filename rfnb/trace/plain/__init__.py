@@ -1,6 +1,6 @@
 """Loops of plain Python, recorded while they run. The order to read it in:
 
-record      `rf.steps`, `rf.record_loops` and `rf.record_calls`: who wants which loops and calls.
+record      `rf.steps`, `rf.record_loops`, `rf.record_calls`: who wants which loops and calls; `block`, their decorator.
 events      Line events of chosen code, by the standard library alone.
 syntax      `Outline`: the loops of a code object, what its statements assign, and what begins at each instruction.
 recorder    `FrameRecorder`, which follows one frame and writes the log of its loops.

@@ -49,8 +49,10 @@ class Cells:
         self._depth += 1
         if self._depth == 1:
             self._newest = _newest()
-            if self.every:
-                self._record(record_loops())
+            if self.every and info.store_history:  # code that is no cell is from tools
+                every = record_loops()
+                every.warns = False  # of cells without loops
+                self._record(every)
 
     def end(self, result: Any) -> None:
         """A cell has ended."""
@@ -60,11 +62,12 @@ class Cells:
         recorded = bool(self._recordings)
         while self._recordings:
             self._recordings.pop().__exit__(None, None, None)
+        if not result.info.store_history:
+            return
         new = [run for run in runs if run.serial > self._newest]
         error = getattr(result, "error_in_exec", None)
         if error is not None and not any(run.failed for run in new) and recording_mode():
-            cell = getattr(result.info, "cell_id", None)
-            run = last_iteration(error, cell)
+            run = last_iteration(error, result.info.cell_id)
             if run is not None:
                 store(run)
         elif options.record == "all" and not (new or recorded or self._hinted) and _has_loop(result.info.raw_cell):

@@ -71,9 +71,9 @@ class Tracing:
         atexit.register(self.stop)
 
     @property
-    def lost(self) -> bool:
-        """Whether another tool, such as a debugger, has replaced what was set here."""
-        return sys.gettrace() is not self._mine
+    def are_ours(self) -> bool:
+        """Whether no other tool, such as a debugger, has begun to trace since."""
+        return sys.gettrace() is self._mine
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
@@ -172,9 +172,9 @@ class Monitoring:
         }
 
     @property
-    def lost(self) -> bool:
-        """Whether another tool has replaced what was set here: tools do not share a number."""
-        return False
+    def are_ours(self) -> bool:
+        """Whether no other tool has taken the number of this one."""
+        return self._tool is not None and bool(monitoring.get_tool(self._tool) == self.NAME)
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""

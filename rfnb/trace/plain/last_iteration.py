@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FrameType, ModuleType, TracebackType
+from typing import Any
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
@@ -43,25 +44,11 @@ def _statement_at(text: Outline, line: int) -> int | None:
 
 def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseException) -> Iterations:
     """One iteration of the outermost loop around a statement, with the variables of a frame at their lines."""
-    statements, names, log = text.statements, locals_of(frame), Log()
-    number = statements[raising].loops[0]
+    number, log = text.statements[raising].loops[0], Log()
     loop = Iterations(frame.f_code, text, number, log)
-    uses: dict[str, Use] = {}
-    for at, statement in enumerate(statements):
-        if number not in statement.loops and at != text.header_of(number):
-            continue
-        log.statements.append(at)  # nobody knows which of them ran
-        for name in statement.assigned:
-            if at < raising or name not in uses:
-                uses[name] = Use(name, at if at < raising else BEFORE, statement.line, True, False)
-    for name in statements[raising].read:
-        uses.setdefault(name, Use(name, raising, statements[raising].line, False, True))
+    log.statements += _statements_of(text, number)  # nobody knows which of them ran
     before: dict[str, int] = {}
-    for use in sorted(uses.values(), key=lambda use: (use.statement != BEFORE, use.line)):
-        value = names.get(use.name, frame.f_globals.get(use.name))
-        is_missing = use.name not in names and use.name not in frame.f_globals
-        if is_missing or (use.reads and (isinstance(value, ModuleType) or callable(value))):
-            continue
+    for use, value in variables_at(frame, text, number, raising):
         if use.statement == BEFORE:
             before[use.name] = len(log.items)
         elif not loop.starts:
@@ -70,5 +57,29 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
     loop.begins_with(before)
     loop.starts = loop.starts or [len(log.items)]
     loop.ran, loop.end, loop.ran_end = [0], len(log.items), len(log.statements)
-    loop.failed = Failure(0, error_text(error), line=statements[raising].line)
+    loop.failed = Failure(0, error_text(error), line=text.statements[raising].line)
     return loop
+
+
+def variables_at(frame: FrameType, text: Outline, number: int, running: int) -> Iterator[tuple[Use, Any]]:
+    """The variables of a loop at a statement that runs, each with its value and the line that assigned it; first those
+    that no statement before this one assigns."""
+    statements, names = text.statements, locals_of(frame)
+    uses: dict[str, Use] = {}
+    for at in _statements_of(text, number):
+        for name in statements[at].assigned:
+            if at < running or name not in uses:
+                uses[name] = Use(name, at if at < running else BEFORE, statements[at].line, True, False)
+    for name in statements[running].read:
+        uses.setdefault(name, Use(name, running, statements[running].line, False, True))
+    for use in sorted(uses.values(), key=lambda use: (use.statement != BEFORE, use.line)):
+        value = names.get(use.name, frame.f_globals.get(use.name))
+        is_missing = use.name not in names and use.name not in frame.f_globals
+        if not (is_missing or (use.reads and (isinstance(value, ModuleType) or callable(value)))):
+            yield use, value
+
+
+def _statements_of(text: Outline, number: int) -> list[int]:
+    """The header of a loop, and the statements of its body."""
+    header = text.header_of(number)
+    return [at for at, statement in enumerate(text.statements) if number in statement.loops or at == header]

@@ -8,7 +8,6 @@ import inspect
 import sys
 import sysconfig
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ContextDecorator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,12 +19,13 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
 from rfnb.trace.plain.remembered import Axes, run_of
-from rfnb.trace.plain.syntax import LoopText, Outline, outline, outline_of_calls
+from rfnb.trace.plain.syntax import LoopText, Outline, is_compiled, outline, outline_of_calls
 from rfnb.trace.run.session import store
 
 T = TypeVar("T")
@@ -43,29 +43,71 @@ class Steps(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
         self._begin(sys._getframe(1))
-        return items
+        return _until_the_end(items)
 
     def __aiter__(self) -> AsyncIterator[T]:
         items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
         self._begin(sys._getframe(1))
         return items
 
-    def _begin(self, frame: FrameType | None) -> None:
-        frame = _user_frame(frame)
-        text = None if frame is None else outline(frame.f_code)
-        place = None if text is None or frame is None else text.places.get(frame.f_lasti)
-        number = None if text is None or place is None else text.headers.get(place.statement)
-        if frame is None or text is None or number is None:
+    def _begin(self, frame: FrameType) -> None:
+        user = _user_frame(frame)
+        if user is not None and is_compiled(user.f_code):
+            warn(f"steps: not recorded, as {user.f_code.co_name} runs as torch.compile made it, without its lines")
+        elif not record_loop(frame, self._name, self._dims, caller="steps"):
             warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
-        else:
-            _start(OneLoop(frame.f_code, number, self._name, self._dims), frame, "steps", number)
+
+
+def record_loop(
+    frame: FrameType,
+    name: str | None,
+    dims: Axes | None = None,
+    *,
+    caller: str,
+    stores: bool = True,
+    pausing: Callable[[], object] = lambda: None,
+) -> bool:
+    """Records the loop whose `for` statement takes its iterator now.
+
+    Args:
+        frame: that of the statement, or one that the user's statement called.
+        name: of the run.
+        dims: for variables, the names of their axes.
+        caller: what the user called, for a warning where nothing can be recorded; without one if it is empty.
+        stores: whether the run is kept also if the loop has not paused.
+        pausing: is called before the loop pauses.
+
+    Returns whether there is such a statement, whose source can be read.
+    """
+    for running in (_user_frame(frame), frame):
+        text = None if running is None else outline(running.f_code)
+        place = None if text is None or running is None else text.places.get(running.f_lasti)
+        number = None if text is None or place is None else text.headers.get(place.statement)
+        if running is not None and number is not None and not is_compiled(running.f_code):
+            _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
+            return True
+    return False
+
+
+def _until_the_end(items: Iterator[T]) -> Iterator[T]:
+    """The items of a loop, and a word at its end if a debugger has taken over.
+
+    No item is held, and no generator closed that goes on after the loop.
+    """
+    try:
+        while True:
+            yield next(items)
+    except StopIteration:
+        return
+    finally:
+        recording_here().check()
 
 
 class OneLoop:
-    """A client that wants one loop of a frame, with those inside it, once."""
+    """A client that wants one loop of a frame, with those inside it, once; the arguments are those of `record_loop`."""
 
-    def __init__(self, code: CodeType, number: int, name: str | None, dims: Axes | None):
-        self._code, self._number, self._name, self.dims = code, number, name, dims
+    def __init__(self, number: int, name: str | None, dims: Axes | None, stores: bool, pausing: Callable[[], object]):
+        self._number, self._name, self.dims, self._stores, self.pausing = number, name, dims, stores, pausing
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -83,14 +125,12 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            _store(loop, self.dims)
+            if self._stores or loop.was_paused:
+                _store(loop, self.dims)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
-
-    def pausing(self) -> None:
-        """Nothing has to be done before."""
 
 
 class AllLoops:
@@ -98,6 +138,7 @@ class AllLoops:
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
         self.chooses, self.dims = chooses, dims
+        self.ran = False  # whether there was a loop
         self.also: list[str] = []  # other functions with loops that ran
 
     def wants(self, loop: LoopText, number: int) -> bool:
@@ -110,6 +151,7 @@ class AllLoops:
 
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
+        self.ran = self.ran or bool(loop.starts)
         if not loop.inside:
             _store(loop, self.dims, self.also)
 
@@ -125,7 +167,8 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
     try:
         recording_here().add(client)
     except Busy as error:
-        warn(f"{caller}: nothing is recorded, because {error}")
+        if caller:
+            warn(f"{caller}: nothing is recorded, because {error}")
         return False
     if frame is not None:
         recording_here().follow(frame, client, number)
@@ -153,7 +196,8 @@ def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dim
     Args:
         items: any iterable; also one for `async for`.
         name: of the run; by default that of the function, or the text of the loop.
-        dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`.
+        dims: for variables, the names of their axes: `{"att": ["batch", "source"]}`. A Dim in place of a name has
+            lengths, which say what is padding; one more Dim, with a vocab, is what integers are labels of.
 
     Raises ParameterError for other arguments.
     """
@@ -178,7 +222,7 @@ def _axes(caller: str, dims: Any) -> Axes | None:
     return dims
 
 
-class record_loops(ContextDecorator):
+class record_loops(Block):
     """Records the loops of plain Python that run inside the block, or inside the decorated function.
 
     >>> def countdown(n):
@@ -201,24 +245,50 @@ class record_loops(ContextDecorator):
     """
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
-        self._files = frozenset(_code_of("record_loops", function).co_filename for function in functions)
+        super().__init__(*functions, dims=dims)
+        self._functions = [_code_of("record_loops", function) for function in functions]
+        self._files = frozenset(code.co_filename for code in self._functions)
         self._others = OtherFunctions(self._files)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
+        self._called: dict[str, bool] = {}  # names of functions that were called, and whether torch.compile made them
+        self.warns = True
 
     def __enter__(self) -> record_loops:
         self._client.also = []
         frame = _user_frame(sys._getframe(1))
-        _start(self._client, frame if frame is not None and self._chosen(frame.f_code) else None, "record_loops")
+        self._client.ran = not _start(
+            self._client, frame if frame is not None and self._chosen(frame.f_code) else None, "record_loops"
+        )
         return self
 
     def __exit__(self, *error: object) -> None:
         recording_here().remove(self._client)
         self._client.also += self._others.with_loops()
+        if self.warns and not self._client.ran and error[0] is None:
+            others = f"; loops ran in {', '.join(self._client.also)}, which can be named" if self._client.also else ""
+            warn(f"record_loops: nothing was recorded: {self._reason()}{others}")
 
     def _chosen(self, code: CodeType) -> bool:
-        if not self._files:
-            return is_yours(code.co_filename)
-        return code.co_filename in self._files or not self._others.add(code)
+        if self._files:
+            is_chosen = code.co_filename in self._files or not self._others.add(code)
+        else:
+            is_chosen = is_yours(code.co_filename)
+        if is_chosen:
+            self._called[code.co_name] = is_compiled(code)
+        return is_chosen
+
+    def _reason(self) -> str:
+        """Why there is no run."""
+        compiled = [name for name, is_so in self._called.items() if is_so]
+        if compiled:
+            return f"{', '.join(compiled)} ran as torch.compile made it, without its lines"
+        words = [self._reason_of(code) for code in self._functions]
+        return "; ".join(words or ["no loop of your code ran; name the function that has the loop"])
+
+    def _reason_of(self, code: CodeType) -> str:
+        if code.co_name not in self._called:
+            return f"{code.co_name} was not called in this thread"
+        return f"{code.co_name} ran, and {'has no loop' if outline(code) is None else 'no loop in it had a step'}"
 
 
 @cache
@@ -244,7 +314,7 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-class record_calls(ContextDecorator):
+class record_calls(Block):
     """Records the calls of functions inside the block, or inside the decorated function: each is a step of a run.
 
     A step has the arguments, what the lines assigned, and the result as `returned`, or the error as `raised`. Loops in
@@ -270,14 +340,12 @@ class record_calls(ContextDecorator):
     """
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
-        self._functions, self._dims = functions, _axes("record_calls", dims)
+        super().__init__(*functions, dims=dims)
+        self._dims = _axes("record_calls", dims)
         if not functions:
             raise ParameterError("record_calls: no function is named", expected="rf.record_calls(model.forward)")
         self._of_calls = [_calls_of(function) for function in functions]
         self._open: list[CallRecorder] = []
-
-    def _recreate_cm(self) -> record_calls:
-        return record_calls(*self._functions, dims=self._dims)
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -22,6 +22,7 @@ from rfnb.trace.plain.values import (
     Kept,
     backend_of,
     drop,
+    growth_of,
     hold,
     is_opaque,
     is_same,
@@ -97,7 +98,6 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
-        self.changed: frozenset[str] = frozenset()  # what its lines assigned or changed
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
         self.pauses: LoopPauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
@@ -176,8 +176,9 @@ class Client(Protocol):
     def left(self) -> None:
         """A frame that was followed has ended."""
 
-    def pausing(self) -> None:
-        """A loop is about to pause."""
+    @property
+    def pausing(self) -> Callable[[], object]:
+        """Is called before a loop pauses."""
 
 
 class FrameRecorder:
@@ -269,15 +270,13 @@ class FrameRecorder:
         """The recording ends before the frame does, such as that of a generator that waits."""
         self._take_last(frame, lambda: self._end(None, None), whole=False)
 
-    def cut(self) -> None:
-        """The recording has missed lines: the open loops end with the last line that is known."""
-        self._previous = BEFORE
-        try:
-            with self._unobserved():
-                while self._open:
-                    self._close()
-        except Exception as problem:
-            self._give_up(problem)
+    def lose(self) -> None:
+        """The recording has ended, some lines ago."""
+        while self._open:
+            self._close()
+        self._places = {}
+        for client in [*self.clients]:
+            client.left()
 
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
@@ -397,8 +396,11 @@ class FrameRecorder:
             self._pause({}, ended=True)
         self._mark_ends()
         self._open.pop()
-        loop.changed = frozenset(name for name, at in self._last.items() if loop.starts and at >= loop.starts[0])
         if error is not None and loop.starts:
+            in_header = not loop.text.short and self._outline.headers.get(self._previous) == loop.number
+            if in_header and isinstance(error, Exception):  # it comes from the next item, or from the test
+                loop.starts.append(end)
+                loop.ran.append(len(self._log.statements))
             loop.failed = self._failure(loop, error)
         if loop.pauses is not None:
             loop.pauses.close()
@@ -429,6 +431,16 @@ class FrameRecorder:
         start, self._tested = self._tested, len(self._log.items)
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
+
+    def add_step(self, variables: Iterable[tuple[Use, Any]]) -> None:
+        """Begins an iteration of the open loop that has these variables."""
+        loop = self._open[-1]
+        loop.starts.append(len(self._log.items))
+        loop.ran.append(len(self._log.statements))
+        with self._unobserved():
+            for use, value in variables:
+                self._log.statements.append(max(use.statement, 0))
+                self._add(use.name, use._replace(statement=max(use.statement, 0)), value)
 
     def add_edits(self, values: Mapping[str, Any]) -> None:
         """Records new values that a user gave to variables while the loop is paused."""
@@ -476,7 +488,7 @@ class FrameRecorder:
             if old is value:
                 same = version is None or version_raw(old) == version
             else:
-                same = version is None and is_same(value, old)
+                same = version is None and is_same(value, old, closely=name in self._writers.get(self._previous, ()))
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
@@ -520,20 +532,18 @@ class FrameRecorder:
     def _add(self, name: str, use: Use, value: Any) -> None:
         items, at = self._log.items, self._last.get(name)
         before = None if at is None else items[at + 1]
-        if type(before) is Kept:
-            before.let_go()
         self._last[name] = len(items)
-        if type(value) in PLAIN:
-            items += (use, value, None)
-            return
-        version = None if self._hides else version_of(value)
-        if version is None:
-            value = keep(value, self._hides, before)
-            self._bytes += hold(value) if use.statement != BEFORE else 0  # what was there needs no more memory
-            self._uncounted.add(name)
-        elif use.statement != BEFORE:
-            self._bytes += value.nbytes
-        items += (use, value, version)
+        version, kept = None, value
+        if type(value) not in PLAIN:
+            version = None if self._hides else version_of(value)
+            if version is None:
+                kept = keep(value, self._hides, before)
+                self._uncounted.add(name)
+            if use.statement != BEFORE:  # what was there needs no more memory
+                self._bytes += hold(kept) if version is None else value.nbytes
+        if type(before) is Kept:
+            before.let_go(parts=growth_of(kept) is None)
+        items += (use, kept, version)
         if self._bytes > self._budget:
             self._summarize()
 
@@ -600,7 +610,7 @@ class Recording:
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""
-        self._end_if_lost()
+        self.check()
         if self._events is None:
             events = make_events(partial(self._safely, self.chooses), partial(self._safely, self._begin), warn)
             events.start()
@@ -610,7 +620,7 @@ class Recording:
 
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
-        self._end_if_lost()
+        self.check()
         if client in self._clients:
             for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
                 if recorder.clients == [client] and recorder is not client:
@@ -622,19 +632,18 @@ class Recording:
             self._events = None
             self.frames.clear()
 
-    def _end_if_lost(self) -> None:
-        """Ends the recording if a debugger has taken the events; its loops have the iterations up to there."""
-        events = self._events
-        if events is None or not events.lost:
+    def check(self) -> None:
+        """Ends all loops where they were when another tool began to trace, if one did."""
+        if self._events is None or self._events.are_ours:
             return
+        self._events.stop()
         self._events = None
-        events.stop()
-        for recorder in reversed([*self.frames.values()]):
-            if recorder not in self._clients:  # calls are stored at the end of their block
-                recorder.cut()
+        recorders = {id(recorder): recorder for recorder in self.frames.values()}
         self.frames.clear()
-        self._clients.clear()
-        warn("loops were recorded up to where a debugger or another tool began to use sys.settrace")
+        for recorder in recorders.values():
+            recorder.lose()
+        with contextlib.suppress(Warning):  # also where warnings are errors
+            warn("loops are no longer recorded, since a debugger or another tool has begun to trace")
 
     def _safely(self, function: Callable[[T], R], argument: T) -> R | None:
         """The result of a function; a problem of the recorder never becomes one of the loop."""

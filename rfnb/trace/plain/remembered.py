@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.dim_kind import kind_of_name
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import Block, Source
@@ -21,6 +22,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -54,6 +56,8 @@ class Remembered(KeptSteps):
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        given = [axis for axes in self._named.values() for axis in axes if isinstance(axis, Dim)]
+        self._lengths = {dim: current_lengths([dim]).size(dim) for dim in given}  # of the batch that the loop had
         self.raised_in = raised_in
         self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
@@ -61,7 +65,8 @@ class Remembered(KeptSteps):
 
     def look_again(self) -> None:
         """The loop has gone on."""
-        self.__dict__.pop("_history", None)
+        for name in ("_initial", "_places", "_changes"):
+            self.__dict__.pop(name, None)
         self.axis.bind(Size([], len(self.iterations.starts)))
 
     # -- values
@@ -82,18 +87,17 @@ class Remembered(KeptSteps):
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
-        first = {entry.name: entry for entry in self.iterations.initial}
+        first = self._initial
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
-        changed, paths = self.iterations.changed, self.iterations.outline.paths
-        names = [name for name in self.iterations.text.carried if name in changed or name not in paths]
-        names = [name for name in names if name in first or name in last]
+        paths, carried = self.iterations.outline.paths, self.iterations.text.carried
+        names = [n for n in carried if (n not in paths or n in self._places) and (n in first or n in last)]
         return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
-        if name not in self._history:
-            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self._history))
+        if name not in self.variable_names():
+            raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
 
@@ -109,11 +113,11 @@ class Remembered(KeptSteps):
 
     def _before(self, name: str, step: int) -> Any:
         """What was kept of a variable before `step`; MISSING if there was none."""
-        history = self._history.get(name, [])
-        at = bisect_left(history, step, key=lambda place: place[0])
-        if at == 0:
+        loop, places = self.iterations, self._places.get(name, [])
+        number = bisect_left(places, loop.starts[step] if step < len(loop.starts) else loop.end)
+        entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
+        if entry is None:
             return MISSING
-        entry = history[at - 1][1]
         if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
             return Summary(MAY)
         return _kept_of(entry)
@@ -127,16 +131,22 @@ class Remembered(KeptSteps):
 
     def variable_names(self) -> list[str]:
         """The variables that `variable` has."""
-        return list(self._history)
+        return list(dict.fromkeys([*self._initial, *self._places]))
 
     @cached_property
-    def _history(self) -> dict[str, list[tuple[int, Entry]]]:
-        """By variable, each value with the step that assigned it; -1 for values from before the loop."""
-        history = {entry.name: [(-1, entry)] for entry in self.iterations.initial}
-        for number in range(len(self.iterations.starts)):
-            for entry in self.iterations.entries(number):
-                history.setdefault(entry.name, []).append((number, entry))
-        return history
+    def _initial(self) -> dict[str, Entry]:
+        """The variables before the first step."""
+        return {entry.name: entry for entry in self.iterations.initial}
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """By variable, where in the log its values are."""
+        loop, places = self.iterations, dict[str, list[int]]()
+        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
+            use = loop.log.items[at]
+            if use.statement != BEFORE:
+                places.setdefault(use.name, []).append(at)
+        return places
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
@@ -179,8 +189,7 @@ class Remembered(KeptSteps):
         elif raw is None:
             return printable(_words(kept))
         else:
-            backend = raw_registry.backend_of_raw(raw)
-            made = tensor_of(raw, align.sig(self._axes(name, backend.get_shape_tuple_raw(raw))), EMPTY)
+            made = tensor_of(raw, *self._form(name, raw))
         made.name = name
         return made
 
@@ -202,18 +211,27 @@ class Remembered(KeptSteps):
                     changes.setdefault(key, []).append((part.version, use.line))
         return changes
 
-    def _axes(self, name: str, shape: Sequence[int]) -> list[Dim]:
-        """Dims for the axes of a variable: the same for the same name and size."""
-        given = self._named.get(name, ())
-        names = given if len(given) == len(shape) else [None] * len(shape)
-        dims = []
+    def _form(self, name: str, raw: Any) -> tuple[align.Sig, Lengths]:
+        """Dims for the axes of a variable, the same for the same name and size, and the lengths of padded ones."""
+        backend = raw_registry.backend_of_raw(raw)
+        shape = backend.get_shape_tuple_raw(raw)
+        names: list[str | Dim | None] = [*self._named.get(name, ())]
+        more = names.pop() if len(names) == len(shape) + 1 else None
+        names = names if len(names) == len(shape) else [None] * len(shape)
+        dims, sizes = [], dict[Dim, Size]()
         for axis, (size, named) in enumerate(zip(shape, names, strict=True)):
-            if isinstance(named, Dim):
-                dims.append(named)
-                continue
+            if isinstance(named, Dim) and named.dimension != size:
+                lengths = self._lengths[named]
+                if lengths is not None and lengths.max == size and all(dim in names for dim in lengths.dims):
+                    sizes[named] = lengths
+                else:
+                    named = named.name
             key = (named, size) if named else (name, axis, size)
-            dims.append(self._dims.setdefault(key, Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))))
-        return dims if len(set(dims)) == len(dims) else [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]
+            dims.append(named if isinstance(named, Dim) else self._dims.setdefault(key, _dim(size, named, axis)))
+        if len(set(dims)) < len(dims):
+            dims, sizes = [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)], {}
+        labels = more if isinstance(more, Dim) and _are_labels(backend.to_numpy_raw(raw), more) else None
+        return align.sig(dims, labels), EMPTY.bind(sizes) if sizes else EMPTY
 
     # -- about the run
 
@@ -355,6 +373,16 @@ def _words(kept: Any) -> str:
         return repr(value)
     except Exception:  # of a class of the user
         return f"<{type(value).__name__}>"
+
+
+def _dim(size: int, name: str | None, axis: int) -> Dim:
+    return Dim(size, name=name or f"axis{axis}", kind=kind_of_name(name))
+
+
+def _are_labels(array: np.ndarray, dim: Dim) -> bool:
+    """Whether all numbers are labels of a dim."""
+    count = dim.dimension or 0
+    return array.dtype.kind in "iu" and (not array.size or bool(array.min() >= 0 and array.max() < count))
 
 
 def _kept_of(entry: Entry) -> Any:

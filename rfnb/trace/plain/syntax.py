@@ -129,8 +129,13 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
+def is_compiled(code: CodeType) -> bool:
+    """Whether `torch.compile` made a code object, whose instructions are not those of its lines."""
+    return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
+
+
 def outline_of_calls(code: CodeType) -> Outline | None:
-    """The outline of a function each call of which is an iteration; None if its text is no longer available.
+    """The outline of a function or cell each call of which is an iteration; None if its text is no longer available.
 
     The function is the last of the loops, and its arguments are what the last of the statements assigns.
     """
@@ -139,17 +144,19 @@ def outline_of_calls(code: CodeType) -> Outline | None:
 
 def _outline_of_calls(source: Source) -> Outline | None:
     scope = _scope(source.code)
-    text = None if scope is None or isinstance(scope, ast.Module) else _outline_of(source.code, scope)
+    text = None if scope is None or not scope.body else _outline_of(source.code, scope)
     if text is None:
         return None
-    arguments = tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
+    is_cell = isinstance(scope, ast.Module)
+    arguments = () if is_cell else tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
     target = ast.Tuple([ast.Name(name, ast.Store()) for name in arguments], ast.Store())
-    place = {"lineno": scope.lineno, "end_lineno": scope.end_lineno}
+    first = 1 if is_cell else scope.lineno
+    place = {"lineno": first, "end_lineno": scope.body[-1].end_lineno}
     node = ast.For(target, ast.Constant(None), scope.body, [], **place)
     loop, header = len(text.loops), len(text.statements)
     call = _loop(node, (), text.paths, False)
     call = replace(call, header=source.code.co_name, carried=(*arguments, *call.carried))
-    line = Statement(scope.lineno, scope.lineno, (), arguments, (), (), (), False, False, True)
+    line = Statement(first, first, (), arguments, (), (), (), False, False, True)
     return replace(
         text,
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
@@ -263,6 +270,8 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 def _scope(code: CodeType) -> Any:
     """The node of a function or class, or of a whole text, that a code object was compiled from."""
+    if is_compiled(code):
+        return None
     try:
         tree = parsed("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):

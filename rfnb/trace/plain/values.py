@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain, repeat
+from operator import attrgetter, call, is_
 from types import NoneType
 from typing import Any
 
@@ -23,6 +24,8 @@ MEDIUM = 2**22
 """Bytes of a value without a counter of changes that is compared at the end of each iteration."""
 LARGE = 2**26
 """Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
+LONG = 16
+"""Number of parts from which on those of a container are compared as a whole."""
 MOST_PARTS = 4096
 """Number of parts of a container that are kept."""
 DEEPEST = 6
@@ -45,13 +48,35 @@ class Opaque:
         return f"<{self.kind}>"
 
 
+class Growth:
+    """The parts of a list that grows, which its values after several lines share.
+
+    entries: in how many entries of the log it is. held: of how many parts the memory is counted.
+    """
+
+    __slots__ = ("entries", "held", "parts")
+
+    def __init__(self, parts: list[Any]):
+        self.parts, self.entries, self.held = parts, 0, 0
+
+
 class Parts:
     """A container as it was: its kind, and its parts by key."""
 
-    __slots__ = ("items", "keys", "kind", "length")
+    __slots__ = ("_items", "keys", "kind", "length")
 
-    def __init__(self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...], length: int):
-        self.kind, self.keys, self.items, self.length = kind, keys, items, length
+    def __init__(self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...] | Growth, length: int):
+        self.kind, self.keys, self._items, self.length = kind, keys, items, length
+
+    @property
+    def growth(self) -> Growth | None:
+        """What it shares with later values of the list."""
+        return self._items if type(self._items) is Growth else None
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """The parts."""
+        return self._items.parts[: self.length] if type(self._items) is Growth else self._items  # type: ignore[return-value]
 
     def named(self) -> Iterator[tuple[str, Any]]:
         """The parts with their names."""
@@ -121,11 +146,11 @@ class Kept:
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
         self.copied_at, self.version = self.version, None
 
-    def let_go(self) -> None:
+    def let_go(self, parts: bool = True) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
         if self.origin is not None and not isinstance(self.origin, weakref.ref):
             self.origin = _gone
-        for part in self.value.items if isinstance(self.value, Parts) else ():
+        for part in self.value.items if parts and isinstance(self.value, Parts) else ():
             if isinstance(part, Kept):
                 part.let_go()
 
@@ -145,6 +170,11 @@ def _gone() -> None:
 
 def hold(kept: Any) -> int:
     """The memory that one more entry of the log needs."""
+    growth = growth_of(kept)
+    if growth is not None:
+        growth.entries += 1
+        new, growth.held = growth.parts[growth.held :], len(growth.parts)
+        return sum(map(hold, new))
     size = 0
     for part in tensors_in(kept):
         part.holders += 1
@@ -154,11 +184,20 @@ def hold(kept: Any) -> int:
 
 def drop(kept: Any) -> int:
     """The memory that is free without an entry of the log."""
+    growth = growth_of(kept)
+    if growth is not None:
+        growth.entries -= 1
+        return sum(map(drop, growth.parts)) if not growth.entries else 0
     size = 0
     for part in tensors_in(kept):
         part.holders -= 1
         size += part.bytes if part.holders == 0 else 0
     return size
+
+
+def growth_of(kept: Any) -> Growth | None:
+    """What the value of a list that grows shares with its earlier ones."""
+    return kept.value.growth if isinstance(kept, Kept) and isinstance(kept.value, Parts) else None
 
 
 def version_of(value: Any) -> int | None:
@@ -192,10 +231,11 @@ def is_opaque(value: Any) -> bool:
     return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
 
 
-def is_same(value: Any, kept: Any, limit: int = SMALL) -> bool:
+def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
 
-    limit: the bytes of values that are compared, if nothing counts their changes.
+    limit: the bytes of values that are compared, if nothing counts their changes. closely: in long containers, too, it
+    is looked whether tensors that count their changes have changed; else that is seen when they are read.
     """
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
@@ -204,7 +244,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL) -> bool:
     if kept.version is not None:
         return not kept.changed()
     if isinstance(kept.value, Parts):
-        return _same_parts(value, kept.value, limit)
+        return _same_parts(value, kept.value, limit, closely)
     if kept.copied_at is not None:
         return bool(kept.backend.version_raw(value._raw if isinstance(value, Tensor) else value) == kept.copied_at)
     if _is_atom(value) or not (kept.compared or kept.bytes <= limit):
@@ -246,7 +286,14 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
     left[0] -= len(items)
     if left[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
-    old = before.value.items if isinstance(before, Kept) and isinstance(before.value, Parts) else ()
+    last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
+    if kind is list and last is not None and last.kind is list and _has_grown(last, items):
+        growth = last.growth
+        if growth is None or len(growth.parts) > last.length:
+            growth = Growth([*last.items])
+        growth.parts += (i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in items[last.length :])
+        return Kept(Parts(kind, None, growth, len(items)), origin)
+    old = () if last is None else last.items
     inside = tuple(
         item
         if _is_atom(item)
@@ -322,19 +369,38 @@ def _key(key: Any) -> Any:
     return key if plain else f"{type(key).__name__} {id(key):x}"
 
 
-def _same_parts(value: Any, parts: Parts, limit: int) -> bool:
+def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     now = _parts_of(value)
     if now is None:
         return True
     keys, items = now
-    if len(items) != parts.length or keys != parts.keys:
-        return False
+    return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts.items, limit, closely)
+
+
+def _has_grown(parts: Parts, items: tuple[Any, ...]) -> bool:
+    """Whether a list has got more items, and no other ones in place of those that it had."""
+    return 0 < parts.length < len(items) and _begins_with(items, parts.items, SMALL, False)
+
+
+def _begins_with(items: tuple[Any, ...], kept: Sequence[Any], limit: int, closely: bool) -> bool:
+    """Whether the first items are those that were kept."""
+    if len(kept) > LONG and not closely:  # without a loop of Python
+        if all(map(is_, items, kept)):
+            return True
+        try:
+            if None not in map(_version, kept):
+                return all(map(is_, map(call, map(_origin, kept)), items))
+        except (AttributeError, TypeError):  # not all are tensors by reference
+            pass
     return all(
-        item is kept
-        or (type(kept) is Kept and is_same(item, kept, limit))
-        or (type(item) is type(kept) and type(item) in PLAIN and item == kept)
-        for item, kept in zip(items, parts.items, strict=True)
+        item is known
+        or (type(known) is Kept and is_same(item, known, limit, closely))
+        or (type(item) is type(known) and type(item) in PLAIN and item == known)
+        for item, known in zip(items, kept, strict=False)
     )
+
+
+_version, _origin = attrgetter("version"), attrgetter("origin")
 
 
 def tensors_in(kept: Any) -> Iterator[Kept]:

@@ -126,7 +126,7 @@ def test_a_variable_of_a_plain_loop_is_edited_by_a_text_or_an_expression(monkeyp
             edit_paused(Dispatcher(runs), held.run.serial, {"h": "h * 0"})
         return Resume()
 
-    rf.pause_when("t > 0 and n > 0 and h[0] > 0")
+    condition = rf.pause_when("t > 0 and n > 0 and h[0] > 0")
     with user(answer):
         h = torch.ones(2)
         for t in rf.steps(range(3), name="plain"):
@@ -135,5 +135,6 @@ def test_a_variable_of_a_plain_loop_is_edited_by_a_text_or_an_expression(monkeyp
             h = h + h
             if t == 1:
                 assert (word, n) == ("edited", 7)
+    condition.remove()
     assert rows == [[4.0, 5.0]] and h.tolist() == [0.0, 0.0] and len(refused) == 3
     assert rf.runs["plain"].flags == ["edited at step 1: h, word, n", "edited at step 2: h"]

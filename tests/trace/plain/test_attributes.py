@@ -81,6 +81,14 @@ def test_attributes_changed_in_place_have_the_value_of_each_line():
     assert values == [[[1, 1, 1], [7, 1, 1]], [[8, 2, 2], [7, 2, 2]], [[8, 3, 3], [7, 3, 3]]]
 
 
+def test_a_saved_run_has_them(tmp_path):
+    run = recorded(Decoder.run, Decoder(), torch.ones(3, 3))
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    assert torch.equal(again[1]["self.h"].raw_tensor, run[1]["self.h"].raw_tensor)
+    assert again[2].before.self.steps.item() == 2 and rf.compare(run, again)
+    assert "self.h" in run.save(tmp_path / "x.html").read_text(encoding="utf-8")
+
+
 total = 0
 
 

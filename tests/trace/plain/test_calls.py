@@ -275,6 +275,7 @@ def test_a_call_that_runs_when_the_recording_ends():
         with rf.record_calls(numbers):
             next(numbers_left)
         assert list(numbers_left) == [1, 2]
+        decode(Decoder(), 1)
     assert rf.runs["numbers"].steps == 1 and rf.runs["numbers"][0].loops()[0][0].i.item() == 0
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import io
-import pdb
 import sys
 import threading
 import weakref
@@ -318,7 +316,7 @@ def test_generators_recursion_and_coroutines_have_their_own_iterations():
 
 
 def test_other_threads_are_not_recorded():
-    with rf.record_loops(Decoder.step):
+    with pytest.warns(LoopWarning, match="not called in this thread"), rf.record_loops(Decoder.step):
         thread = threading.Thread(target=Decoder().step, args=[3])
         thread.start()
         thread.join()
@@ -873,42 +871,11 @@ def test_values_of_fake_tensors_and_values_read_under_their_mode():
     assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, a debugger and a recording go on side by side")
-def test_a_debugger_that_starts_in_a_loop_ends_the_recording():
-    def loop():
-        for t in rf.steps(range(5), name="stopped"):
-            double = 2 * t
-            if t == 2:
-                pdb.Pdb(stdin=io.StringIO("next\ncontinue\n"), stdout=io.StringIO()).set_trace()
-            half = t / 2
-        return double + half
-
-    assert loop() == 10
-    with pytest.warns(LoopWarning, match="up to where a debugger"):
-        decode(2, torch.eye(3), "next")
-    assert rf.runs["next"].steps == 2
-    run = rf.runs["stopped"]
-    assert [run[step].double.item() for step in range(3)] == [0, 2, 4] and run.steps == 3
-    assert names_at(run, 2) == ["t", "double"]
-
-
-def test_a_debugger_in_a_recorded_block_says_so_at_its_end():
-    with (
-        pytest.warns(LoopWarning, match="up to where a debugger")
-        if sys.version_info < (3, 12)
-        else contextlib.nullcontext(),
-        rf.record_loops(Decoder.step),
-    ):
-        Decoder().step(2)
-        pdb.Pdb(stdin=io.StringIO("continue\n"), stdout=io.StringIO()).set_trace()
-        Decoder().step(2)
-    assert len(rf.runs) == (1 if sys.version_info < (3, 12) else 2)
-
-
 def test_a_problem_in_the_choice_of_code_is_none_of_the_loop(monkeypatch):
     monkeypatch.setattr(recorder, "outline", Mock(side_effect=RecursionError("too deep")))
-    with pytest.warns(LoopWarning, match="not recorded: RecursionError: too deep"), rf.record_loops(Decoder.step):
+    with pytest.warns(LoopWarning, match="too deep|has no loop") as words, rf.record_loops(Decoder.step):
         assert Decoder().step(3) == 7
+    assert "a loop is not recorded: RecursionError: too deep" in [str(word.message) for word in words]
 
 
 def test_equal_code_of_several_functions_is_recorded_each_time(tmp_path):
@@ -919,3 +886,79 @@ def test_equal_code_of_several_functions_is_recorded_each_time(tmp_path):
         first(2)
         second(3)
     assert [run.steps for run in rf.runs] == [3, 2]
+
+
+def test_a_list_that_grows_is_kept_once_and_has_its_length_at_each_step():
+    def loop(n):
+        losses, outs = [], []
+        for i in range(n):
+            losses.append(i / 2)
+            outs.append(torch.full((2,), float(i)))
+            if i == 30:
+                losses[3], outs[4] = -1.0, torch.zeros(2)
+            if i == 35:
+                outs[5].add_(1)
+        return losses
+
+    run = recorded(loop, 40)
+    for i in (0, 7, 20, 29, 39):
+        assert len(run[i].losses.tolist()) == i + 1
+        expected = [n / 2 for n in range(i + 1)]
+        expected[3:4] = [-1.0] if i > 30 else expected[3:4]
+        assert run[i].losses.tolist() == expected and run[i][f"outs.{i}"].tolist() == [i, i]
+    assert run[29]["outs.4"].tolist() == [4, 4] and run[39]["outs.4"].tolist() == [0, 0]
+    assert run[10]["outs.5"] == f"changed later at line {run.source.first_line + 6}"
+    lists = [part.value for part in run.replay.iterations.log.items[1::3] if type(part) is values.Kept]
+    assert len({id(value.growth) for value in lists if type(value) is values.Parts}) <= 6
+
+
+def test_a_dim_has_lengths_and_labels():
+    batch, source, letter = rf.Dim(2, name="batch"), rf.Dim(None, name="source"), rf.Dim(3, name="l", vocab=list("abc"))
+    rf.convert_to_tensor([[1.0, 2, 3], [4, 5]], dims=[batch, source])
+    dims = {"att": [batch, source], "label": [batch, letter], "odd": [batch, letter], "other": [batch, source]}
+
+    def loop():
+        for i in rf.steps(range(2), name="dims", dims=dims):
+            att = torch.softmax(torch.arange(6.0).reshape(2, 3), -1)
+            label, odd, other = torch.tensor([0, 2]), torch.tensor([0, 3]), torch.zeros(2, 7 + i)
+        return att, label, odd, other
+
+    att = loop()[0]
+    rf.convert_to_tensor([[1.0, 2], [4]], dims=[batch, source])  # another batch
+    run = rf.runs["dims"]
+    kept = run[1].att
+    assert kept.dims == (batch, source) and kept.lengths.size(source).values.tolist() == [3, 2]
+    assert rf.reduce_sum(kept, axis=source).raw_tensor.tolist() == pytest.approx([1, att[1, :2].sum().item()])
+    assert run[0].label.sparse_dim is letter and run[0].odd.sparse_dim is None
+    assert [dim.name for dim in run[0].other.dims] == ["batch", "source"] and run[1].other.dims[1].dimension == 8
+    assert "attends to" in rf.show_attention(run.stack("att")).text
+
+
+def scaled(x, by, n=4, late=None):
+    h = torch.zeros(2)
+    for t in rf.steps(range(n), name="scaled"):
+        y = x * t
+        if t == late:
+            y = y + 1
+        h = h + y * (by if t > 1 else 1)
+        energy = h.masked_fill(torch.tensor([False, True]), float("-inf"))
+    return energy
+
+
+def test_compare_finds_the_first_value_that_differs(tmp_path):
+    runs = []
+    for by, more in ((1, {}), (1, {}), (2, {}), (1, {"n": 5}), (1, {"late": 2})):
+        scaled(torch.ones(2), by, **more)
+        runs.append(rf.runs[0])
+    a, same, other, longer, late = runs
+    assert a.flags == [] and rf.compare(a, a) and rf.compare(a, same)
+    compared = rf.compare(a, other)
+    first = a.source.first_line
+    assert (compared.first.name, compared.first.step, compared.first.line) == ("h", 2, (first + 4, first + 4))
+    assert [value.name for value in compared.values] == ["state h", "t", "y", "h", "energy"]
+    assert [value.name for value in compared.differing] == ["h", "energy"]
+    assert not rf.compare(a, longer) and rf.compare(a, longer).first is None
+    assert rf.compare(a, late).notes == [f"step 2: only the second assigns y in line {first + 3}"]
+    assert rf.compare(a, late).first.name == "h"
+    again = rf.load_run(a.save(tmp_path / "a.rfrun"))
+    assert rf.compare(a, again) and rf.compare(again, other).first.name == "h"

@@ -36,9 +36,8 @@ export function Guide(props: {
     loops: [
       words.__('No loops yet'),
       words.__(
-        'Record a loop of plain Python by “rf.steps” in its line, by a block around it, or by “%%record_loops” in ' +
-          'the first line of its cell. You can then step through each of its runs here, forward and backward. An ' +
-          '“rf.Loop” is recorded as it is.'
+        'Record a loop of plain Python by “rf.steps” in its line, by a block around it, or by “%1” in the first line of its cell. You can then step through each of its runs here, forward and backward. An “rf.Loop” is recorded as it is.',
+        '%%record_loops'
       )
     ],
     busy: [words.__('The kernel is busy'), words.__('The panel connects when the cell has finished.')],

@@ -184,9 +184,7 @@ function Details(props: {
           <span className="rfnb-Detail-head">
             <span className="rfnb-Value-name">{value.name}</span>
             <Dims dims={value.dims} />
-            <span className="rfnb-Detail-op">
-              {op} · {value.dtype}
-            </span>
+            <span className="rfnb-Detail-op">{[op, value.dtype].filter(word => word !== '').join(' · ')}</span>
             <Chips flags={value.flags} alarms={value.alarms} />
           </span>
           {value.stats && (

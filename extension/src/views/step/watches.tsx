@@ -34,7 +34,7 @@ export function Watches({ state, actions }: { state: StepperState; actions: Step
       <Entry
         className="rfnb-Watches-add"
         label={words.__('New watch expression')}
-        placeholder={words.__('Expression, such as after.h - before.h')}
+        placeholder={words.__('Expression, such as h - before.h')}
         value=""
         clears
         onEnter={add}

@@ -127,7 +127,7 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
           key={where.kind}
           className="rfnb-Find-text"
           label={where.kind === 'expression' ? words.__('Expression') : words.__('Reference')}
-          placeholder={where.kind === 'expression' ? 'after.h > 1' : words.__('labels of the reference')}
+          placeholder={where.kind === 'expression' ? 'h > 1' : words.__('labels of the reference')}
           value={where.text ?? ''}
           onEnter={text => change(where.kind, { text })}
         />

@@ -1,4 +1,4 @@
-"""Pauses in plain PyTorch."""
+"""A training loop over `rf.progress` is recorded and pauses, as other loops of plain Python."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.errors import LoopError, LoopWarning
+from rfnb.errors import LoopWarning
 from rfnb.trace.pause.hold import Resume
+from tests.trace.pause.conftest import no_pauses as no_pauses
 from tests.trace.pause.holding import user
+
+
+@pytest.fixture(autouse=True)
+def no_runs(no_pauses):
+    yield
+    rf.runs.clear()
 
 
 def train(bad: int | None, steps: int = 6, pause_at: int | None = None):
@@ -46,18 +53,19 @@ def test_a_condition_sees_the_variables_of_the_code_that_runs_the_loop():
     assert found == [(3, "training", 3, True, {"i", "x", "y", "loss"})]
 
 
-def test_the_last_steps_are_kept_and_the_loop_goes_on_step_by_step():
+def test_all_steps_are_kept_and_the_loop_goes_on_step_by_step():
     kept = []
 
     def look(paused):
         kept.append([step for step in range(paused.step + 1) if paused.run[step].values()])
+        rf.pauses.clear()
         return Resume(until=paused.step + 1)
 
     rf.pause_when("loss >= 0", loop="training")
     with user(look) as seen:
         train(bad=None)
     assert [step for step, _ in seen] == list(range(6))
-    assert kept[-1] == [2, 3, 4, 5]
+    assert kept[-1] == [0, 1, 2, 3, 4, 5]
     assert kept[0] == [0]
 
 
@@ -68,27 +76,6 @@ def test_training_is_the_same_with_and_without_pauses():
         assert train(bad=None, pause_at=2) == undisturbed
 
 
-def test_pause_alone_shows_the_variables_at_its_line():
-    shown = []
-    with user(lambda paused: (shown.append([v.name for v in paused.run[paused.step].values()]), Resume())[1]) as seen:
-        train(bad=None, pause_at=1)
-    [(_, why)] = seen
-    assert why.startswith("rf.pause() in test_scope.py:")
-    assert {"i", "x", "y", "loss"} <= set(shown[0])
-
-
-def test_what_needs_a_loop_of_rfnb_says_so():
-    def look(paused):
-        for ask in (lambda: paused.run.fork(0), lambda: paused.run.rerun(), lambda: paused.run.gradients("loss")):
-            with pytest.raises(LoopError, match="plain Python code"):
-                ask()
-        return Resume()
-
-    with user(look) as seen:
-        train(bad=None, pause_at=0)
-    assert len(seen) == 1
-
-
 def test_without_a_panel_the_variables_are_written():
     rf.pause_when(rf.when.not_finite("loss"))
     with pytest.warns(LoopWarning, match="training was not paused after step 2"):
@@ -97,21 +84,18 @@ def test_without_a_panel_the_variables_are_written():
     assert rf.load_run(path)[2].loss.raw_tensor.isnan()
 
 
-def test_searches_look_at_the_steps_that_are_kept():
+def test_searches_look_at_all_steps():
     found = []
 
     def look(paused):
         run = paused.run
         found.append((run.find(rf.when.not_finite("loss")), run.next(rf.when.changes("loss")), run.find("i >= 0")))
-        with pytest.raises(LoopError, match="no values of step 0") as caught:
-            run[0]["loss"]
-        assert "only the last 4 steps are kept" in str(caught.value)
         return Resume(mute=True)
 
     rf.pause_when(rf.when.not_finite("loss"))
     with user(look):
         train(bad=5)
-    assert found == [([5], 3, [2, 3, 4, 5])]
+    assert found == [([5], 1, [0, 1, 2, 3, 4, 5])]
 
 
 def test_the_progress_of_a_paused_training_is_shown(capsys):
@@ -124,4 +108,4 @@ def test_the_progress_of_a_paused_training_is_shown(capsys):
     rf.pause_when(rf.when.not_finite("loss"))
     with user(look):
         train(bad=3)
-    assert "4/6" in shown[0] and "6/6" not in shown[0]
+    assert "3/6" in shown[0] and "6/6" not in shown[0]
