@@ -34,7 +34,7 @@ def test_the_examples(no_pauses):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         exec(compile(code, "debugging_page.py", "exec"), {"__name__": "debugging_page"})
-    assert [str(each.message).partition(" was not paused")[0] for each in told] == ["growing", "training"]
+    assert [str(each.message).partition(" was not paused")[0] for each in told] == ["training", "growing"]
     assert not rf.pauses
 
 

@@ -56,6 +56,7 @@ export class Pauses {
   /** Let the paused loop go on, at most to this step. */
   resume(how: How, where: Where[] = [], step: number | null = null): void {
     if (this._paused !== null) {
+      this._next &&= how !== 'run';
       void this._attempt(this._requests.request('resume', { how, where, step }));
     }
   }
@@ -95,15 +96,15 @@ export class Pauses {
     this._resumed = setTimeout(() => this._set(null), SHORT);
   }
 
-  /** There is no paused loop any more. */
+  /** There is no paused loop any more, and no kernel that was asked for a pause. */
   clear(): void {
+    this._next = false;
     this._set(null);
   }
 
   /** The cell has ended: show the steps that its loop did since the pause. */
   end(): void {
     this._set(null);
-    this._next = false;
     void this._complete();
   }
 

@@ -115,18 +115,21 @@ describe('A paused loop', () => {
     }
   });
 
-  it('is wanted once: the next pause takes the request back', async () => {
+  it('is wanted until a loop pauses, also over the end of a cell', async () => {
     const { kernel, session: s } = await session([item(1)]);
     s.pause(true);
     expect([s.pauses, kernel.sent[kernel.sent.length - 1]]).toMatchObject([
       true,
       { command: 'pause', args: { on: true } }
     ]);
+    kernel.startCell('x = 1');
+    kernel.endCell();
+    expect(s.pauses).toBe(true);
     kernel.startCell('train()');
     kernel.emit({ event: 'paused', data: PAUSED });
     expect(s.pauses).toBe(false);
     s.pause(true);
-    kernel.endCell();
+    s.resume('run');
     expect(s.pauses).toBe(false);
   });
 });

@@ -95,6 +95,8 @@ class TapeOps:
     same_raw: Callable[[Any, Any], bool]
     all_true_raw: Callable[[Any], bool]
     snapshot_raw: Callable[[Any], Any]
+    layout_raw: Callable[[Any], tuple[int, tuple[int, ...]]]
+    copies_raw: Callable[[Sequence[tuple[Any, tuple[int, tuple[int, ...]]]]], list[Any]]
     version_raw: Callable[[Any], int]
     counts_changes_raw: Callable[[Any], bool]
     is_leaf_raw: Callable[[Any], bool]

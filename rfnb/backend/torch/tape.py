@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
+from rfnb.backend.torch.copies import copies
 from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
 from rfnb.core.ground.source import Source
@@ -287,6 +288,14 @@ class TorchTape:
     def snapshot_raw(raw: torch.Tensor) -> torch.Tensor:
         """A copy that later changes do not reach."""
         return raw.detach().clone()
+
+    @staticmethod
+    def layout_raw(raw: torch.Tensor) -> tuple[int, tuple[int, ...]]:
+        """The address of the first entry, and how many bytes entries are apart on each axis."""
+        size = raw.element_size()
+        return raw.data_ptr(), tuple(stride * size for stride in raw.stride())
+
+    copies_raw = staticmethod(copies)
 
     @staticmethod
     def version_raw(raw: torch.Tensor) -> int:

@@ -160,6 +160,9 @@ def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> l
     starred = [each for each in more if each.startswith("*")]
     if any(p.kind is p.KEYWORD_ONLY for p in parameters.values()) and not any(p.startswith("*") for p in in_order):
         declared.insert(len(in_order), *(starred or ["*"]))
+    kinds = [p.kind for p in parameters.values()]
+    if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.POSITIONAL_ONLY in kinds:  # any name may follow
+        declared.insert(kinds.count(inspect.Parameter.POSITIONAL_ONLY), "/")
     return declared + [each for each in more if each not in starred]
 
 

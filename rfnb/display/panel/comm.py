@@ -19,6 +19,7 @@ from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
 from rfnb.trace.pause.hold import Holding, can_hold, show_and_wait
 from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.plain.cells import has_loop
 from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import make_progress
@@ -123,10 +124,11 @@ class PanelLink:
         """A cell starts."""
         self.cell_runs = True
 
-    def on_cell_end(self, *_: Any) -> None:
+    def on_cell_end(self, result: Any = None) -> None:
         """A cell is over."""
         self.cell_runs = False
-        for words in pauses.cell_ended():
+        text = getattr(getattr(result, "info", None), "raw_cell", "")
+        for words in pauses.cell_ended(has_loop(text)):
             print(words)
         self.news.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
@@ -17,6 +17,9 @@ from rfnb.trace.run.session import waits_for
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
+
+
+WAY_OUT = "Plain Python loops are recorded by `for … in rf.steps(…):` or `with rf.record_loops():`"
 
 
 class Pause:
@@ -35,6 +38,7 @@ class Pause:
         self.hits, self.checked = 0, 0
         self.error: Exception | None = None
         self._missing: str | None = None  # the name that a loop did not have
+        self._is_new, self._is_named = True, False  # made in this cell; met by a loop, or named as not met
         self._test: Callable[[RunStep], Any] = test_of(where)
 
     @property
@@ -68,6 +72,28 @@ class Pause:
     def lacks(self, steps: int, what: str) -> None:
         """The condition was false at these steps, as the loop does not have what it reads."""
         self.checked, self._missing = self.checked + steps, what
+
+    def sentence(self, ran: Set[str], has_loop: bool) -> str | None:
+        """What is said at the end of a cell, whose loops had the names `ran`; None if nothing."""
+        if self.error is not None or self.hits:
+            return None
+        if self.checked:
+            missing = f" ({self._missing})" if self._missing else ""
+            return f"{self} was evaluated at {self.checked} steps, and never true{missing}"
+        near = None if self.loop is None or self.loop in ran else did_you_mean(self.loop, ran)
+        if near is not None:
+            return f"{self}: no loop with this name ran, {near}"
+        met = bool(ran) if self.loop is None else self.loop in ran
+        if met or self._is_named or (self._is_new and not has_loop):
+            return None
+        self._is_named = True
+        which = f"no loop with this name ran, but {', '.join(sorted(ran))}" if ran else "no loop ran that is recorded"
+        return f"{self}: {which}. {WAY_OUT}"
+
+    def cell_ended(self) -> None:
+        """Counts anew."""
+        self._is_named = self._is_named or self.checked > 0
+        self.checked, self.hits, self._missing, self._is_new = 0, 0, None, False
 
     def remove(self) -> None:
         """Removes the condition: loops no longer pause for it."""
@@ -120,7 +146,7 @@ class Pauses:
         return [pause for pause in self.conditions if pause.error is None and pause.loop in (None, loop)]
 
     def ask(self, why: str = "asked for in the panel") -> None:
-        """Makes the next step of any loop pause."""
+        """Makes the next step of any loop pause, in this cell or in a later one."""
         self.asked, self.muted = why, False
 
     def answer(self) -> str | None:
@@ -132,25 +158,18 @@ class Pauses:
         """Makes no loop pause until `cell_ended`."""
         self.muted, self.asked = True, None
 
-    def cell_ended(self) -> list[str]:
-        """Lets loops pause again; returns a sentence for each condition that was never true.
+    def cell_ended(self, has_loop: bool = False) -> list[str]:
+        """Lets loops pause again; returns a sentence for each condition that was never true, or that no loop met.
 
-        A condition for a loop that did not run is among them only if a loop with a similar name did.
+        has_loop: whether there is a loop in the text of the cell, so that conditions which it made were for it, and not
+        for a later cell. That no loop met a condition is said once.
         """
-        self.muted, self.asked = False, None
+        self.muted = False
         ran, self._ran = self._ran, set()
-        never = [pause for pause in self.conditions if pause.checked and not pause.hits and pause.error is None]
-        told = [
-            f"{pause} was evaluated at {pause.checked} steps, and never true"
-            + (f" ({pause._missing})" if pause._missing else "")
-            for pause in never
-        ]
+        sentences = [sentence for pause in self.conditions if (sentence := pause.sentence(ran, has_loop))]
         for pause in self.conditions:
-            near = None if pause.loop is None or pause.loop in ran else did_you_mean(pause.loop, ran)
-            if near is not None:
-                told.append(f"{pause}: no loop with this name ran, {near}")
-            pause.checked, pause.hits, pause._missing = 0, 0, None
-        return told
+            pause.cell_ended()
+        return sentences
 
 
 pauses = Pauses()
@@ -170,7 +189,8 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     [pause when h is not finite in 'decoder']
     >>> rf.pauses.clear()
 
-    The step is held before its states are overwritten. The panel then shows its values, steps the real execution
+    The step is held before its states are overwritten; a recorded loop of plain Python at the line that makes the
+    condition true, before the next one runs. The panel then shows its values, steps the real execution
     forward, and back by replay; a state can be edited before the loop continues. Results and gradients of a loop that
     was paused and not edited are those of a loop that was not paused, bit for bit.
 
@@ -178,11 +198,11 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     there is one warning, and the run is written to the folder `rf.options.pause_folder`, for `rf.load_run`.
 
     where: as for `run.find`: an expression, `rf.when.…`, or a function of the step. It may use states and values of the
-        body, or, in a loop `for batch in rf.progress(loader):`, the variables of the code that runs the loop.
+        body, or the variables of a recorded loop of plain Python: that of `rf.steps`, `rf.record_loops`, `rf.progress`.
     loop: the name of the loop; None for all. The loop of `rf.progress` is called "training", or as its `name` says.
 
     Returns the condition, whose `remove()` ends it. It is false in loops that lack a name in it. The end of a cell says
-    which conditions were never true. A condition that raises is shown once, and then ignored.
+    which conditions were never true, and which no loop met. A condition that raises is shown once, and then ignored.
 
     Raises ExpressionError for an expression that cannot be read or that calls an unknown function, ParameterError for
     other types.

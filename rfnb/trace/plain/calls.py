@@ -7,7 +7,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rfnb.printable import error_text
-from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording, let_graphs_go
+from rfnb.trace.plain.log import let_graphs_go
+from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording
 from rfnb.trace.plain.remembered import Axes
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use
 from rfnb.trace.plain.values import Kept

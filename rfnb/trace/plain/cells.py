@@ -70,7 +70,7 @@ class Cells:
             run = last_iteration(error, result.info.cell_id)
             if run is not None:
                 store(run)
-        elif options.record == "all" and not (new or recorded or self._hinted) and _has_loop(result.info.raw_cell):
+        elif options.record == "all" and not (new or recorded or self._hinted) and has_loop(result.info.raw_cell):
             self._hinted = True
             print(HINT)
 
@@ -141,7 +141,7 @@ def _newest() -> int:
     return max((run.serial for run in runs), default=0)
 
 
-def _has_loop(text: str) -> bool:
+def has_loop(text: str) -> bool:
     """Whether a cell has a loop outside of its functions."""
     try:
         return any(isinstance(node, LOOPS) for node in _outside_of_functions(parsed(text)))

@@ -8,8 +8,9 @@ from typing import Any
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
+from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.record import is_yours
-from rfnb.trace.plain.recorder import BEFORE, Iterations, Log
+from rfnb.trace.plain.recorder import BEFORE, Iterations
 from rfnb.trace.plain.remembered import run_of
 from rfnb.trace.plain.syntax import Outline, Use, outline
 from rfnb.trace.plain.values import PLAIN, keep

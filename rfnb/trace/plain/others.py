@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 import sys
 from types import CodeType, ModuleType
 
-from rfnb.trace.plain.syntax import outline
+from rfnb.trace.plain.syntax import may_loop, outline
 
 MOST = 20
 """Largest number of functions that are listed."""
@@ -16,9 +15,6 @@ LISTED: dict[str, str] = {}
 
 ADDED: set[str] = set()
 """The files whose loops are recorded along with those of any function that is named."""
-
-BACK = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name}
-"""The instructions that end an iteration."""
 
 
 class OtherFunctions:
@@ -42,7 +38,7 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function", in the order of their first calls."""
         called, self._called = self._called, {}
-        named = [code for code in called if _jumps_back(code) and "<" not in code.co_qualname]
+        named = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
         looping = [code for code in named if outline(code) is not None]  # a comprehension jumps back too
         if not looping or not self._files:
             return []
@@ -66,10 +62,6 @@ def add_file_of(function: str) -> None:
 def is_added(function: str) -> bool:
     """Whether the loops in the file of a function that was listed are recorded as well."""
     return LISTED[function] in ADDED
-
-
-def _jumps_back(code: CodeType) -> bool:
-    return not BACK.isdisjoint(code.co_code[::2])
 
 
 def _file_of(module: object) -> str | None:

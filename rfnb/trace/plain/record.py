@@ -19,6 +19,7 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.pause.pauses import warn
+from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy

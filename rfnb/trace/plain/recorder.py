@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -14,11 +14,14 @@ from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.events import Events, make_events
+from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
+from rfnb.trace.plain.log import Entry, Log, let_graphs_go
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
     MEDIUM,
     PLAIN,
+    SMALL,
     Kept,
     backend_of,
     drop,
@@ -43,56 +46,25 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Entry(NamedTuple):
-    """A variable after a line that assigned or changed it.
-
-    value: a raw tensor, number or text, or a `Kept`. version: of the raw tensor, as it was then.
-    """
-
-    name: str
-    line: int
-    value: Any
-    version: int | None = None
-
-
-class Log:
-    """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
-
-    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
-    """
-
-    __slots__ = ("items", "statements")
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self.statements: list[int] = []  # those that ran, in order
-
-    def entries(self, start: int, end: int) -> Iterator[Entry]:
-        """The entries of a range."""
-        for at in range(start, end, 3):
-            use, value, version = self.items[at : at + 3]
-            if use.statement != BEFORE:
-                yield Entry(use.name, use.line, value, version)
-
-    def entry(self, at: int) -> Entry:
-        """The entry at a place."""
-        use, value, version = self.items[at : at + 3]
-        return Entry(use.name, use.line, value, version)
-
-
 class Iterations:
     """The iterations of a loop of plain Python, while it runs and afterwards.
 
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
+    moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
+    first one are. around: of the loop, or of the outermost one.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.starts: list[int] = []
+        self.moments: list[Moment] = []
+        self.around: Around | None = None
+        self.forked_at: int | None = None  # of a fork, its first iteration of its own
+        self.notes: Sequence[str] = ()  # of a fork: what is not as it was
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
         self.end = self.ran_end = 0
-        self._initial: dict[str, int] = {}
+        self.places: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
         self.name: str | None = None
@@ -110,12 +82,46 @@ class Iterations:
 
     def begins_with(self, places: dict[str, int]) -> None:
         """Takes the variables before the first iteration, by their places in the log."""
-        self._initial = places
+        self.places = places
 
     @property
     def initial(self) -> list[Entry]:
         """The variables before the first iteration."""
-        return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self._initial.items()]
+        return [Entry(name, 0, *self.log.items[at + 1 : at + 3]) for name, at in self.places.items()]
+
+    def codes(self) -> list[CodeType]:
+        """The code of the loop; in a fork, also that of the loop that it continues."""
+        return [self.code]
+
+    def move(self, log: Log, entries: int, statements: int) -> None:
+        """Moves to another log, to the end of so many items and statements."""
+        self.log, self.end, self.ran_end = log, self.end + entries, self.ran_end + statements
+        self.starts = [start + entries for start in self.starts]
+        self.ran = [start + statements for start in self.ran]
+        self.places = {name: at + entries for name, at in self.places.items()}
+
+    def before(self, step: int) -> dict[str, Entry]:
+        """The variables at the beginning of an iteration, also those that later lines are the first to read."""
+        items, start = self.log.items, self.starts[step]
+        entries: dict[str, Entry] = {}
+        for at in range(0, len(items), 3):
+            use, value, version = items[at : at + 3]
+            if at < start:
+                entries[use.name] = Entry(use.name, use.line, value, version)
+            elif use.statement == BEFORE:
+                entries.setdefault(use.name, Entry(use.name, 0, value, version))
+        return entries
+
+    def targets(self, step: int) -> dict[str, Entry]:
+        """The variables that the header assigned for an iteration."""
+        header = next(header for header, number in self.outline.headers.items() if number == self.number)
+        names, (start, end) = self.outline.statements[header].assigned, self.span(step)
+        entries: dict[str, Entry] = {}
+        for at in range(start, end, 3):
+            use, value, version = self.log.items[at : at + 3]
+            if use.statement == header and use.name in names:
+                entries.setdefault(use.name, Entry(use.name, use.line, value, version))
+        return entries
 
     def span(self, step: int) -> tuple[int, int]:
         """Where in the log an iteration begins and ends."""
@@ -181,6 +187,15 @@ class Client(Protocol):
         """Is called before a loop pauses."""
 
 
+class _Tested(NamedTuple):
+    """A `while` loop whose test has run: where in the log that began, the variables there, and the random numbers."""
+
+    loop: int
+    at: int
+    initial: dict[str, int]
+    numbers: Numbers
+
+
 class FrameRecorder:
     """Follows one frame, and gives the iterations of its loops to `clients` when each has ended.
 
@@ -201,8 +216,12 @@ class FrameRecorder:
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
+        self._hidden: Any = None  # a Hidden, from the first line on
+        self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
+        self._before_test: _Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
         self.goes_on = False  # whether a paused loop was resumed up to a step or condition
@@ -247,10 +266,12 @@ class FrameRecorder:
                 self._close(self._caught)
             if self._open and self._open[-1].number == own:
                 self._pause(names, ended=True)
+        if statement in self._tests and not begins:
+            self._test(self._outline.headers[statement], self._names(frame))
         if self._open:
             self._log.statements.append(statement)
             for name in self._writers.get(statement, ()):
-                self._separate(name, self._parts.get((statement, name), ()))
+                self._separate(name, self._parts.get((statement, name)))
         self._previous = statement
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
@@ -318,10 +339,16 @@ class FrameRecorder:
 
     def _names(self, frame: FrameType) -> Mapping[str, Any]:
         """The variables of the frame, and those of its module that it changes."""
+        self._states(frame)
         if not self._outside:
             return frame.f_locals
         outside = frame.f_globals
         return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
+
+    def _states(self, frame: FrameType) -> Hidden:
+        if self._hidden is None:
+            self._hidden = Hidden(frame.f_code, frame.f_globals, self._spend)
+        return self._hidden
 
     def _value(self, name: str, names: Mapping[str, Any]) -> Any:
         """The value of a variable or attribute; MISSING if there is none."""
@@ -355,6 +382,8 @@ class FrameRecorder:
             self._finish(names)
             names = self._pause(names)
         header = self._outline.statements[self._previous] if header_ran else None
+        tested = self._before_test if header_ran else None
+        tested = tested if tested is not None and tested.loop == number else None
         self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close(self._caught)
@@ -366,10 +395,8 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             if not self._last:
                 self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
-            uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
-            for name, value in uses.items():
-                self._look(name, value)
-            loop.begins_with({name: at for name, at in self._last.items() if name in uses})
+            loop.begins_with(self._look_first(text, names) if tested is None else tested.initial)
+            loop.around = self._open[0].around if self._open else self._hidden.around(loop.initial, text.names)
             if self._open:
                 self._open[-1].inner.append(loop)
                 loop.inside = True
@@ -377,8 +404,11 @@ class FrameRecorder:
         else:
             names = self._pause(names, ended=True)
         loop = self._open[-1]
-        loop.starts.append(len(self._log.items))
+        loop.starts.append(len(self._log.items) if tested is None else tested.at)
         loop.ran.append(len(self._log.statements))
+        numbers = self._hidden.numbers() if tested is None else tested.numbers
+        values = (self._log.items[self._last[name] + 1] for name in self._uncounted if name in self._last)
+        loop.moments.append(Moment(numbers, self._hidden.objects(values)))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()
@@ -386,6 +416,24 @@ class FrameRecorder:
             self._finish(names, header=True)
             self._pause(names)
         self._previous = BEFORE
+
+    def _test(self, number: int, names: Mapping[str, Any]) -> None:
+        """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
+        text, initial = self._outline.loops[number], {}
+        if self._open:
+            self._look_again(names)
+        if all(loop.number != number for loop in self._open) and any(
+            client.wants(text, number) for client in self.clients
+        ):
+            initial = self._look_first(text, names)
+        self._before_test = _Tested(number, len(self._log.items), initial, self._hidden.numbers())
+
+    def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
+        """Takes the variables before a loop; their places in the log."""
+        uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+        for name, value in uses.items():
+            self._look(name, value)
+        return {name: at for name, at in self._last.items() if name in uses}
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
@@ -410,7 +458,8 @@ class FrameRecorder:
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
-            self._bound = []
+            self._memories, self._bound = {}, []
+            self._hidden.end()
         let_graphs_go(loop.log.items)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -492,7 +541,7 @@ class FrameRecorder:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
-                    changed = {number for number, part in enumerate(tensors_in(old)) if part.changed()}
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
                     self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
             elif (always and whole) or (header and not reads):
@@ -547,8 +596,16 @@ class FrameRecorder:
         if self._bytes > self._budget:
             self._summarize()
 
+    def _spend(self, size: int) -> None:
+        """Counts what is kept of objects."""
+        self._bytes += size
+        if self._bytes > self._budget:
+            self._summarize()
+
     def _summarize(self) -> None:
         """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
+        while self._bytes > 0.75 * self._budget and self._hidden.states:
+            self._bytes -= self._hidden.free()
         items, now = self._log.items, set(self._last.values())
         bound, self._bound = iter(self._bound), []
         while self._bytes > 0.75 * self._budget:
@@ -566,11 +623,22 @@ class FrameRecorder:
                 items[at + 1], items[at + 2] = summary(value, version), None
         self._bound += bound
 
-    def _separate(self, name: str, parts: Collection[int]) -> None:
-        """Takes a copy of a value before a line that is known to change it in place; of a container, of these parts."""
+    def _separate(self, name: str, parts: Collection[int] | None) -> None:
+        """Takes copies before a line that is known to change a value in place, also of others in the same memory.
+
+        parts: the tensors in a container that the line changes; None if it has not run before.
+        """
         at = self._last.get(name)
         if at is None:
             return
+        memory = self._memory(at)
+        self._copy(name, at, parts)
+        for other, place in self._last.items() if memory is not None else ():
+            if other != name and self._memory(place) == memory:
+                self._copy(other, place, ())
+
+    def _copy(self, name: str, at: int, parts: Collection[int] | None) -> None:
+        """Takes a copy of a value, where it is by reference."""
         items = self._log.items
         value, version = items[at + 1 : at + 3]
         kept = value if version is None else Kept.of_raw(value, version)
@@ -579,22 +647,24 @@ class FrameRecorder:
             items[at + 1], items[at + 2] = kept, None
             self._uncounted.add(name)
         for number, part in enumerate(tensors_in(kept)):
-            if not part.compared or number in parts:
+            if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()
+
+    def _memory(self, at: int) -> Any:
+        """The memory of a tensor that is kept by reference; None for other values."""
+        if at not in self._memories:
+            value, version = self._log.items[at + 1 : at + 3]
+            raw = value if version is not None else None
+            if raw is None and type(value) is Kept and value.version is not None:
+                raw = value.raw
+            self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
+        return self._memories[at]
 
 
 def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
     """Whether an attribute cannot be read, or is a module, a function or the like that the code only reads."""
     value = path.value(names)
     return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
-
-
-def let_graphs_go(items: list[Any], start: int = 0) -> None:
-    """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(start, len(items), 3):
-        value, version = items[at + 1 : at + 3]
-        if version is not None and backend_of(value).needs_gradient_raw(value):
-            items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
 
 
 class Recording:

@@ -17,6 +17,7 @@ from rfnb.core.dims.dim_kind import kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
@@ -24,15 +25,17 @@ from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
+from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.names import NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
-from rfnb.trace.run.step import KEPT, StepLines, StepText, StepValue
+from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
 
 if TYPE_CHECKING:
-    from rfnb.trace.plain.recorder import Entry, Iterations
+    from rfnb.trace.plain.log import Entry
+    from rfnb.trace.plain.recorder import Iterations
 
 Axes = Mapping[str, Sequence[str | Dim]]
 """For variables, the names of their axes, or Dims."""
@@ -254,7 +257,7 @@ class Remembered(KeptSteps):
         last = self.values(steps - 1)[0] if steps else []
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
-        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else [])]
+        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
 
     @property
     def failed(self) -> Failure | None:
@@ -271,15 +274,49 @@ class Remembered(KeptSteps):
         """The runs of the loops inside a step, in order."""
         return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
 
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+        """Runs the loop from a step on with edited variables, as a new Run; it is kept even if a step raises an error.
+
+        Raises LoopError if the loop cannot be continued there.
+        """
+        if only != (None, None):
+            raise LoopError(
+                "fork: plain Python code has no sequences and no hypotheses that are known",
+                hint="the whole value of a variable, with other numbers in the entries of the sequence",
+            )
+        iterations, error = continue_from(self.iterations, run.source.lines, step, seed, states)
+        forked = run_of(iterations, self._named, parent=run)
+        if error is None or len(iterations.starts) > (iterations.forked_at or 0):
+            session.store(forked)
+        if error is not None:
+            raise error
+        return forked
+
+
+Continued = tuple["Iterations", BaseException | None]
+continue_from: Hook[[Any, Sequence[str], int, int | None, Mapping[str, Any]], Continued] = Hook(
+    "trace.plain.remembered.continue_from", by="trace.plain.fork"
+)
+"""Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
+
 
 def run_of(
-    iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None, also: Sequence[str] = ()
+    iterations: Iterations,
+    dims: Axes | None = None,
+    raised_in: str | None = None,
+    also: Sequence[str] = (),
+    parent: Run | None = None,
 ) -> Run:
-    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now."""
+    """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now.
+
+    parent: for a fork, the run that it continues.
+    """
     run, source = iterations.run, Source(iterations.code, 0)
     replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
     assert isinstance(replay, Remembered)
     replay.also = also
+    if parent is not None and isinstance(parent.replay, Remembered):
+        replay._dims = parent.replay._dims
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     if run is not None:
@@ -290,7 +327,8 @@ def run_of(
     block = block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
-        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed,
+        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
+        forked_at=iterations.forked_at,
     )  # fmt: skip
 
 

@@ -28,6 +28,10 @@ BEFORE = -1
 NEXT, CACHE = (dis.opmap["FOR_ITER"], dis.opmap["GET_ANEXT"]), dis.opmap["CACHE"]
 
 
+BACK = {number for name, number in dis.opmap.items() if "JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name}
+BACK.add(dis.opmap["FOR_ITER"])  # that of a `for` which never gets to its second item
+
+
 @dataclass(frozen=True, slots=True)
 class LoopText:
     """A loop as it is written.
@@ -129,6 +133,11 @@ def outline(code: CodeType) -> Outline | None:
     return _outlines[Source(code, 0)]
 
 
+def may_loop(code: CodeType) -> bool:
+    """Whether the instructions of a code object jump back, as those of loops do; its text is not read."""
+    return not BACK.isdisjoint(code.co_code[::2])
+
+
 def is_compiled(code: CodeType) -> bool:
     """Whether `torch.compile` made a code object, whose instructions are not those of its lines."""
     return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
@@ -167,6 +176,8 @@ def _outline_of_calls(source: Source) -> Outline | None:
 
 
 def _outline(source: Source) -> Outline | None:
+    if not may_loop(source.code):
+        return None
     scope = _scope(source.code)
     text = None if scope is None else _outline_of(source.code, scope)
     has_loop = text is not None and any(place.begins for place in text.places.values())
@@ -265,25 +276,57 @@ def _paths(
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
+
+
+def read_again(code: CodeType, loop: ast.stmt, like: Outline, number: int) -> None:
+    """From now on, the outline of some code is that of a function, of which it runs only loop `number`."""
+    nodes: list[Any] = []
+    loops: list[int] = []
+    _gather([loop], (), nodes, loops, [])
+    first, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
+    jumps = _jumps_back(code, places)
+    moved = {
+        at: place._replace(statement=first + place.statement, begins=tuple(number + inner for inner in place.begins))
+        for at, place in (places | jumps).items()
+    }
+    texts = [*like.loops]
+    for inner, header in enumerate(loops, number):
+        texts[inner] = replace(texts[inner], short=header in short)
+    _outlines[Source(code, 0)] = replace(like, loops=tuple(texts), places=moved, jumps=frozenset(jumps))
+
+
 _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 
 def _scope(code: CodeType) -> Any:
     """The node of a function or class, or of a whole text, that a code object was compiled from."""
-    if is_compiled(code):
+    if is_compiled(code) or (code.co_name.startswith("<") and code.co_name != "<module>"):
         return None
+    lines = linecache.getlines(code.co_filename)
+    known = _scopes.get(code.co_filename)
+    if known is None or known[0] is not lines:
+        if len(_scopes) >= MOST_FILES:
+            _scopes.clear()
+        known = _scopes[code.co_filename] = lines, _scopes_of("".join(lines))
+    return known[1].get((code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno))
+
+
+MOST_FILES = 8
+"""Number of files whose syntax trees are kept."""
+_scopes: dict[str, tuple[list[str], dict[tuple[str, int], Any]]] = {}
+
+
+def _scopes_of(text: str) -> dict[tuple[str, int], Any]:
+    """The functions and classes of a text by name and first line, and the whole."""
     try:
-        tree = parsed("".join(linecache.getlines(code.co_filename)))
+        tree = parsed(text)
     except (SyntaxError, ValueError):
-        return None
-    if code.co_name == "<module>":
-        return tree
+        return {}
+    scopes: dict[tuple[str, int], Any] = {("<module>", 0): tree}
     for node in ast.walk(tree):
-        if isinstance(node, NAMED) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
+        if isinstance(node, NAMED):
+            scopes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)
+    return scopes
 
 
 def _gather(
@@ -507,7 +550,8 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
     order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
-    _first_uses(loop, order, paths)
+    for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
+        _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     return LoopText(
@@ -563,14 +607,18 @@ def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> Non
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             _first_uses(target, order, paths)
         return
-    if isinstance(node, ast.For | ast.AsyncFor):
-        children: list[Any] = [node.target, *node.body, *node.orelse]  # the iterable is evaluated before the steps
-    else:
-        children = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Name):
         order.setdefault(node.id, isinstance(node.ctx, ast.Load))
     if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
         order.setdefault(text, isinstance(node.ctx, ast.Load))
-    if not isinstance(node, SCOPES):
-        for child in children:
-            _first_uses(child, order, paths)
+    for child in _read_by_scope(node) if isinstance(node, SCOPES) else _in_order(node):
+        _first_uses(child, order, paths)
+
+
+def _in_order(node: ast.AST) -> list[Any]:
+    """The parts of a statement or expression, in the order of execution."""
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.iter, node.target, *node.body, *node.orelse]
+    if isinstance(node, ast.NamedExpr):
+        return [node.value, node.target]
+    return list(ast.iter_child_nodes(node))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, call, is_
-from types import NoneType
+from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 import numpy as np
@@ -37,15 +39,22 @@ ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, En
 
 
 class Opaque:
-    """Stands for an object of which only the type is kept."""
+    """Stands for an object of which only the type is kept, and for a function or method `inside`, what it refers to."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("inside", "kind", "type")
 
-    def __init__(self, value: Any):
-        self.kind = type(value).__name__
+    def __init__(self, value: Any, inside: Parts | None = None):
+        self.type, self.inside = type(value), inside
+        self.kind = self.type.__name__
 
     def __repr__(self) -> str:
         return f"<{self.kind}>"
+
+
+class OddKey(str):
+    """Stands for a key that is not kept, such as a parameter."""
+
+    __slots__ = ()
 
 
 class Growth:
@@ -61,12 +70,21 @@ class Growth:
 
 
 class Parts:
-    """A container as it was: its kind, and its parts by key."""
+    """A container as it was: its kind, and its parts by key. extra: how long a deque may be, what makes the missing
+    entries of a defaultdict.
+    """
 
-    __slots__ = ("_items", "keys", "kind", "length")
+    __slots__ = ("_items", "extra", "keys", "kind", "length")
 
-    def __init__(self, kind: type, keys: tuple[Any, ...] | None, items: tuple[Any, ...] | Growth, length: int):
-        self.kind, self.keys, self._items, self.length = kind, keys, items, length
+    def __init__(
+        self,
+        kind: type,
+        keys: tuple[Any, ...] | None,
+        items: tuple[Any, ...] | Growth,
+        length: int,
+        extra: Any = None,
+    ):
+        self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
 
     @property
     def growth(self) -> Growth | None:
@@ -91,10 +109,25 @@ class Kept:
     kept, while it lives; None if it is `value`. version: of the raw tensor when it was kept; None where nothing counts
     its changes. backend: of the raw tensor. note: what is to be said about the value. compared: whether changes in
     place are looked for at each line. holders: in how many entries of the log it is. copied_at: of a copy, the version
-    of the raw tensor when it was taken.
+    of the raw tensor when it was taken. identity: the `id` of the object, which no other one had at that time. layout:
+    of a copy, where the memory was, and how many bytes entries are apart on each axis. gradient: whether it was a leaf
+    that needs a gradient (1), or the result of something that does (2).
     """
 
-    __slots__ = ("__weakref__", "backend", "compared", "copied_at", "holders", "note", "origin", "value", "version")
+    __slots__ = (
+        "__weakref__",
+        "backend",
+        "compared",
+        "copied_at",
+        "gradient",
+        "holders",
+        "identity",
+        "layout",
+        "note",
+        "origin",
+        "value",
+        "version",
+    )
 
     def __init__(
         self,
@@ -106,14 +139,17 @@ class Kept:
         compared: bool = True,
     ):
         self.value, self.origin, self.version, self.backend, self.note = value, origin, version, backend, note
-        self.compared, self.holders = compared, 0
+        self.compared, self.holders, self.gradient, self.identity = compared, 0, 0, 0
         self.copied_at: int | None = None
+        self.layout: tuple[int, tuple[int, ...]] | None = None
 
     @classmethod
     def of_raw(cls, raw: Any, version: int) -> Kept:
         """A raw tensor with the version that it had; no autograd graph is kept."""
         backend = backend_of(raw)
-        return cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
+        kept = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
+        kept.identity = id(raw)
+        return kept
 
     @property
     def object(self) -> Any:
@@ -129,6 +165,13 @@ class Kept:
         """Whether the memory that is shared was written after the value was kept."""
         return self.version is not None and self.backend.version_raw(self.raw) != self.version
 
+    def was_written(self) -> bool:
+        """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
+        value = self.object
+        if self.copied_at is None or value is None:
+            return self.changed()
+        return bool(self.backend.version_raw(value._raw if isinstance(value, Tensor) else value) != self.copied_at)
+
     def separate(self) -> None:
         """Takes a copy, before the memory that is shared is written; the change will be seen."""
         self.compared = True
@@ -141,6 +184,7 @@ class Kept:
             self.value = value.copy()
             return
         copied = self.backend.snapshot_raw(self.raw)
+        self.layout = self.backend.layout_raw(self.raw)
         if self.origin is None:
             self.origin = weakref.ref(value)
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
@@ -148,11 +192,16 @@ class Kept:
 
     def let_go(self, parts: bool = True) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
-        if self.origin is not None and not isinstance(self.origin, weakref.ref):
+        if self.origin is not None and not isinstance(self.origin, weakref.ref) and not self._is_small():
             self.origin = _gone
-        for part in self.value.items if parts and isinstance(self.value, Parts) else ():
+        inside = self.value.inside if isinstance(self.value, Opaque) else self.value
+        for part in inside.items if parts and isinstance(inside, Parts) else ():
             if isinstance(part, Kept):
                 part.let_go()
+
+    def _is_small(self) -> bool:
+        """Whether it is an object that holds no others, such as a device."""
+        return isinstance(self.value, Opaque) and not gc.is_tracked(self.object)
 
     @property
     def bytes(self) -> int:
@@ -266,11 +315,19 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = None) -> Kept:
+    kept = _new(value, depth, left, copied, before)
+    kept.identity = id(value)
+    return kept
+
+
+def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> Kept:
     kind = type(value)
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         held = value.view() if shared else value.copy()
-        return Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        kept = Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        kept.layout = value.__array_interface__["data"][0], value.strides
+        return kept
     if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
         return Kept(Opaque(value), _reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
@@ -281,7 +338,7 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
     parts = _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
     if parts is None:
-        return Kept(Opaque(value), origin)
+        return Kept(Opaque(value, _inside(value, depth, left)), origin)
     keys, items = parts
     left[0] -= len(items)
     if left[0] < 0:
@@ -298,11 +355,43 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
         item
         if _is_atom(item)
         else was
-        if isinstance(was, Kept) and was.backend is not None and is_same(item, was)
+        if isinstance(was, Kept) and (was.backend is not None or type(was.value) is Opaque) and is_same(item, was)
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
-    return Kept(Parts(kind, keys, inside, len(items)), origin)
+    return Kept(Parts(kind, keys, inside, len(items), _extra(value)), origin)
+
+
+def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
+    """What a function or method refers to, where it may be gone when the loop has ended."""
+    if depth >= DEEPEST:
+        return None
+    if type(value) is MethodType:
+        return Parts(MethodType, None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__func__)
+    if type(value) is partial:
+        items = value.func, value.args, value.keywords
+        return Parts(partial, None, tuple(_kept(item, depth + 1, left, False) for item in items), 3)
+    if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
+        return None
+    names, cells = value.__code__.co_freevars, value.__closure__ or ()
+    contents = [_contents(cell) for cell in cells]
+    inside = tuple(item if _is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
+    about = value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__kwdefaults__
+    return Parts(FunctionType, names, inside, len(inside), about)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _extra(value: Any) -> Any:
+    for kind, name in ((deque, "maxlen"), (defaultdict, "default_factory")):
+        if issubclass(type(value), kind):
+            return kind.__dict__[name].__get__(value)
+    return None
 
 
 def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
@@ -311,7 +400,7 @@ def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
     counts, size = backend.counts_changes_raw(raw) and not copied, backend.nbytes_raw(raw)
     shared = counts or size > LARGE
     held = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
-    return Kept(
+    kept = Kept(
         tensor_of(held, value.sig, value.lengths) if whole else held,
         _reference(value),
         backend.version_raw(raw) if counts else None,
@@ -319,6 +408,9 @@ def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
         MAY if shared and not counts else "",
         counts or size <= SMALL,
     )
+    kept.layout = None if shared else backend.layout_raw(raw)
+    kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
+    return kept
 
 
 def _reference(value: Any) -> Callable[[], Any]:
@@ -365,8 +457,11 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
 
 def _key(key: Any) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
-    plain = type(key) in PLAIN or (type(key) is tuple and all(type(part) in PLAIN for part in key))
-    return key if plain else f"{type(key).__name__} {id(key):x}"
+    return key if _is_plain(key) else OddKey(f"{type(key).__name__} {id(key):x}")
+
+
+def _is_plain(key: Any) -> bool:
+    return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
 
 
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
@@ -412,6 +507,16 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
     elif isinstance(kept, Parts):
         for item in kept.items:
             yield from tensors_in(item)
+
+
+def objects_in(kept: Any) -> Iterator[Kept]:
+    """The objects of a value that can change where no line shows it, also tensors with gradients of their own."""
+    if isinstance(kept, Kept):
+        if isinstance(kept.value, Opaque) or kept.gradient == 1:
+            yield kept
+        inside = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
+        for item in inside.items if isinstance(inside, Parts) else ():
+            yield from objects_in(item)
 
 
 class Summary:

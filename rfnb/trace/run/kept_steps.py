@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +14,7 @@ from rfnb.trace.run.step import StepLines
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import Only
 
 
 class KeptSteps:
@@ -52,7 +53,7 @@ class KeptSteps:
         """The name of the variable."""
         return value.name
 
-    def fork(self, run: Run, *_: Any) -> NoReturn:
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
         """Raises LoopError."""
         raise _not_computed(run, "fork")
 

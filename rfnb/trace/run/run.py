@@ -302,8 +302,13 @@ class Run(Shown):
         Side effects are skipped: `rf.assert_`, prints, writes to anything outside the loop. Sequences that ended before
         `step` remain ended. The new run is added to `rf.runs`; this run does not change.
 
-        Raises LoopError for an unknown state or step, or a loop that reads what it writes; DimError for wrong dims and
-        unknown labels; DtypeError for values that the state cannot hold.
+        Of a recorded loop of plain Python, any variable can be set, to a value of its kind. The lines of the loop run
+        again, with the items and random numbers of this run and today's functions and modules; what they print is not
+        shown, other effects happen again. `sequence` and `hypothesis` are for an `rf.Loop`.
+
+        Raises LoopError for an unknown state or step, or a loop that reads what it writes, trains, or has variables
+        that cannot be copied; DimError for wrong dims and unknown labels; DtypeError for values that the state cannot
+        hold.
         """
         return self.replay.fork(self, step, seed, (sequence, hypothesis), states)
 

@@ -162,7 +162,43 @@ def test_a_misspelt_name_of_a_loop_is_told_when_the_cell_ends():
     run()
     [told] = rf.pauses.cell_ended()
     assert told == "pause when after.n > 1 in 'couting': no loop with this name ran, did you mean 'counting'?"
+
+
+def test_a_condition_that_no_loop_met_is_named_once():
+    rf.pause_when("t == 5")
+    rf.pause_when("h > 1", loop="decoder")
+    assert rf.pauses.cell_ended() == []  # perhaps for a later cell
+    way_out = "Plain Python loops are recorded by `for … in rf.steps(…):` or `with rf.record_loops():`"
+    assert rf.pauses.cell_ended() == [
+        f"pause when t == 5: no loop ran that is recorded. {way_out}",
+        f"pause when h > 1 in 'decoder': no loop ran that is recorded. {way_out}",
+    ]
     assert rf.pauses.cell_ended() == []
+    run()
+    [told] = rf.pauses.cell_ended()
+    assert told.startswith("pause when t == 5 was evaluated at 3 steps, and never true")
+    assert rf.pauses.cell_ended() == []
+
+
+def test_a_condition_is_named_by_the_cell_that_made_it_if_that_has_a_loop():
+    rf.pause_when("t == 5")
+    rf.pause_when("h > 1", loop="decoder")
+    run()
+    told = rf.pauses.cell_ended(has_loop=True)
+    assert "evaluated at 3 steps" in told[0] and "no loop with this name ran, but counting." in told[1]
+
+
+def test_a_pause_that_was_asked_for_waits_for_the_next_loop():
+    rf.pauses.ask()
+    rf.pauses.cell_ended()
+    with user() as seen:
+        run()
+    assert seen == [(0, "asked for in the panel")]
+    rf.pauses.ask()
+    rf.pauses.mute()
+    with user() as seen:
+        run()
+    assert seen == []
 
 
 def test_nothing_is_recorded_for_a_loop_without_a_condition():

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
+
 HEAD = """from dataclasses import dataclass
 
 import numpy as np
@@ -278,3 +280,31 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return isinstance(b, dict) and list(a) == list(b) and all(map(equal, a.values(), b.values()))
     return type(a) is type(b) and bool(a == b)
+
+
+LOST = object()
+
+
+def restored(value: Any) -> Any:
+    """A kept value as an object of Python; LOST where it is marked."""
+    if not isinstance(value, Kept | Parts | Summary | Opaque):
+        return value
+    if isinstance(value, Kept):
+        if value.changed() or value.note == MAY:
+            return LOST
+        return restored(value.value) if isinstance(value.value, Parts | Opaque | Summary) else value.value
+    if not isinstance(value, Parts):
+        return LOST
+    items = [restored(item) for item in value.items]
+    if any(item is LOST for item in items):
+        return LOST
+    if is_dataclass(value.kind) and not issubclass(value.kind, dict):
+        return value.kind(**dict(zip(value.keys or (), items, strict=True)))
+    if issubclass(value.kind, dict):
+        return dict(zip(value.keys or (), items, strict=True))
+    return value.kind(items)
+
+
+def of_entry(entry: Any) -> Any:
+    """The value of an entry as an object of Python."""
+    return restored(entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version))

@@ -827,14 +827,44 @@ def test_tensors_in_containers_have_the_values_of_each_line():
     assert [run[i]["rows.0"].tolist()[0] for i in range(4)] == [1, 2, 3, 4]
 
 
+def test_a_line_that_changes_a_view_leaves_each_variable_its_value():
+    def loop():
+        memory = torch.zeros(3, 2)
+        first, last = memory[0], memory[-1]
+        for t in range(4):
+            first += t
+            last.add_(first)
+            total = memory.sum()
+        return total
+
+    run = recorded(loop)
+    assert [run[i].first.tolist()[0] for i in range(4)] == [0, 1, 3, 6]
+    assert [run[i].last.tolist()[0] for i in range(4)] == [0, 1, 4, 10]
+
+
+def test_the_state_before_a_while_loop_is_that_before_its_test():
+    def loop():
+        n, queue = 0, [0, 1, 2, 3]
+        while (n := n + 1) < 9 and queue.pop():
+            total = n + len(queue)
+        return total
+
+    run = recorded(loop)
+    assert [run[i].before.n.item() for i in range(3)] == [0, 1, 2]
+    assert [run[i].total.item() for i in range(3)] == [4, 4, 4]
+
+
 def test_a_value_that_is_lost_names_the_line_that_changed_it():
     def loop():
         a = torch.zeros(2)
         for _ in range(2):
             b = a
             c = b.view(2)
-            c.add_(1)
+            add([c])
         return c
+
+    def add(rows):
+        rows[0].add_(1)
 
     run = recorded(loop)
     assert run[0]["b"] == f"changed later at line {run.source.first_line + 3}"
@@ -907,7 +937,7 @@ def test_a_list_that_grows_is_kept_once_and_has_its_length_at_each_step():
         expected[3:4] = [-1.0] if i > 30 else expected[3:4]
         assert run[i].losses.tolist() == expected and run[i][f"outs.{i}"].tolist() == [i, i]
     assert run[29]["outs.4"].tolist() == [4, 4] and run[39]["outs.4"].tolist() == [0, 0]
-    assert run[10]["outs.5"] == f"changed later at line {run.source.first_line + 6}"
+    assert run[10]["outs.5"].tolist() == [5, 5] and run[39]["outs.5"].tolist() == [6, 6]
     lists = [part.value for part in run.replay.iterations.log.items[1::3] if type(part) is values.Kept]
     assert len({id(value.growth) for value in lists if type(value) is values.Parts}) <= 6
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from types import CodeType
 from typing import Any
 
@@ -11,33 +10,8 @@ import torch
 
 from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording
 from rfnb.trace.plain.syntax import LoopText
-from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
 from tests.examples import FACTOR
-from tests.trace.plain.programs import Snapshots, equal, programs
-
-LOST = object()
-
-
-def restored(value: Any) -> Any:
-    """A kept value as an object of Python; LOST where it is marked."""
-    if not isinstance(value, Kept | Parts | Summary | Opaque):
-        return value
-    if isinstance(value, Kept):
-        if value.changed() or value.note == MAY:
-            return LOST
-        return restored(value.value) if isinstance(value.value, Parts | Opaque | Summary) else value.value
-    if not isinstance(value, Parts):
-        return LOST
-    items = [restored(item) for item in value.items]
-    if any(item is LOST for item in items):
-        return LOST
-    if is_dataclass(value.kind):
-        return value.kind(**dict(zip(value.keys, items, strict=True)))
-    return value.kind(zip(value.keys, items, strict=True)) if value.kind is dict else value.kind(items)
-
-
-def of_entry(entry: Any) -> Any:
-    return restored(entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version))
+from tests.trace.plain.programs import LOST, Snapshots, equal, of_entry, programs
 
 
 def before(loop: Iterations) -> list[dict[str, Any]]:

@@ -43,15 +43,23 @@ class Raises(contextlib.AbstractContextManager[None]):
         return True
 
 
+class Named(type):
+    """A class that has a class by each name."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        kind = Named(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
+        setattr(cls, name, kind)
+        return kind
+
+
 class Classes(types.ModuleType):
     """A module that has a class by each name."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        kind = type(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
-        setattr(self, name, kind)
-        return kind
+        setattr(self, name, getattr(Named(self.__name__, (), {}), name))
+        return self.__dict__[name]
 
 
 class Storage:
@@ -128,6 +136,9 @@ class Backend:
     snapshot_raw = staticmethod(StandIn.clone)
     same_raw = equal_raw = staticmethod(StandIn.__eq__)
     nbytes_raw = staticmethod(lambda raw: raw.nbytes)
+    storage_raw = staticmethod(lambda raw: (id(raw._storage), raw.nbytes))
+    layout_raw = staticmethod(lambda raw: (id(raw._storage) + 8 * raw._places.start, (8,)))
+    get_modes = staticmethod(dict)
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(f"the recorder asks for {name}")
@@ -206,8 +217,12 @@ def prepare() -> None:
     pytest.raises = Raises
     pytest.mark = Anything()
     pytest.mark.skipif = lambda condition, reason: lambda test: test.__dict__.update(skipped=condition) or test
-    stand_ins = {"numpy": Classes("numpy"), "torch": torch, "tests.examples": examples, "pytest": pytest}
-    sys.modules |= {**stand_ins, "rfnb": package}
+    numpy = Classes("numpy")
+    numpy.random.get_state = lambda legacy: {}
+    stand_ins = {"numpy": numpy, "torch": torch, "tests.examples": examples, "pytest": pytest}
+    generators = types.ModuleType("rfnb.backend.torch.global_rng")
+    generators.__dict__["global_generators"] = list
+    sys.modules |= {**stand_ins, "rfnb": package, generators.__name__: generators}
     from rfnb.core.ground import raw
 
     raw.register_backend_by_tensor_type(StandIn, Backend())
@@ -219,10 +234,8 @@ def random_program(seed: int, folder: Path) -> None:
     from rfnb.trace.plain.recorder import FrameRecorder
     from tests.trace.plain import programs, test_recorder as cases
 
-    def fail(recorder: Any, error: Exception) -> None:
-        raise error
-
-    FrameRecorder._give_up = fail  # type: ignore[method-assign]
+    failures: list[Exception] = []
+    FrameRecorder._give_up = lambda recorder, error: failures.append(error)  # type: ignore[method-assign]
     programs.HEAD, programs.SIMPLE[:] = HEAD, LINES.splitlines()
     writer = programs.Writer(seed)
     writer.random = random.Random(seed)
@@ -230,6 +243,8 @@ def random_program(seed: int, folder: Path) -> None:
     snapshots = programs.Snapshots()
     expected = cases.outcome(snapped, StandIn([0.0, 1.0, 2.0]), snapshots)
     result, loops = cases.record_of(plain, StandIn([0.0, 1.0, 2.0]))
+    for error in failures:
+        raise error
     assert bool(loops) == bool(snapshots.begun)
     assert cases.equal(result, expected), (result, expected)
     cases.compare(loops, snapshots)

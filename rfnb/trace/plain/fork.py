@@ -1,0 +1,530 @@
+"""Forks: continues a recorded loop of plain Python from an iteration, with edited variables."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import parsed
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import LoopError
+from rfnb.trace.plain.edits import edited_value
+from rfnb.trace.plain.events import Busy
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
+from rfnb.trace.plain.log import Entry, Log
+from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
+from rfnb.trace.plain.recorder import Iterations, recording_here
+from rfnb.trace.plain.remembered import continue_from
+from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, read_again
+from rfnb.trace.plain.values import Kept, Opaque
+from rfnb.trace.run.random_numbers import OwnNumbers
+
+ITEMS, MORE = ".items", ".more"
+"""The variables of a fork that stand for the iterable of its loop, and for what counts its iterations."""
+
+
+class Forked(Iterations):
+    """The iterations of a fork, in one log: the first are those of the loop that it continues.
+
+    Args:
+        parent: that loop.
+        at: the first iteration of its own.
+        own: those from there on; None if there are none.
+        edited: the variables that were edited before.
+        notes: what is not as it was.
+    """
+
+    def __init__(
+        self, parent: Iterations, at: int, own: Iterations | None, edited: Collection[str], notes: Sequence[str]
+    ):
+        super().__init__(parent.code, parent.outline, parent.number, Log())
+        self._parent, self._at, self.notes = parent, at, notes
+        self.forked_at = at
+        self.name, self.around = parent.name, parent.around
+        cut, ran = parent.starts[at], parent.ran[at]
+        self.log.items, self.log.statements = parent.log.items[:cut], parent.log.statements[:ran]
+        self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
+        self.begins_with(parent.places)
+        self.inner = [inner for inner in parent.inner if inner.end <= cut]
+        self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
+        if own is not None:
+            self._go_on(own, edited, cut, ran)
+
+    def _go_on(self, own: Iterations, edited: Collection[str], cut: int, ran: int) -> None:
+        """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
+        items = [*own.log.items]
+        for at in range(0, own.starts[0], 3):
+            use = items[at]
+            if use.name in edited:
+                items[at] = use._replace(statement=self.outline.header_of(self.number), line=self.text.first)
+                if not self.starts:
+                    self.begins_with(self.places | {use.name: cut + at})
+        self.log.items += items
+        self.log.statements += own.log.statements
+        for loop in _all_of(own):
+            loop.move(self.log, cut, ran)
+        self.starts, self.ran = [*self.starts, *own.starts], [*self.ran, *own.ran]
+        self.moments, self.inner = [*self.moments, *own.moments], [*self.inner, *own.inner]
+        self.end, self.ran_end = own.end, own.ran_end
+        self.own_codes = [*self.own_codes, own.code]
+        if own.failed is not None:
+            self.failed = own.failed._replace(step=self._at + own.failed.step)
+
+    def span(self, step: int) -> tuple[int, int]:
+        """Where in the log an iteration begins and ends."""
+        return self._parent.span(step) if step < self._at else super().span(step)
+
+    def before(self, step: int) -> dict[str, Entry]:
+        """The variables at the beginning of an iteration."""
+        return self._parent.before(step) if step < self._at else super().before(step)
+
+    def codes(self) -> list[CodeType]:
+        """The code of the loop, and of what it continues."""
+        return self.own_codes
+
+
+def _all_of(loop: Iterations) -> Iterator[Iterations]:
+    """A loop, and those in it."""
+    yield loop
+    for inner in loop.inner:
+        yield from _all_of(inner)
+
+
+class _Client:
+    """A client that wants the loop of a fork."""
+
+    dims: Any = None
+
+    def __init__(self, code: CodeType):
+        self._code = code
+        self.loop: Iterations | None = None
+
+    def chooses(self, code: CodeType) -> bool:
+        """Only the fork."""
+        return code is self._code
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """The loop, and those in it."""
+        return True
+
+    def name(self, number: int) -> str | None:
+        """Its name is that of the run."""
+        return None
+
+    def done(self, loop: Iterations) -> None:
+        """Takes the loop."""
+        if not loop.inside:
+            self.loop = loop
+
+    def left(self) -> None:
+        """The fork has ended."""
+
+    def pausing(self) -> None:
+        """The loop is about to pause."""
+
+
+@continue_from.register
+def fork(
+    loop: Iterations, lines: Sequence[str], step: int, seed: int | None, edits: Mapping[str, Any]
+) -> tuple[Forked, BaseException | None]:
+    """Runs a loop from an iteration on; the error that ended it, if there was one.
+
+    Args:
+        lines: the source of the loop.
+        seed: of the random numbers; None for those of the recording.
+        edits: new values of variables.
+    """
+    step = _checked(loop, step)
+    seed = None if seed is None else operator.index(seed)
+    around, node = loop.around, _loop_of(loop, lines)
+    if around is None:
+        raise LoopError("fork: plain Python code that was not recorded as a loop cannot be continued")
+    _check_syntax(node)
+    if around.trained:
+        raise LoopError(
+            f"fork: the loop changes the weights of `{around.trained[0]}`, and those of its steps are not kept",
+            hint="run it again",
+        )
+    names, outside = _names(node, loop, step)
+    changing, items = _changing(loop), list(_items(node, loop, step)) if isinstance(node, ast.For) else []
+    cells = {name: CellType() for name in (*names, ITEMS, MORE)}
+    inside = {part for code in loop.codes() for part in _codes_in(code)}
+    rebuilder = Rebuilder(loop.moments[step].objects, changing, cells, inside.__contains__)
+    entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
+    targets = _target_names(node)
+    anew = _stored(node) - {*loop.text.carried}
+    values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
+    changes = _edited(edits, values, targets, loop)
+    for name, value in (values | changes).items():
+        cells[name].cell_contents = value
+    limit = 10 * len(loop.starts) + 1000
+    cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
+    cells[MORE].cell_contents = _Counter(limit)
+    function = _compiled(node, loop, cells)
+    notes = [*rebuilder.notes, *_notes(loop, step, seed)]
+    own, error = _run(function, loop, step, seed, rebuilder.modules)
+    return Forked(loop, step, own, list(changes), notes), error
+
+
+def _checked(loop: Iterations, step: int) -> int:
+    step = operator.index(step)
+    if not -len(loop.starts) <= step < len(loop.starts):
+        expected = f"0 … {len(loop.starts) - 1}" if len(loop.starts) else "none: the run has no steps"
+        raise LoopError(f"there is no step {step}, so the run cannot be forked there", expected=expected)
+    return step % len(loop.starts)
+
+
+# -- syntax
+
+
+def _loop_of(loop: Iterations, lines: Sequence[str]) -> Any:
+    """The syntax of a loop, with its lines. Raises LoopError for what is not a loop in readable code."""
+    if loop.number not in loop.outline.headers.values():
+        raise LoopError("fork: the steps are calls of a function, which cannot be continued")
+    text = "\n".join(lines) + "\n"
+    indented = text[:1].isspace()
+    try:
+        [node] = parsed(f"if True:\n{text}" if indented else text).body
+    except (SyntaxError, ValueError):
+        raise LoopError("fork: the source of the loop is no longer available") from None
+    node = node.body[0] if indented and isinstance(node, ast.If) else node
+    return ast.increment_lineno(node, loop.text.first - getattr(node, "lineno", 0))
+
+
+REFUSED: dict[type, str] = {
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield from",
+    ast.Await: "await",
+    ast.AsyncFor: "async for",
+    ast.AsyncWith: "async with",
+    ast.Nonlocal: "nonlocal",
+    ast.Global: "global",
+}
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a loop, without the insides of functions and classes in it."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            yield from _own_nodes(child)
+
+
+def _check_syntax(loop: Any) -> None:
+    for node in _own_nodes(loop):
+        words = REFUSED.get(type(node))
+        is_super = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+        if is_super and not getattr(node, "args", None):
+            words = "super()"
+        if isinstance(node, ast.comprehension) and node.is_async:
+            words = "async for"
+        if words is not None:
+            raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {_line(node, loop)}")
+
+
+def _line(node: Any, loop: Any) -> int:
+    return int(getattr(node, "lineno", loop.lineno))
+
+
+def _words(loop: Any) -> set[str]:
+    """All names in a loop."""
+    words: set[str] = set()
+    for node in ast.walk(loop):
+        for field in ("id", "name", "rest"):
+            word = getattr(node, field, None)
+            if isinstance(word, str):
+                words.add(word)
+        if isinstance(node, ast.alias):
+            words.add(node.asname or node.name.partition(".")[0])
+    return words
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """The variables that a loop assigns."""
+    stored: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            stored |= {part.target.id for part in ast.walk(child) if isinstance(part, ast.NamedExpr)}
+            continue
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
+            stored.add(child.id)
+        elif isinstance(child, (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            stored |= {name} if isinstance(name := getattr(child, "name", None), str) else set()
+        elif isinstance(child, ast.alias):
+            stored.add(child.asname or child.name.partition(".")[0])
+        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            stored |= _stored(child)
+    return stored
+
+
+def _target_names(loop: Any) -> set[str]:
+    """The variables that the header of a `for` loop assigns."""
+    target = getattr(loop, "target", None)
+    return set() if target is None else {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, Entry]]:
+    """The variables that the fork has for itself, and those of the module among them."""
+    code, around = loop.code, loop.around
+    assert around is not None
+    words, stored, before = _words(node), _stored(node), loop.before(step)
+    outside: dict[str, Entry] = {}
+    if code.co_name == "<module>":
+        own = {name for name, entry in before.items() if not _is_constant(entry.value)} & words | stored
+        for name in words - own:
+            _check_reads(name, around.names.get(name), stored, set())
+        return own, outside
+    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
+        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes())
+    )
+    if written := sorted(stored - local):
+        raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
+    if written := sorted(stored & {*loop.codes()[0].co_freevars}):
+        raise LoopError(f"fork: `{written[0]}` is a variable of the function around, which the loop assigns (nonlocal)")
+    for name, kept in around.outside.items():
+        if name in words and name not in local:
+            if name in around.changed and step:
+                raise LoopError(f"fork: `{name}` of the module changes in the loop, and its values are not kept")
+            outside[name] = Entry(name, 0, kept)
+    return words & local | {*outside}, outside
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether it is a function, class or module, which stays as it is."""
+    return isinstance(value, Kept) and (
+        isinstance(value.value, type)
+        or (isinstance(value.value, Opaque) and role_of(value.value.type) in (CONSTANT, MODULE))
+    )
+
+
+def _check_reads(name: str, value: Any, stored: set[str], seen: set[int]) -> None:
+    """Raises LoopError for a function that reads a variable of the module that the loop assigns."""
+    if type(value) is not FunctionType or id(value) in seen:
+        return
+    seen.add(id(value))
+    for word in _global_words(value.__code__):
+        if word in stored:
+            raise LoopError(f"fork: `{name}` reads `{word}` of the module, which the loop assigns")
+        _check_reads(name, value.__globals__.get(word), stored, seen)
+
+
+def _global_words(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _global_words(part)
+
+
+# -- values
+
+
+def _changing(loop: Iterations) -> set[int]:
+    """The identities of the objects that have several states."""
+    states: dict[int, set[int]] = {}
+    for number in range(len(loop.starts)):
+        for state in loop.moments[number].objects.values():
+            states.setdefault(state.identity, set()).add(id(state))
+    return {identity for identity, several in states.items() if len(several) > 1}
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _codes_in(part)
+
+
+def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Entry]]:
+    """What the header assigned, from an iteration on."""
+    for part in ast.walk(node.target):
+        if isinstance(part, ast.Attribute | ast.Subscript):
+            raise LoopError(f"fork: the header assigns `{ast.unparse(part)}`, whose values are not kept")
+    names = _target_names(node)
+    reassigned = loop.text.short and any(
+        isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in names
+        for statement in node.body
+        for part in ast.walk(statement)
+    )
+    for number in range(step, len(loop.starts)):
+        targets = loop.targets(number)
+        if names != {*targets} or reassigned:
+            raise LoopError(f"fork: the item of step {number} is not kept")
+        for name, entry in targets.items():
+            if (reason := reason_lost(entry)) is not None:
+                raise LoopError(f"fork: `{name}` of step {number} cannot be had again: {reason}")
+        yield targets
+
+
+class _Items:
+    """The items of the iterations of a fork, each with the random numbers of its iteration."""
+
+    def __init__(
+        self, loop: Iterations, step: int, items: list[dict[str, Entry]], changing: set[int], around: Around | None
+    ):
+        self._loop, self._step, self._items, self._changing, self._around = loop, step, items, changing, around
+        self.target: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, entries in enumerate(self._items, self._step):
+            moment = self._loop.moments[number]
+            values = Rebuilder(moment.objects, self._changing, {}, ().__contains__).values(entries)
+            if self._around is not None:
+                set_numbers(moment.numbers, self._around)
+            yield _item(self.target, values)
+
+
+def _item(target: Any, values: Mapping[str, Any]) -> Any:
+    """An item that the target of a loop takes apart into these values."""
+    if isinstance(target, ast.Name):
+        return values[target.id]
+    parts: list[Any] = []
+    for part in target.elts:
+        if isinstance(part, ast.Starred):
+            parts += _item(part.value, values)
+        else:
+            parts.append(_item(part, values))
+    return tuple(parts)
+
+
+class _Counter:
+    """Lets a `while` loop go on; raises LoopError for too many iterations."""
+
+    def __init__(self, limit: int):
+        self._left, self._limit = limit, limit
+
+    def __call__(self, test: Any) -> Any:
+        """The test, as it is."""
+        self._left -= 1
+        if self._left < 0:
+            raise LoopError(f"the fork has not ended after {self._limit} steps")
+        return test
+
+
+def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[str], loop: Iterations) -> dict[str, Any]:
+    """The new values of variables."""
+    for name in edits:
+        if name in targets:
+            raise LoopError(f"fork: the header of the loop assigns `{name}` anew", expected=", ".join(values))
+        if name not in values:
+            hint = did_you_mean(name, list(values), most=2, cutoff=0.5)
+            raise LoopError(f"fork: there is no variable {name!r}", expected=", ".join(values), hint=hint)
+    return {name: edited_value(name, values[name], value) for name, value in edits.items()}
+
+
+def _notes(loop: Iterations, step: int, seed: int | None) -> Iterator[str]:
+    around = loop.around
+    assert around is not None
+    weights = [(module(), before) for _, module, before in around.modules]
+    if any(module is not None and weights_of(module) != before for module, before in weights):
+        yield "with today's weights"
+    numbers = loop.moments[step].numbers
+    if seed is None and ((around.drew and step) or not numbers.torch):
+        yield "with other random numbers"
+
+
+# -- running
+
+
+def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) -> FunctionType:
+    """A function whose body is the loop, with the variables in `cells`."""
+    loop, code, around = _Rewritten().visit(node), original.code, original.around
+    assert around is not None
+    if isinstance(loop, ast.For):
+        cells[ITEMS].cell_contents.target = loop.target
+        loop.iter = ast.copy_location(ast.Name(ITEMS, ast.Load()), loop.iter)
+    else:
+        call = ast.Call(ast.Name(MORE, ast.Load()), [loop.test], [])
+        loop.test = ast.copy_location(call, loop.test)
+        ast.copy_location(call.func, loop.test)
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    inner = ast.FunctionDef(code.co_name.strip("<>"), arguments, [ast.Nonlocal([*cells]), loop], [])
+    first = ast.Assign([ast.Name(name, ast.Store()) for name in cells], ast.Constant(None))
+    outer: ast.stmt = ast.FunctionDef("around", arguments, [first, inner], [])
+    owner = code.co_qualname.split(".")[-2:-1]
+    if owner and owner != ["<locals>"]:  # private names have that of the class in front
+        outer = ast.ClassDef(owner[0], [], [], [outer], [])
+    for new in ast.walk(outer):
+        if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
+            ast.copy_location(new, loop)
+            new.end_lineno, new.end_col_offset = new.lineno, new.col_offset  # type: ignore[attr-defined]
+    flags = code.co_flags & FUTURE
+    module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
+    made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
+    made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    read_again(made, loop, original.outline, original.number)
+    return FunctionType(made, around.names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
+
+
+FUTURE = 0x01FE_0000
+"""The flags of code that `from __future__` sets."""
+
+
+class _Rewritten(ast.NodeTransformer):
+    """Writes `x: int = 1` as `x = 1`, since variables of a function around have no annotations."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        """An assignment with an annotation."""
+        if not isinstance(node.target, ast.Name):
+            return node
+        new = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return ast.copy_location(new, node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        """Functions stay as they are."""
+        return node
+
+    visit_ClassDef = visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # type: ignore[assignment]
+
+
+def _run(
+    function: FunctionType, loop: Iterations, step: int, seed: int | None, modules: list[Any]
+) -> tuple[Iterations | None, BaseException | None]:
+    """Runs the loop, and returns what was recorded, and the error that ended it."""
+    around, client, recording = loop.around, _Client(function.__code__), recording_here()
+    assert around is not None
+    backend: Any = raw_registry.selected()
+    try:
+        recording.add(client)
+    except Busy as error:
+        raise LoopError(f"fork: nothing can be recorded, because {error}") from None
+    problem: BaseException | None = None
+    try:
+        with (
+            backend.modes(around.modes), OwnNumbers(), _untouched(modules),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):  # fmt: skip
+            set_numbers(loop.moments[step].numbers, around, seed)
+            try:
+                function()
+            except BaseException as error:
+                problem = error
+    finally:
+        recording.remove(client)
+    return client.loop, problem
+
+
+@contextlib.contextmanager
+def _untouched(modules: Sequence[Any]) -> Iterator[None]:
+    """Keeps the gradients of modules as they are, and lets no optimizer change their weights."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    def refuse(*_: Any) -> None:
+        raise LoopError("fork: the loop trains, and the weights of its steps are not kept", hint="run it again")
+
+    parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
+    gradients = [(parameter, parameter.grad) for parameter in parameters.values()]
+    hook = register_optimizer_step_pre_hook(refuse)
+    try:
+        for parameter, _ in gradients:
+            parameter.grad = None
+        yield
+    finally:
+        hook.remove()
+        for parameter, gradient in gradients:
+            parameter.grad = gradient

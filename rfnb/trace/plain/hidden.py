@@ -1,0 +1,385 @@
+"""The state that no line of a loop shows, at the beginning of each iteration: random generators, objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import random
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.trace.plain.values import (
+    PLAIN,
+    SEQUENCES,
+    SMALL,
+    Kept,
+    Opaque,
+    drop,
+    hold,
+    is_same,
+    keep,
+    objects_in,
+    tensors_in,
+)
+
+CHUNK = 512
+"""Bytes of the state of a generator that are kept once, as long as they stay the same."""
+MOST_OBJECTS = 256
+"""Number of objects of which the attributes are kept; of more, none are."""
+MOST_ATTRIBUTES = 256
+"""Number of attributes of an object that are kept; of objects with more, none are."""
+VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
+VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
+RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
+NUMPY: Any = np.random
+
+
+class Numbers(NamedTuple):
+    """The states of the generators that are there without a variable.
+
+    torch: of each device, in parts; empty where they cannot be read. others: of Python and numpy; None where nobody
+    looked.
+    """
+
+    torch: tuple[tuple[bytes, ...], ...]
+    others: tuple[Any, Any] | None
+
+
+class State:
+    """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
+
+    identity: the `id` that the object had.
+    """
+
+    __slots__ = ("identity", "kept")
+
+    def __init__(self, identity: int, kept: Any):
+        self.identity, self.kept = identity, kept
+
+
+class Moment(NamedTuple):
+    """The beginning of an iteration: the random numbers, and the states of objects by the `id` of the `Kept`."""
+
+    numbers: Numbers
+    objects: dict[int, State]
+
+
+class Around:
+    """What a loop begins with besides its variables.
+
+    Args:
+        names: the variables of its module.
+        modes: of the backend, such as whether gradients are recorded.
+    """
+
+    def __init__(self, names: dict[str, Any], modes: dict[str, Any]):
+        self.names, self.modes = names, modes
+        self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
+        self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
+        self.others: Any = None  # the generators of Python and numpy, where steps do not have them
+        self.trained: list[str] = []  # the variables with modules that the loop has changed
+        self.drew = False  # whether it drew from these generators
+        self.changed: set[str] = set()  # the variables of the module that have changed
+
+
+class Hidden:
+    """Takes the moments of the loops of a frame.
+
+    code: which runs. names: its global variables. spent: adds to the bytes that are kept.
+    """
+
+    def __init__(self, code: CodeType, names: dict[str, Any], spent: Callable[[int], None]):
+        from rfnb.backend.torch.global_rng import global_generators
+
+        self._generators, self._spent, self._names = global_generators, spent, names
+        self._around: Around | None = None
+        self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
+        self._numbers, self._last = Numbers((), None), [b""]
+        self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
+        self._objects: dict[int, State] = {}
+        self.states: list[State] = []  # all that need memory, the oldest first
+
+    def numbers(self) -> Numbers:
+        """The states of the generators now."""
+        try:
+            states = [generator.get_state().numpy().tobytes() for generator in self._generators()]
+        except RuntimeError:  # inside of a transform
+            return Numbers((), None)
+        if states != self._last:
+            old = (*self._numbers.torch, *((),) * len(states))
+            self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+        if self._all and (others := other_numbers()) != self._numbers.others:
+            self._numbers = self._numbers._replace(others=others)
+        return self._numbers
+
+    def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
+        """What a loop begins with besides its variables. names: of all that it uses."""
+        local = {entry.name for entry in initial}
+        outside = {name: self._names[name] for name in names if name in self._names and name not in local}
+        self._around = Around(self._names, raw_registry.selected().get_modes())
+        for name, value in outside.items():
+            large = type(value) is np.ndarray and value.nbytes > SMALL
+            if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
+                self._around.outside[name] = keep(value)
+        modules = {entry.name: entry.value for entry in initial} | outside
+        for name, value in modules.items():
+            for module in _modules(value):
+                self._around.modules.append((name, weakref.ref(module), weights_of(module)))
+        self._around.others = None if self._all else other_numbers()
+        return self._around
+
+    def objects(self, values: Iterable[Any]) -> dict[int, State]:
+        """The states of the objects in some values."""
+        now = [value for value in values if type(value) is Kept]
+        if self._objects or len(now) != len(self._parts) or any(id(value) not in self._parts for value in now):
+            self._look(now)
+        return self._objects
+
+    def _look(self, values: Iterable[Kept]) -> None:
+        parts, changed = {}, False
+        for value in values:
+            entry = self._parts.get(id(value))
+            if entry is None:
+                entry, changed = (value, tuple(part for part in objects_in(value) if _changes(part))), True
+            parts[id(value)] = entry
+        changed = changed or len(parts) != len(self._parts)
+        self._parts = parts
+        todo = [part for _, inside in parts.values() for part in inside]
+        objects: dict[int, State] = {}
+        seen: dict[int, State] = {}  # by id of the object
+        while todo:
+            part = todo.pop()
+            value = part.object
+            if value is None or id(part) in objects:
+                continue
+            state = seen.get(id(value))
+            if state is None:
+                if len(seen) >= MOST_OBJECTS:
+                    objects = {}
+                    break
+                state = seen[id(value)] = self._state(part, value, self._objects.get(id(part)))
+                changed = changed or state is not self._objects.get(id(part))
+                if isinstance(state.kept, Kept):
+                    todo += [inside for inside in objects_in(state.kept) if _changes(inside)]
+            objects[id(part)] = state
+        if changed or len(objects) != len(self._objects):
+            self._objects = objects
+
+    def _state(self, part: Kept, value: Any, old: State | None) -> State:
+        contents = contents_of(value, part)
+        if old is not None and old.kept is not None and is_same_state(contents, old.kept):
+            return old
+        if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
+            return State(id(value), contents if type(contents) is not dict else None)
+        before = None if old is None else old.kept
+        copied = part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
+        state = State(id(value), keep(contents, copied, before))
+        if old is not None and isinstance(old.kept, Kept):
+            old.kept.let_go()
+        self._spent(hold(state.kept))
+        self.states.append(state)
+        return state
+
+    def free(self) -> int:
+        """Forgets the oldest state that needs memory; how much that was."""
+        state = self.states.pop(0)
+        size, state.kept = drop(state.kept), None
+        return size
+
+    def end(self) -> None:
+        """The outermost loop has ended: no object is kept alive."""
+        around, self._around = self._around, None
+        if around is not None:
+            around.trained = [
+                name for name, module, weights in around.modules if module() and weights_of(module()) != weights
+            ]
+            around.drew = around.others is not None and around.others != other_numbers()
+            for name, kept in around.outside.items():
+                if not is_same(around.names.get(name), kept):
+                    around.changed.add(name)
+                kept.let_go()
+        for state in self.states:
+            if isinstance(state.kept, Kept):
+                state.kept.let_go()
+        self.states, self._objects, self._parts = [], {}, {}
+
+
+def weights_of(module: Any) -> Any:
+    """The memory and the versions of the parameters and buffers of a module, and its modes."""
+    kind = sys.modules["torch"].nn.Module
+    tensors = [*kind.parameters(module), *kind.buffers(module)]
+    return [(_address(tensor), tensor._version) for tensor in tensors], [part.training for part in kind.modules(module)]
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:  # of tensors that have no memory of their own
+        return id(tensor)
+
+
+def _modules(value: Any) -> Iterator[Any]:
+    """The modules in a value."""
+    if not isinstance(value, Kept):
+        yield from [value] if role_of(type(value)) == MODULE else []
+        return
+    for part in objects_in(value):
+        if isinstance(part.value, Opaque) and role_of(part.value.type) == MODULE:
+            yield part.object
+
+
+def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> None:
+    """Gives the generators the states that they had, or seeds them."""
+    import torch
+
+    from rfnb.backend.torch.global_rng import global_generators
+
+    if seed is not None:
+        for generator in global_generators():
+            generator.manual_seed(seed)
+        random.seed(seed)
+        NUMPY.seed(seed % 2**32)
+        return
+    for generator, chunks in zip(global_generators(), numbers.torch, strict=False):
+        generator.set_state(torch.frombuffer(bytearray(b"".join(chunks)), dtype=torch.uint8))
+    others = numbers.others or around.others
+    if others is not None:
+        random.setstate(others[0])
+        state = thawed(others[1])
+        if NUMPY.get_state(legacy=False)["bit_generator"] != state["bit_generator"]:
+            NUMPY.set_bit_generator(getattr(NUMPY, state["bit_generator"])())
+        NUMPY.set_state(state)
+
+
+def contents_of(value: Any, part: Kept) -> Any:
+    """What is in an object now: a dict, or something that can be compared; None if it cannot be read."""
+    if part.gradient == 1:
+        return {"grad": getattr(value, "grad", None)}
+    role = role_of(type(value))
+    if role == RANDOM:
+        return random_state(value)
+    if type(value) is FunctionType:
+        return dict(zip(value.__code__.co_freevars, map(_content, value.__closure__ or ()), strict=True))
+    return object.__getattribute__(value, "__dict__") if role == OBJECT else None
+
+
+def is_same_state(contents: Any, kept: Any) -> bool:
+    """Whether an object has the contents that were kept of it."""
+    if not isinstance(kept, Kept):
+        return type(contents) is type(kept) and bool(contents == kept)
+    if type(contents) is not dict:
+        return False
+    parts = kept.value
+    return (
+        len(contents) == parts.length
+        and tuple(contents) == parts.keys
+        and all(map(_is_same, contents.values(), parts.items))
+    )
+
+
+def _is_same(value: Any, kept: Any) -> bool:
+    return value is kept or is_same(value, kept)
+
+
+def other_numbers() -> tuple[Any, Any]:
+    """The states of the generators of Python and numpy."""
+    return random.getstate(), _frozen(NUMPY.get_state(legacy=False))
+
+
+def random_state(generator: Any) -> Any:
+    """The state of a generator, as something that can be compared."""
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return _frozen(generator.bit_generator.state)
+    if isinstance(generator, np.random.RandomState):
+        return _frozen(generator.get_state(legacy=False))
+    return generator.get_state().numpy().tobytes()
+
+
+def _frozen(state: Any) -> Any:
+    """A state of numpy, whose dicts and arrays become tuples and bytes."""
+    if isinstance(state, dict):
+        return tuple((name, _frozen(part)) for name, part in state.items())
+    return (state.dtype.str, state.tobytes()) if isinstance(state, np.ndarray) else state
+
+
+def thawed(state: Any) -> Any:
+    """The state of numpy that was frozen."""
+    if isinstance(state, tuple) and isinstance(state[0], tuple):
+        return {name: thawed(part) for name, part in state}
+    return np.frombuffer(state[1], state[0]).copy() if isinstance(state, tuple) else state
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _changes(part: Kept) -> bool:
+    """Whether an object can change where no line shows it."""
+    if part.gradient == 1:
+        return True
+    assert isinstance(part.value, Opaque)
+    if part.value.type is FunctionType:
+        return part.value.inside is not None and bool(part.value.inside.items)
+    return role_of(part.value.type) in (OBJECT, RANDOM)
+
+
+def role_of(kind: type) -> str:
+    """What objects of a type are for a loop."""
+    role = _roles.get(kind)
+    if role is None:
+        role = _roles[kind] = _role(kind)
+    return role
+
+
+_roles: dict[type, str] = {}
+
+
+def _role(kind: type) -> str:
+    torch = sys.modules["torch"]
+    if issubclass(kind, FunctionType | BuiltinFunctionType | MethodType | ModuleType | type):
+        return CONSTANT
+    if issubclass(kind, torch.nn.Module):
+        return MODULE
+    if issubclass(kind, (torch.Generator, *RANDOM_TYPES)):
+        return RANDOM
+    if issubclass(kind, (torch.Tensor, *VALUES)) or dataclasses.is_dataclass(kind):
+        return VALUE
+    insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
+    names = {name for inside in insides for name in inside}
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
+        return LOST
+    if optimizer is not None and issubclass(kind, optimizer.Optimizer):
+        return LOST
+    table = next((inside["__dict__"] for inside in insides if "__dict__" in inside), None)
+    return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
+
+
+def _words(code: CodeType) -> list[str]:
+    inside = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
+    return [*code.co_names, *inside]
+
+
+def _draws(word: str, value: Any) -> bool:
+    """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
+    bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
+    return "random" in word or bound
+
+
+def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The state of a generator in parts, of which those that did not change are the same objects."""
+    parts = [state[at : at + CHUNK] for at in range(0, len(state), CHUNK)]
+    old = [*before, *[b""] * len(parts)]
+    return tuple(was if was == part else part for part, was in zip(parts, old, strict=False))

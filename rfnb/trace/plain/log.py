@@ -1,0 +1,54 @@
+"""The log of a frame: what its lines assigned, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rfnb.trace.plain.syntax import BEFORE
+from rfnb.trace.plain.values import Kept, backend_of
+
+
+class Entry(NamedTuple):
+    """A variable after a line that assigned or changed it.
+
+    value: a raw tensor, number or text, or a `Kept`. version: of the raw tensor, as it was then.
+    """
+
+    name: str
+    line: int
+    value: Any
+    version: int | None = None
+
+
+class Log:
+    """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
+
+    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
+    """
+
+    __slots__ = ("items", "statements")
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.statements: list[int] = []  # those that ran, in order
+
+    def entries(self, start: int, end: int) -> Iterator[Entry]:
+        """The entries of a range."""
+        for at in range(start, end, 3):
+            use, value, version = self.items[at : at + 3]
+            if use.statement != BEFORE:
+                yield Entry(use.name, use.line, value, version)
+
+    def entry(self, at: int) -> Entry:
+        """The entry at a place."""
+        use, value, version = self.items[at : at + 3]
+        return Entry(use.name, use.line, value, version)
+
+
+def let_graphs_go(items: list[Any], start: int = 0) -> None:
+    """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
+    for at in range(start, len(items), 3):
+        value, version = items[at + 1 : at + 3]
+        if version is not None and backend_of(value).needs_gradient_raw(value):
+            items[at + 1], items[at + 2] = Kept.of_raw(value, version), None

@@ -1,0 +1,281 @@
+"""Variables of a recorded loop as objects of Python again, which share memory and parts as the first ones did."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import BackendError, LoopError
+from rfnb.trace.plain.hidden import (
+    LOST,
+    MODULE,
+    OBJECT,
+    RANDOM,
+    VALUE,
+    State,
+    contents_of,
+    is_same_state,
+    role_of,
+    thawed,
+)  # fmt: skip
+from rfnb.trace.plain.log import Entry
+from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensors_in
+
+
+class Lost(Exception):
+    """A value that cannot be had again; the reason as text."""
+
+
+class Rebuilder:
+    """Makes the values of variables at one moment, each object once.
+
+    Args:
+        objects: the states of objects at this moment, by the `id` of the `Kept`.
+        changing: the identities of the objects that have other states at other moments.
+        cells: the variables of the fork, which functions that were made in the same function share with it.
+        shares: whether the code of a function is inside of that of the loop's function.
+    """
+
+    def __init__(
+        self,
+        objects: Mapping[int, State],
+        changing: Container[int],
+        cells: Mapping[str, CellType],
+        shares: Callable[[CodeType], bool],
+    ):
+        self._objects, self._changing, self._cells, self._shares = objects, changing, cells, shares
+        self._by_identity: dict[int, Any] = {}
+        self.notes: dict[str, None] = {}
+        self.modules: list[Any] = []
+
+    def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
+        """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
+        kept = {name: _as_kept(entry) for name, entry in entries.items()}
+        lost = {name for name, entry in entries.items() if name in anew and reason_lost(entry) is not None}
+        self._share([part for name in kept if name not in lost for part in self._tensors(name, kept[name])])
+        values: dict[str, Any] = {}
+        for name in kept:
+            try:
+                values |= {name: self._value(name, kept[name])} if name not in lost else {}
+            except Lost as reason:
+                if name not in anew:
+                    raise LoopError(f"fork: `{name}` cannot be had again: {reason}") from None
+        return values
+
+    def _tensors(self, name: str, value: Any) -> Iterator[tuple[str, Kept]]:
+        """The tensors and arrays in a value, also those in objects."""
+        if not isinstance(value, Kept):
+            return
+        if value.backend is not None or isinstance(value.value, np.ndarray):
+            yield name, value
+            grad = self._objects.get(id(value))
+            yield from self._tensors(f"{name}.grad", None if grad is None else grad.kept)
+        inside = self._inside(value)
+        function = isinstance(value.value, Opaque) and value.value.type is FunctionType
+        own = self._cells if function and inside and self._shares(value.value.inside.extra[0]) else ()
+        for key, item in inside.named() if isinstance(inside, Parts) else ():
+            if key not in own:
+                yield from self._tensors(f"{name}.{key}", item)
+
+    def _inside(self, kept: Kept) -> Any:
+        """The parts of a value, or of an object."""
+        if not isinstance(kept.value, Opaque):
+            return kept.value
+        state = self._objects.get(id(kept))
+        return state.kept.value if state is not None and isinstance(state.kept, Kept) else kept.value.inside
+
+    def _share(self, parts: list[tuple[str, Kept]]) -> None:
+        """Copies the tensors and arrays, in memory as it was."""
+        once = {kept.identity or id(kept): (name, kept) for name, kept in parts}
+        for name, kept in once.values():
+            if (reason := _reason(kept)) is not None:
+                raise LoopError(f"fork: `{name}` cannot be had again: {reason}")
+        backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
+        layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
+        raws = [kept.raw for _, kept in once.values()]
+        try:
+            copies = (backend or raw_registry.selected()).copies_raw(list(zip(raws, layouts, strict=True)))
+        except BackendError as error:
+            raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
+        for (identity, (_, kept)), copy in zip(once.items(), copies, strict=True):
+            self._by_identity[identity] = self._with_gradient(kept, copy)
+        for identity, (name, kept) in once.items():
+            if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
+                self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
+
+    def _with_gradient(self, kept: Kept, copy: Any) -> Any:
+        if kept.gradient:
+            copy = copy.requires_grad_() if kept.gradient == 1 else copy.requires_grad_().clone()
+        value = kept.value
+        return tensor_of(copy, value.sig, value.lengths) if isinstance(value, Tensor) else copy
+
+    def _value(self, name: str, kept: Any, depth: int = 0) -> Any:
+        if isinstance(kept, Summary):
+            raise Lost("no longer kept")
+        if not isinstance(kept, Kept):
+            return kept
+        identity = kept.identity or id(kept)
+        if identity in self._by_identity:
+            return self._by_identity[identity]
+        if isinstance(kept.value, Opaque):
+            value = self._object(name, kept, depth)
+        elif isinstance(kept.value, Parts):
+            return self._container(name, kept.value, identity, depth)
+        else:
+            return kept.value
+        self._by_identity[identity] = value
+        return value
+
+    def _items(self, name: str, parts: Parts, depth: int) -> list[Any]:
+        return [self._value(f"{name}.{key}", item, depth + 1) for key, item in parts.named()]
+
+    def _container(self, name: str, parts: Parts, identity: int, depth: int) -> Any:
+        kind: Any = parts.kind
+        if any(isinstance(key, OddKey) for key in parts.keys or ()):
+            raise Lost("some of its keys are not kept")
+        if issubclass(kind, tuple | frozenset):
+            items = self._items(name, parts, depth)
+            value = kind.__new__(kind, *items) if parts.keys else kind.__new__(kind, items)
+            self._by_identity[identity] = value
+            return value
+        value = self._by_identity[identity] = _empty(kind, parts.extra)  # before its parts, which may contain it
+        items = self._items(name, parts, depth)
+        if issubclass(kind, dict):
+            for key, item in zip(parts.keys or (), items, strict=True):
+                (OrderedDict if issubclass(kind, OrderedDict) else dict).__setitem__(value, key, item)
+            if hasattr(kind, "__dataclass_fields__"):
+                value.__dict__.update(zip(parts.keys or (), items, strict=True))
+        elif issubclass(kind, set):
+            set.update(value, items)
+        elif issubclass(kind, list | deque):
+            (list if issubclass(kind, list) else deque).extend(value, items)
+        else:
+            value.__dict__.update(zip(parts.keys or (), items, strict=True))
+        return value
+
+    def _object(self, name: str, kept: Kept, depth: int) -> Any:
+        """An object as it is today, or as it was, if it has changed."""
+        opaque = kept.value
+        role, today = role_of(opaque.type), kept.object
+        if kept.note:
+            raise Lost(kept.note)
+        if role == LOST:
+            raise Lost(f"the state of {opaque.kind} objects is not kept")
+        if opaque.inside is not None:
+            return self._function(name, kept, depth)
+        if role == VALUE and not hasattr(opaque.type, "layout"):
+            raise Lost(f"the parts of {opaque.kind} objects are not kept")
+        state = self._objects.get(id(kept))
+        if role == RANDOM and state is not None and state.kept is not None:
+            return generator_of(opaque.type, state.kept, today)
+        if role == OBJECT and state is not None and self._changed(state.identity, today, kept, state):
+            return self._copy(name, kept, state, depth)
+        if today is None:
+            raise Lost(f"the {opaque.kind} no longer exists")
+        if role == MODULE:
+            self.modules.append(today)
+        if role in (VALUE, RANDOM) or (role == OBJECT and (state is None or state.kept is None)):
+            self.notes[f"with today's {name}"] = None
+        return today
+
+    def _changed(self, identity: int, today: Any, kept: Kept, state: State) -> bool:
+        """Whether an object is not always the same in the loop and today."""
+        if identity in self._changing or today is None:
+            return True
+        return state.kept is not None and not is_same_state(contents_of(today, kept), state.kept)
+
+    def _copy(self, name: str, kept: Kept, state: State, depth: int) -> Any:
+        kind = kept.value.type
+        if state.kept is None:
+            raise Lost(f"the attributes of the {kept.value.kind} are no longer kept")
+        slots = [base.__dict__.get("__slots__") for base in kind.__mro__]
+        try:
+            value = object.__new__(kind)
+        except TypeError:
+            raise Lost(f"{kept.value.kind} objects cannot be copied") from None
+        if any(part not in ((), [], None, ("__dict__",), ("__weakref__",)) for part in slots):
+            raise Lost(f"{kept.value.kind} objects cannot be copied")
+        self._by_identity[kept.identity] = value
+        value.__dict__.update(zip(state.kept.value.keys, self._items(name, state.kept.value, depth), strict=True))
+        return value
+
+    def _function(self, name: str, kept: Kept, depth: int) -> Any:
+        """A method, a partial, or a function from inside of another one, which reads the variables of the fork."""
+        parts, kind = kept.value.inside, kept.value.type
+        if kind is not FunctionType:
+            items = self._items(name, parts, depth)
+            return MethodType(parts.extra, *items) if kind is MethodType else partial(items[0], *items[1], **items[2])
+        code, names, label, defaults, keywords = parts.extra
+        cells = {free: self._cells.get(free) if self._shares(code) else None for free in code.co_freevars}
+        own = [free for free, cell in cells.items() if cell is None]
+        function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
+        function.__kwdefaults__ = keywords
+        self._by_identity[kept.identity] = function
+        inside = self._inside(kept)
+        for cell, (free, item) in zip(function.__closure__ or (), inside.named(), strict=True):
+            if free in own:
+                cell.cell_contents = self._value(f"{name}.{free}", item, depth + 1)
+        return function
+
+
+def _as_kept(entry: Entry) -> Any:
+    return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+
+
+def reason_lost(entry: Entry) -> str | None:
+    """The reason why a value cannot be had again, as far as tensors go."""
+    kept = _as_kept(entry)
+    if isinstance(kept, Summary):
+        return "no longer kept"
+    return next((reason for part in tensors_in(kept) if (reason := _reason(part)) is not None), None)
+
+
+def _reason(kept: Kept) -> str | None:
+    if isinstance(kept.value, np.ndarray) and kept.value.dtype.hasobject:
+        return "an array of objects"
+    if kept.note or not kept.changed():
+        return kept.note or None
+    return "it was changed later, by a line that the recording did not see"
+
+
+def _empty(kind: Any, extra: Any) -> Any:
+    """A container without parts."""
+    for base in (defaultdict, deque, OrderedDict, dict, list, set):
+        if issubclass(kind, base):
+            value = base.__new__(kind)
+            base.__init__(value, *([extra] if base is defaultdict else [(), extra] if base is deque else []))
+            return value
+    return object.__new__(kind)
+
+
+def generator_of(kind: Any, state: Any, today: Any) -> Any:
+    """A random generator in a state; the global one of torch itself."""
+    import torch
+
+    if issubclass(kind, random.Random):
+        generator = kind()
+        generator.setstate(state)
+        return generator
+    if issubclass(kind, np.random.Generator | np.random.RandomState):
+        state = thawed(state)
+        name = dict(state)["bit_generator"]
+        generator = kind(getattr(np.random, name)())
+        if isinstance(generator, np.random.RandomState):
+            generator.set_state(state)
+        else:
+            generator.bit_generator.state = state
+        return generator
+    if any(today is other for other in (torch.default_generator, *torch.cuda.default_generators)):
+        return today
+    device = "cuda" if today is None and len(state) < 100 else "cpu" if today is None else today.device
+    generator = torch.Generator(device=device)
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return generator

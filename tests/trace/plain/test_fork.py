@@ -1,0 +1,347 @@
+"""Forks of recorded loops of plain Python: without edits, all later steps are those of the original, bit for bit."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import LoopError, RfError
+from rfnb.trace.plain.values import Opaque
+from tests.trace.plain import loops
+from tests.trace.plain.programs import LOST, equal, of_entry
+
+LOOPS = {loop.__name__: loop for loop in loops.LOOPS}
+
+
+@pytest.fixture(autouse=True)
+def no_runs():
+    rf.runs.clear()
+    yield
+    rf.runs.clear()
+
+
+def record(loop):
+    """The runs of the loops of a function that are in no other loop."""
+    torch.manual_seed(1)
+    random.seed(1)
+    np.random.seed(1)
+    with rf.record_loops(loop):
+        loop()
+    return list(rf.runs)
+
+
+def entries(run, step):
+    return [(entry.name, entry.line, of_entry(entry)) for entry in run.replay.iterations.entries(step)]
+
+
+def assert_same_steps(run, fork):
+    """All steps are equal; at most a few values are marked as lost."""
+    begun = len(run.replay.iterations.starts)
+    assert len(fork.replay.iterations.starts) == begun and fork.steps == run.steps
+    lost = compared = 0
+    for step in range(begun):
+        mine, theirs = entries(run, step), entries(fork, step)
+        assert [entry[:2] for entry in theirs] == [entry[:2] for entry in mine], step
+        for (name, line, a), (_, _, b) in zip(mine, theirs, strict=True):
+            compared += 1
+            lost += a is LOST or b is LOST
+            assert a is LOST or b is LOST or isinstance(a, Opaque) or equal(a, b), (step, name, line, a, b)
+    assert lost <= 0.4 * compared + 2
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_fork_at_each_step_is_the_rest_of_the_loop(name):
+    runs = record(LOOPS[name])
+    assert runs and all(len(run.replay.iterations.starts) for run in runs)
+    numbers = torch.get_rng_state()
+    for run in runs:
+        before = [entries(run, step) for step in range(len(run.replay.iterations.starts))]
+        for step in range(len(run.replay.iterations.starts)):
+            try:
+                fork = run.fork(step)
+            except ZeroDivisionError:
+                fork = rf.runs[0]
+            assert fork.parent is run and fork.forked_at == step and fork.flags == run.flags
+            assert_same_steps(run, fork)
+        after = [entries(run, step) for step in range(len(run.replay.iterations.starts))]
+        assert str(after) == str(before)
+    assert torch.equal(torch.get_rng_state(), numbers)
+
+
+def decode(w, steps):
+    h = torch.zeros(3)
+    for t in rf.steps(range(steps), name="decoder"):
+        x = torch.full((3,), float(t))
+        h = torch.tanh(h @ w + x)
+    return h
+
+
+def test_a_fork_goes_on_from_edited_variables():
+    decode(torch.eye(3), 5)
+    run = rf.runs["decoder"]
+    fork = run.fork(2, h=0.5)
+    h = torch.full((3,), 0.5)
+    assert (
+        fork in rf.runs and torch.equal(fork[2].before.h.raw_tensor, h) and torch.equal(fork[1].after.h.raw_tensor, h)
+    )
+    assert torch.equal(fork[1].h.raw_tensor, run[1].h.raw_tensor) and fork.loop == run.loop
+    for t in range(2, 5):
+        h = torch.tanh(h + t)
+        assert torch.equal(fork[t].h.raw_tensor, h)
+    first = rf.compare(run, fork).first
+    assert (first.name, first.step) == ("h", 2) and not rf.compare(run, fork)
+    again = fork.fork(4, w=torch.zeros(3, 3))
+    assert again.parent is fork and torch.equal(again[4].h.raw_tensor, torch.tanh(torch.full((3,), 4.0)))
+    assert torch.equal(again[2].before.h.raw_tensor, fork[2].before.h.raw_tensor)
+    assert torch.equal(fork.fork(1)[4].h.raw_tensor, run[4].h.raw_tensor)
+    assert "fork of" in str(fork) and rf.show(fork).text
+
+
+def test_a_seed_draws_other_numbers_beside_those_of_the_session():
+    def loop():
+        x = torch.zeros(2)
+        for _ in range(3):
+            x = x + torch.rand(2) + random.random() + np.random.rand()
+        return x
+
+    [run] = record(loop)
+    expected = torch.rand(1), random.random(), np.random.rand()
+    record(loop)
+    run.fork(1), run.fork(0, seed=3)
+    assert (torch.rand(1), random.random(), np.random.rand()) == expected
+    one, other = run.fork(1, seed=7), run.fork(1, seed=7)
+    assert rf.compare(one, other, exact=True) and not rf.compare(run, one)
+    assert torch.equal(one[0].x.raw_tensor, run[0].x.raw_tensor)
+
+
+def test_a_condition_runs_anew_and_has_an_end():
+    def halve():
+        n = 40
+        while n > 1:
+            n = n // 2
+        return n
+
+    [run] = record(halve)
+    assert run.fork(2, n=1).steps == 2 and run.fork(2, n=1024).steps == 12
+
+    def grow():
+        n, step = 1, 2
+        while n < 20:
+            n = n + step
+
+    rf.runs.clear()
+    [run] = record(grow)
+    with pytest.raises(LoopError, match="has not ended after 1100 steps"):
+        run.fork(0, step=0)
+    assert rf.runs[0].parent is run and len(rf.runs) == 2
+
+
+def test_an_error_of_a_step_is_that_of_the_fork():
+    def loop():
+        for x in [4, 2, 1]:
+            y = 8 // x
+        return y
+
+    [run] = record(loop)
+    with pytest.raises(LoopError, match="header of the loop assigns `x` anew"):
+        run.fork(1, x=0)
+
+    def divide():
+        x = 3
+        while x < 9:
+            y = 8 // x
+            x = x + 1
+        return y
+
+    rf.runs.clear()
+    [run] = record(divide)
+    with pytest.raises(ZeroDivisionError):
+        run.fork(2, x=-1)
+    fork = rf.runs[0]
+    assert (
+        fork.failed.step == 3 and fork.failed.kind == "ZeroDivisionError" and fork.steps == 3 and fork[2].y.item() == -8
+    )
+
+
+def test_a_fork_prints_nothing_and_changes_nothing_of_the_run(capsys):
+    rows = [torch.zeros(2)]
+
+    def loop():
+        out, last = torch.zeros(3, 2), rows
+        for t in range(3):
+            out[t] += t + last[0]
+            last.append(out[t])
+            print(t)
+        return out
+
+    [run] = record(loop)
+    capsys.readouterr()
+    values = str(run[2].out), str(run[0].out), len(rows)
+    run.fork(0, out=7.0)
+    assert (str(run[2].out), str(run[0].out), len(rows)) == values and capsys.readouterr().out == ""
+
+
+def with_optimizer():
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+
+
+def by_hand():
+    for _ in range(2):
+        with torch.no_grad():
+            for weight in HAND.parameters():
+                weight -= 0.1
+
+
+def by_an_optimizer_that_was_skipped():
+    optimizer, step = torch.optim.SGD(HAND.parameters(), 0.1), 0
+    while step < 3:
+        if step > 8:
+            optimizer.step()
+        step = step + 1
+
+
+HAND = torch.nn.Linear(2, 1)
+
+
+def with_a_file():
+    with Path(__file__).open() as lines:
+        for _ in range(2):
+            lines.readline()
+
+
+def with_an_iterator():
+    numbers = iter(range(9))
+    while True:
+        if next(numbers) > 3:
+            break
+
+
+def with_a_generator():
+    def inner():
+        for i in range(3):
+            yield 2 * i
+
+    return [*inner()]
+
+
+def with_nonlocal():
+    total = 0
+
+    def inner():
+        nonlocal total
+        for i in range(3):
+            total += i
+
+    inner()
+
+
+def with_global():
+    global COUNT
+    for i in range(3):
+        COUNT = i
+
+
+def with_a_dead_module():
+    model = torch.nn.Linear(2, 2)
+    for _ in range(2):
+        x = model(torch.ones(2))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (with_optimizer, "the loop changes the weights of `model`"),
+        (by_hand, "changes the weights of `HAND`"),
+        (by_an_optimizer_that_was_skipped, "`optimizer` cannot be had again: the state of SGD objects is not kept"),
+        (with_a_file, "`lines` cannot be had again: the state of TextIOWrapper objects is not kept"),
+        (with_an_iterator, "`numbers` cannot be had again: the state of range_iterator objects is not kept"),
+        (with_a_generator, "a loop with `yield` cannot be continued"),
+        (with_nonlocal, "nonlocal"),
+        (with_global, "`COUNT` is a variable of the module"),
+        (with_a_dead_module, "`model` cannot be had again: the Linear no longer exists"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_with_the_reason(loop, words):
+    weights = [weight.clone() for weight in HAND.parameters()] if loop is not by_hand else []
+    run = record(loop)[0]
+    count = len(rf.runs)
+    gc.collect()
+    with pytest.raises(LoopError, match=words):
+        run.fork(1)
+    assert len(rf.runs) == count and all(map(torch.equal, weights, HAND.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"step": 9}, "no step 9"),
+        ({"step": 2, "g": 1}, "no variable 'g'"),
+        ({"step": 2, "h": [1, 2]}, "`h` cannot have this value"),
+        ({"step": 2, "h": "a"}, "`h`"),
+        ({"step": 2, "sequence": 0}, "no sequences"),
+        ({"step": 2, "hypothesis": 0}, "no hypotheses|no sequences"),
+    ],
+)
+def test_wrong_arguments_are_refused_and_nothing_happens(arguments, words):
+    decode(torch.eye(3), 5)
+    run = rf.runs["decoder"]
+    with pytest.raises(RfError, match=words):
+        run.fork(arguments.pop("step"), **arguments)
+    assert len(rf.runs) == 1 and sys.gettrace() is None
+
+
+def test_values_that_are_no_longer_kept_are_named(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 40_000)
+
+    def loop():
+        h = torch.zeros(1000)
+        for _ in range(30):
+            h = h + 1
+        return h
+
+    [run] = record(loop)
+    with pytest.raises(LoopError, match="`h` cannot be had again: no longer kept"):
+        run.fork(3)
+    assert run.fork(28).steps == 30
+
+
+def test_with_todays_weights():
+    model = torch.nn.Linear(2, 2)
+
+    def through_a_module():
+        x = torch.ones(2)
+        for _ in range(3):
+            x = torch.tanh(model(x))
+        return x
+
+    [run] = record(through_a_module)
+    assert run.fork(1).flags == [] and rf.compare(run, run.fork(1), exact=True)
+    with torch.no_grad():
+        model.bias += 1
+    fork = run.fork(1)
+    assert fork.flags == ["with today's weights"] and not rf.compare(run, fork)
+
+
+def test_a_deleted_fork_keeps_nothing_alive():
+    decode(torch.eye(3), 3)
+    fork = rf.runs["decoder"].fork(1, h=2.0)
+    raw = weakref.ref(fork[2].h.raw_tensor)
+    function = weakref.ref(fork.replay.iterations.codes()[-1])
+    rf.runs.clear()
+    del fork
+    gc.collect()
+    assert raw() is None and function() is None
