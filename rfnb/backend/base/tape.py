@@ -99,6 +99,7 @@ class TapeOps:
     copies_raw: Callable[[Sequence[tuple[Any, tuple[int, tuple[int, ...]]]]], list[Any]]
     version_raw: Callable[[Any], int]
     counts_changes_raw: Callable[[Any], bool]
+    counted_version_raw: Callable[[Any], int | None]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
     storage_raw: Callable[[Any], tuple[Any, int]]

@@ -195,6 +195,17 @@ def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
 
 
 _ODD = ("__tensor_flatten__", "fake_mode")
+_TYPES = (value for value in vars(torch).values() if isinstance(value, torch.dtype))
+_ODD_TYPES = frozenset(value for value in _TYPES if str(value).startswith(("torch.float8", "torch.float4", "torch.q")))
+_STRIDED = torch.strided
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+def _is_odd(raw: torch.Tensor) -> bool:
+    """Whether it is not a dense tensor of numbers: quick, as it is asked for each value of a recorded loop."""
+    if raw.layout is not _STRIDED or raw.is_meta or raw.is_nested or raw.dtype in _ODD_TYPES or _is_wrapped(raw):
+        return True
+    return type(raw) is not torch.Tensor and any(hasattr(raw, name) for name in _ODD)
 
 
 class TorchTape:
@@ -266,9 +277,12 @@ class TorchTape:
     @staticmethod
     def is_readable_raw(raw: torch.Tensor) -> bool:
         """Whether it is a dense tensor whose numbers can be read."""
-        odd = raw.layout is not torch.strided or raw.is_meta or raw.is_nested or raw.is_quantized
-        odd = odd or any(hasattr(raw, name) for name in _ODD) or torch._C._functorch.is_functorch_wrapped_tensor(raw)
-        return not odd and not str(raw.dtype).startswith(("torch.float8", "torch.float4"))
+        return not _is_odd(raw)
+
+    @staticmethod
+    def counted_version_raw(raw: torch.Tensor) -> int | None:
+        """The version of a dense tensor without gradients that counts changes in place; None for others."""
+        return None if raw.requires_grad or raw.is_inference() or _is_odd(raw) else raw._version
 
     @staticmethod
     def same_raw(a: torch.Tensor, b: torch.Tensor) -> bool:

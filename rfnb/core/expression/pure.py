@@ -166,6 +166,13 @@ def constants() -> dict[str, Any]:
     return found | ({f"torch.{name}": getattr(torch, name) for name in DTYPES} if torch is not None else {})
 
 
+def exists(path: str) -> bool:
+    """Whether a module has something of this name, in the form of `functions`."""
+    owner, _, name = path.rpartition(".")
+    owners = {"F": "torch.nn.functional", "np": "numpy", "np.linalg": "numpy.linalg"}
+    return hasattr(module(owners.get(owner, owner)), name)
+
+
 def path_of(dotted: str) -> str:
     """The name of a function with its module, in the form of `functions`."""
     owner, _, name = dotted.rpartition(".")

@@ -115,7 +115,7 @@ class Reader:
                 return tuple.__getitem__(owner, fields.index(node.attr))
         for value in _held(owner, node.attr):
             return value
-        raise self.error(node, f"{_kind(owner)} has no .{node.attr}")
+        raise self.error(node, f"{torch_ops.article(owner)} has no .{node.attr}")
 
     def _attribute_of_tensor(self, node: ast.Attribute, owner: Any) -> Any:
         name, named = node.attr, _ATTRIBUTES[Tensor] if isinstance(owner, Tensor) else ("dims",)
@@ -126,7 +126,8 @@ class Reader:
             if name in pure.methods():
                 raise self.error(node, f"`{name}` is a method", hint=f"x.{name}(…)")
             raise self._unknown(node, name, [*named, *pure.ATTRIBUTES], of=of)
-        return self._done(node, getattr, torch_ops.bare(owner), name)
+        value = self._done(node, getattr, torch_ops.bare(owner), name)
+        return str(value) if name == "device" else value
 
     def _slice(self, node: ast.Slice) -> slice:
         bounds = [
@@ -150,7 +151,7 @@ class Reader:
             return self._member(node, owner, str(key))
         key = self._whole(key)
         if not isinstance(owner, list | tuple | str) or not (type(key) is int or isinstance(key, slice)):
-            raise self.error(node, f"{_kind(owner)} cannot be indexed by {_kind(key)}")
+            raise self.error(node, f"{torch_ops.article(owner)} cannot be indexed by {torch_ops.article(key)}")
         if isinstance(key, slice):
             return self._done(node, operator.getitem, owner, key)
         if not -len(owner) <= key < len(owner):
@@ -236,11 +237,13 @@ class Reader:
         full = pure.path_of(path)
         if full in table:
             return table[full]
-        owner = full.rpartition(".")[0]
-        names = [name.rpartition(".")[2] for name in table if name.rpartition(".")[0] == owner]
         if full in pure.functions():
             raise self.error(node, f"`{path}` is a function", hint=f"{path}(…)")
-        raise self._unknown(node, node.attr, names, of=f"{owner} here")
+        owner, _, name = full.rpartition(".")
+        names = [each.rpartition(".")[2] for each in table if each.rpartition(".")[0] == owner]
+        hint = None if pure.exists(full) else did_you_mean(name, names, "{}")
+        what = f"`{path}` cannot be {'called' if table is pure.functions() else 'used'} in an expression"
+        raise self.error(node, what, expected=torch_ops.ONLY_COMPUTE, hint=hint)
 
     def _binary(self, node: ast.BinOp) -> Any:
         how = _BINARY.get(type(node.op))
@@ -249,7 +252,9 @@ class Reader:
             raise self.error(node, "unknown operator", expected="+ - * / // % ** @ & | ^")
         if not (_calculates(left) and _calculates(right)):
             odd = left if not _calculates(left) else right
-            raise self.error(node, f"{_kind(odd)} cannot be used in a calculation", expected="tensors and numbers")
+            raise self.error(
+                node, f"{torch_ops.article(odd)} cannot be used in a calculation", expected="tensors and numbers"
+            )
         if is_raw(left) or is_raw(right):
             return self._done(node, torch_ops.operate, how, left, right)
         if how in _LOGICAL and (isinstance(left, Tensor) or isinstance(right, Tensor)):
@@ -275,7 +280,9 @@ class Reader:
                 return self._logical(node, "logical_not", value)
         elif _calculates(value):
             return self._done(node, operator.neg if isinstance(node.op, ast.USub) else operator.pos, value)
-        raise self.error(node, f"{_kind(value)} cannot be used in a calculation", expected="tensors and numbers")
+        raise self.error(
+            node, f"{torch_ops.article(value)} cannot be used in a calculation", expected="tensors and numbers"
+        )
 
     def _both(self, node: ast.BoolOp) -> Any:
         """Computes `and` and `or`, which work entry by entry on tensors."""
@@ -294,7 +301,7 @@ class Reader:
         for op, comparator in zip(node.ops, node.comparators, strict=True):
             how, right = _COMPARE.get(type(op)), self.read(comparator)
             if how is None:
-                raise self.error(node, "unknown comparison", expected="== != < <= > >=")
+                raise self.error(node, "unknown comparison", expected="== != < <= > >= in, `is None`")
             one = self._compared(node, how, left, right)
             if _has_entries(found):
                 found = self._logical(node, "logical_and", found, one)
@@ -304,6 +311,12 @@ class Reader:
         return found
 
     def _compared(self, node: ast.AST, how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        if how in (operator.is_, operator.is_not):
+            if right is not None:
+                raise self.error(node, "`is` is for None", hint="==")
+            return how(left, right)
+        if how in _IN and isinstance(right, list | tuple | dict | str) and _is_plain([left, *right]):
+            return self._done(node, how, right, left)
         left, right = self._labels(node, left, right), self._labels(node, right, left)
         if is_raw(left) or is_raw(right):
             if _calculates(left) and _calculates(right):
@@ -315,7 +328,7 @@ class Reader:
                 left, right = (str(value).removeprefix("torch.") for value in (left, right))
             if all(map(_is_plain, (left, right))):
                 return how(left, right)
-        raise self.error(node, f"{_kind(left)} and {_kind(right)} cannot be compared")
+        raise self.error(node, f"{torch_ops.article(left)} and {torch_ops.article(right)} cannot be compared")
 
     def _labels(self, node: ast.AST, value: Any, other: Any) -> Any:
         """Returns the number of a label that is compared with a tensor of labels; other values as they are."""
@@ -335,7 +348,7 @@ class Reader:
     def _truth(self, node: ast.AST, value: Any) -> bool:
         if value is None or isinstance(value, bool | int | float | np.generic) or is_raw(value):
             return bool(value)
-        raise self.error(node, f"{_kind(value)} is neither true nor false")
+        raise self.error(node, f"{torch_ops.article(value)} is neither true nor false")
 
     def _done(self, node: ast.AST, function: Callable[..., Any], *given: Any, **by_name: Any) -> Any:
         try:
@@ -407,7 +420,12 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+    ast.In: operator.contains,
+    ast.NotIn: lambda values, value: value not in values,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
 }
+_IN = (_COMPARE[ast.In], _COMPARE[ast.NotIn])
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     Tensor: ("dims", "dtype", "device", "feature_dim", "name", "sparse_dim"),
     Dim: ("dimension", "kind", "name"),
@@ -436,10 +454,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | bool | int | float)
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _large(base: int, exponent: int) -> bool:
@@ -493,7 +507,8 @@ def _with_copies(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _abs(value: Any) -> Any:
-    return _method("abs", value) if is_raw(value) or isinstance(value, Tensor) else abs(value)
+    is_tensor = isinstance(value, Tensor) or (is_raw(value) and not isinstance(value, np.ndarray))
+    return _method("abs", value) if is_tensor else abs(value)
 
 
 def _method(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -504,7 +519,7 @@ def _converted(kind: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         value = torch_ops.bare(value)
         if not (is_raw(value) or isinstance(value, bool | int | float | str | np.generic)):
-            raise Refusal(f"{_kind(value)} is not a number")
+            raise Refusal(f"{torch_ops.article(value)} is not a number")
         return kind(value)
 
     return convert
@@ -513,7 +528,7 @@ def _converted(kind: type) -> Callable[[Any], Any]:
 def _length(value: Any) -> int:
     value = torch_ops.bare(value)
     if not (is_raw(value) or isinstance(value, str | list | tuple | dict)):
-        raise Refusal(f"{_kind(value)} has no length")
+        raise Refusal(f"{torch_ops.article(value)} has no length")
     return len(value)
 
 

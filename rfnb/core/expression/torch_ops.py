@@ -28,6 +28,9 @@ MANY = 10**5
 """Number of Python objects that a result may have."""
 
 
+ONLY_COMPUTE = "what only computes: no writing, random numbers, files, or sizes as arguments"
+
+
 class Refusal(Exception):
     """Something that an expression cannot do, with the facts of an error."""
 
@@ -36,6 +39,8 @@ class Refusal(Exception):
         self.what, self.facts = what, facts
 
 
+ARRAYS = (np.ndarray, np.memmap)
+"""Types of arrays; functions would drop the mask of a masked one."""
 _raw_types = raw_registry.table_by_type()
 
 
@@ -45,13 +50,13 @@ def is_raw(value: Any) -> bool:
     found = _raw_types.get(kind)
     if found is None:
         found = _raw_types[kind] = issubclass(kind, tuple(raw_registry.BACKENDS))
-    return found and (not issubclass(kind, np.ndarray) or value.dtype.kind in "biufc")
+    return found and (not issubclass(kind, np.ndarray) or (kind in ARRAYS and value.dtype.kind in "biufc"))
 
 
 def method_of(owner: Any, name: str) -> Pure:
     """The method of a value with this name. Raises Refusal if there is none that only computes."""
     if not (is_raw(bare(owner)) or isinstance(owner, np.generic)):
-        raise Refusal(f"a {type(owner).__name__} has no method `{name}` here", expected="a method of a tensor or array")
+        raise Refusal(f"{article(owner)} has no method `{name}` here", expected="a method of a tensor or array")
     if isinstance(bare(owner), np.ndarray | np.generic):
         known = {each: methods().get(each, Pure(each, "over")) for each in ARRAY_METHODS}
     else:
@@ -62,16 +67,22 @@ def method_of(owner: Any, name: str) -> Pure:
 
 
 def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
-    """The error about a method that writes, or that is unknown."""
+    """The error about a method that writes, that an expression must not call, or that is unknown."""
     if name.endswith("_") and not name.startswith("_"):
-        return Refusal(
-            f"`{name}` writes, and expressions cannot change values", hint=f"x.{name.rstrip('_')}(…) gives a new tensor"
-        )
+        hint = f"x.{name.rstrip('_')}(…) gives a new tensor"
+        return Refusal(f"`{name}` writes, and expressions cannot change values", hint=hint)
+    exists = hasattr(getattr(module("torch"), "Tensor", None), name)
     return Refusal(
-        f"`{name}` is not among the methods that an expression can call",
-        expected="methods of tensors that only compute, such as sum, norm, softmax",
-        hint=did_you_mean(name, known, "{}"),
+        f"the method `{name}` cannot be called in an expression",
+        expected=ONLY_COMPUTE,
+        hint=None if exists else did_you_mean(name, known, "{}"),
     )
+
+
+def article(value: Any) -> str:
+    """The type of a value, for messages: "a str", "an int"."""
+    name = type(value).__name__
+    return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -220,7 +231,7 @@ def _as_array(value: Any) -> Any:
 
 def _read_only(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        value = value.view(np.ndarray)
+        value = value.view()
         value.flags.writeable = False
     return value
 
@@ -418,5 +429,5 @@ def _checked(result: Any, operands: Sequence[Any]) -> Any:
         if 0 in result.shape and _volume(result) > LARGEST:
             raise _too_large()
     elif not is_data(result):
-        raise Refusal(f"the result is neither a tensor nor a number, but a {type(result).__name__}")
+        raise Refusal(f"the result is neither a tensor nor a number, but {article(result)}")
     return result

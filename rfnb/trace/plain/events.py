@@ -60,14 +60,24 @@ class Tracing:
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool | None, CodeType]] = {}  # by id: a hash of code takes a microsecond
-        self._mine = self._call  # one bound method, so that `stop` recognizes it
+        self._mine: Any = None
         self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
         """Follows calls from now on. Raises Busy if another tool traces."""
         if sys.gettrace() is not None:
             raise Busy("sys.settrace is in use")
-        sys.settrace(self._mine)
+        known, frames, local, chosen = self._known, self._frames, self._local, self._chosen
+
+        def call(frame: FrameType, event: str, arg: Any) -> Any:  # for each call of a function of Python
+            code = frame.f_code
+            entry = known.get(id(code))
+            if entry is None:
+                entry = known[id(code)] = chosen(code), code
+            return (frames.get(frame) or local(frame)) if entry[0] else None  # a generator is called again
+
+        self._mine = call
+        sys.settrace(call)
         atexit.register(self.stop)
 
     @property
@@ -93,13 +103,6 @@ class Tracing:
             if frame.f_trace is local:
                 frame.f_trace = None
         self._frames.clear()
-
-    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        known = self._known.get(id(code))
-        if known is None:
-            known = self._known[id(code)] = self._chosen(code), code
-        return (self._frames.get(frame) or self._local(frame)) if known[0] else None  # a generator is called again
 
     def _local(self, frame: FrameType) -> Any:
         follower = self._begin(frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 from rfnb.trace.plain.syntax import BEFORE
@@ -48,7 +49,6 @@ class Log:
 
 def let_graphs_go(items: list[Any], start: int = 0) -> None:
     """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at in range(start, len(items), 3):
-        value, version = items[at + 1 : at + 3]
+    for at, value, version in zip(count(start, 3), items[start + 1 :: 3], items[start + 2 :: 3], strict=False):
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None

@@ -23,6 +23,7 @@ from rfnb.trace.plain.values import (
     PLAIN,
     SMALL,
     Kept,
+    Opaque,
     backend_of,
     drop,
     growth_of,
@@ -70,6 +71,7 @@ class Iterations:
         self.name: str | None = None
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
+        self.bytes: int | None = None  # of all that the log has, if no loop is around it
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
         self.pauses: LoopPauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
@@ -257,22 +259,30 @@ class FrameRecorder:
             for loop in begins:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
-            names = self._names(frame)
+            names = self._names(frame) if self._outside else frame.f_locals
             self._finish(names, whole=self._caught is None)
-            names = self._pause(names)
-            around, own = self._outline.statements[statement].loops, self._outline.headers.get(statement)
-            while self._open and self._open[-1].number not in around and self._open[-1].number != own:
-                self._look_again(names)
-                self._close(self._caught)
-            if self._open and self._open[-1].number == own:
-                self._pause(names, ended=True)
+            if self._frame is not None:
+                names = self._pause(names)
+            if self._open[-1].number not in self._outline.statements[statement].loops:
+                own = self._outline.headers.get(statement)
+                self._leave_loops(statement, own, names)
+                if self._open and self._open[-1].number == own:
+                    self._pause(names, ended=True)
         if statement in self._tests and not begins:
             self._test(self._outline.headers[statement], self._names(frame))
         if self._open:
             self._log.statements.append(statement)
-            for name in self._writers.get(statement, ()):
-                self._separate(name, self._parts.get((statement, name)))
+            if statement in self._writers:
+                for name in self._writers[statement]:
+                    self._separate(name, self._parts.get((statement, name)))
         self._previous = statement
+
+    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, Any]) -> None:
+        """Closes the loops that a statement is not in; own: the loop of which it is the header."""
+        around = self._outline.statements[statement].loops
+        while self._open and self._open[-1].number not in around and self._open[-1].number != own:
+            self._look_again(names)
+            self._close(self._caught)
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
@@ -380,11 +390,13 @@ class FrameRecorder:
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
         if not header_ran:
             self._finish(names)
-            names = self._pause(names)
-        header = self._outline.statements[self._previous] if header_ran else None
+            if self._frame is not None:
+                names = self._pause(names)
         tested = self._before_test if header_ran else None
         tested = tested if tested is not None and tested.loop == number else None
-        self._look_again(names, () if header is None else {*header.assigned, *header.parts})
+        if self._uncounted:
+            header = self._outline.statements[self._previous] if header_ran else None
+            self._look_again(names, () if header is None else {*header.assigned, *header.parts})
         while self._open and self._open[-1].number not in (number, *text.around):
             self._close(self._caught)
         if not self._open or self._open[-1].number != number:
@@ -401,7 +413,7 @@ class FrameRecorder:
                 self._open[-1].inner.append(loop)
                 loop.inside = True
             self._open.append(loop)
-        else:
+        elif self._frame is not None:
             names = self._pause(names, ended=True)
         loop = self._open[-1]
         loop.starts.append(len(self._log.items) if tested is None else tested.at)
@@ -414,7 +426,8 @@ class FrameRecorder:
             pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
-            self._pause(names)
+            if self._frame is not None:
+                self._pause(names)
         self._previous = BEFORE
 
     def _test(self, number: int, names: Mapping[str, Any]) -> None:
@@ -454,13 +467,14 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
+            loop.bytes = self._bytes
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
             self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
             self._memories, self._bound = {}, []
             self._hidden.end()
-        let_graphs_go(loop.log.items)
+        let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
                 client.done(loop)
@@ -518,8 +532,8 @@ class FrameRecorder:
         if self._previous == BEFORE or not self._open:
             return
         items, last, version_raw = self._log.items, self._last, self._version
-        for use in self._outline.uses[self._previous]:
-            name, _, _, always, reads = use
+        for use in self._uses[self._previous]:
+            name, reads = use[0], use[4]
             try:
                 value = names[name]
             except KeyError:
@@ -536,15 +550,21 @@ class FrameRecorder:
             old, version = items[at + 1], items[at + 2]
             if old is value:
                 same = version is None or version_raw(old) == version
+                if reads and same:
+                    continue
+            elif version is not None:
+                same = False
+            elif type(old) is Kept and type(old.value) is Opaque:
+                same = old.object is value
             else:
-                same = version is None and is_same(value, old, closely=name in self._writers.get(self._previous, ()))
+                same = is_same(value, old, closely=name in self._writers.get(self._previous, ()))
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value)):
                     self._writers.setdefault(self._previous, set()).add(name)
                     changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
                     self._parts.setdefault((self._previous, name), set()).update(changed)
                 self._add(name, use, value)
-            elif (always and whole) or (header and not reads):
+            elif (use.always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self._add(name, use, value)
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import inspect
 import linecache
@@ -203,6 +204,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     paths, outside = _paths(code, statements, own)
     shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
+    used = {*paths, *outside, *_variables(code, statements)}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     texts = tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops)
@@ -213,11 +215,23 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         frozenset(jumps),
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
-        tuple(tuple(_uses(statements, group, paths, targets, shared)) for group in groups),
+        tuple(
+            tuple(use for use in _uses(statements, group, paths, targets, shared) if use.name in used)
+            for group in groups
+        ),
         paths,
         outside,
         frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
     )
+
+
+def _variables(code: CodeType, statements: Sequence[Statement]) -> set[str]:
+    """The names that can be variables of the frame: not those of the module, of a class, or of Python."""
+    if code.co_flags & inspect.CO_OPTIMIZED:
+        return {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    assigned = {name for statement in statements for name in statement.assigned}
+    read = {name for statement in statements for name in statement.read}
+    return assigned | {name for name in read if not hasattr(builtins, name)}
 
 
 def _uses(

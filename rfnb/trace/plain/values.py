@@ -255,11 +255,7 @@ def version_of(value: Any) -> int | None:
     if kind not in _by_type:
         backend_of(value)
     backend = _by_type[kind]
-    if backend is None or not backend.is_readable_raw(value) or backend.needs_gradient_raw(value):
-        return None
-    if not backend.counts_changes_raw(value):
-        return None
-    return int(backend.version_raw(value))
+    return None if backend is None else backend.counted_version_raw(value)
 
 
 def keep(value: Any, copied: bool = False, before: Any = None) -> Kept:

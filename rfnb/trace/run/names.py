@@ -128,15 +128,17 @@ class StepNames(Mapping[str, Any]):
         self._is_plain = not at.run.graph.values  # plain Python code, whose tensors have axes without names
 
     def __getitem__(self, name: str) -> Any:
-        at = self._at
+        at, root = self._at, name.partition(".")[0]
         if has_variable(at, name):
             return Variables(at.run.replay, at.step + 1)[name]
+        if root != name and (root in _OF_STEP or root in self.states):
+            raise KeyError(name)  # without a look at the values, which are computed again
         if hasattr(at.run.replay, "variable"):
             if name in ("before", "after"):
                 return Variables(at.run.replay, at.step + (name == "after"))
         elif name in self.states and at.step < at.run.steps:
             return self._bare(at.after[name])
-        else:
+        elif self._is_plain or name not in _OF_STEP or name in map(at.run.replay.name_of, at.run.graph.values):
             found = [value.tensor for value in at.values() if value.name == name]
             if found:
                 return self._bare(found[-1])
@@ -177,6 +179,8 @@ class StepNames(Mapping[str, Any]):
         return list(dict.fromkeys([*(dim for tensor in tensors for dim in tensor.dims), *labels, at.run.axis]))
 
     def _dim(self, name: str) -> Dim | Axis:
+        if "." in name:
+            raise KeyError(name)
         if self._is_plain and name.startswith("axis") and name[4:].isdigit():
             return Axis(int(name[4:]))
         found = [dim for dim in self._dims() if dim.name == name]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -15,6 +17,7 @@ from rfnb.core.expression import pure
 from rfnb.core.expression.expression import Expression, functions_of_ops
 from rfnb.core.expression.reader import Names
 from rfnb.errors import ExpressionError, RfError
+from tests.examples import examples
 
 ARGUMENTS = """
     (0) (1,2) (x) (p) (x,y) (x,0) (p,0) (x,1) (i,j) (i) (b) (b,c) (v) (v,v) (x,x) (x,b,2.0) (b,x,y) (x,y,z) (x,0,1)
@@ -449,3 +452,69 @@ def test_a_frame_of_a_padded_tensor():
     found = Expression("x[:, 1]").value(padded())
     assert [dim.name for dim in found.dims] == ["batch", "feat"]
     assert Expression("x[1, 0, 0]").value(padded()).item() == 4.0
+
+
+PARTS = st.sampled_from(
+    ["0", "-1", "2", ":", "1:", ":-1", "::2", "t", ":t", "...", "None", "m", "i", "[0, 2]", "3 > 2"]
+)
+
+
+@examples(150)
+@given(st.sampled_from(["x", "a"]), st.lists(PARTS, min_size=1, max_size=4))
+def test_indexing_is_that_of_torch_and_numpy(owner, parts):
+    torch.manual_seed(1)
+    x = torch.randn(3, 4, 5)
+    values = {"x": x, "a": x.numpy(), "t": 1, "m": torch.tensor([True, False, True]), "i": torch.tensor([2, 0])}
+    text = f"{owner}[{', '.join(parts)}]"
+    if owner == "a":
+        values |= {"m": values["m"].numpy(), "i": values["i"].numpy()}
+    try:
+        expected = eval(text, dict(values))  # of the parts above alone
+    except (IndexError, RuntimeError, TypeError):
+        with pytest.raises(ExpressionError):
+            Expression(text).value(Names(values, {}))
+        return
+    assert same(Expression(text).value(Names(values, {})), expected)
+    if owner == "x":
+        named = rf.convert_to_tensor(x, dims=[rf.Dim(n, name="axis") for n in x.shape])
+        found = Expression(text).value(Names({**values, "x": named}, {}))
+        assert same(found, expected)
+
+
+OPERANDS = st.sampled_from(["x", "y", "s", "2", "0.5", "k", "a", "(x > 0)", "f"])
+
+
+def formulas():
+    def more(inner):
+        binary = st.tuples(inner, st.sampled_from(["+", "-", "*", "<", "<=", "==", "!=", "/", "&", "|", "@"]), inner)
+        return st.one_of(
+            binary.map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+            inner.map(lambda t: f"(-{t})"),
+            inner.map(lambda t: f"{t}.sum()"),
+            inner.map(lambda t: f"abs({t})"),
+            inner.map(lambda t: f"({t}).T"),
+        )
+
+    return st.recursive(OPERANDS, more, max_leaves=6)
+
+
+@examples(150)
+@given(formulas())
+def test_formulas_of_tensors_arrays_and_numbers_are_those_of_python(text):
+    torch.manual_seed(2)
+    x, y = torch.randn(2, 3, 3)
+    values = {"x": x, "y": y, "s": torch.tensor(1.5), "k": torch.arange(3), "a": torch.randn(3, 3).numpy(), "f": 1.5}
+    as_tensors = {**values, "a": torch.from_numpy(values["a"])}
+    before = copies({name: value for name, value in values.items() if name != "f"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            expected = eval(text, dict(as_tensors))  # of the pieces above alone
+        except Exception:
+            return
+        try:
+            found = Expression(text).value(Names(values, {}))
+        except ExpressionError:  # Python computes with truth values and lists as well
+            return
+    assert np.allclose(np.asarray(found), np.asarray(expected), equal_nan=True), text
+    assert all(same(values[name], value) for name, value in before.items())

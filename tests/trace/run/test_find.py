@@ -119,6 +119,7 @@ def test_the_first_hit_is_enough():
         (rf.when.not_finite("h", batch=1), 0),
         (rf.when.changes("h", batch=0), 0),
         (rf.when.ends(), 0),
+        ("h.max() > 99 or before.h.max() > 99 or after.h.shape == (2, 2)", 0),
         (rf.when.over(30, "x_t"), 4),
         (rf.when.repeats("x_t", batch=2), 4),
         (lambda step: bool(step.x_t.dims) and bool(step.doubled.dims) and False, 4),
