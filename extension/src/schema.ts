@@ -262,7 +262,7 @@ export interface PausedView {
   name: string;
   step: number;
   why: string;
-  /** of `rf.pause()` */
+  /** of `rf.pause()`, or of plain Python code the line after which it is held */
   line: number | null;
   can_edit: boolean;
   cell_id: string | null;
@@ -370,6 +370,8 @@ export interface RunView extends Origin {
   is_plain?: boolean;
   /** of a loop that was not recorded and raised, the id of the cell, or "" */
   raised_in?: string;
+  /** the first step that has all of its values, if others only have statistics */
+  kept_from?: number;
   /** functions with loops that ran, and were not recorded */
   also?: OtherFunction[];
 }

@@ -7,6 +7,8 @@ import pytest
 import rfnb as rf
 from tests.notebooks.cells import ran
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def found():
@@ -15,7 +17,6 @@ def found():
         yield names
 
 
-@pytest.mark.slow
 def test_pauses_are_skipped_with_a_warning_each(found):
     skipped = [words for words in found["warnings"] if "was not paused" in words]
     assert len(skipped) == 2 and "prev repeats" in skipped[0] and "loss is not finite" in skipped[1]

@@ -43,21 +43,26 @@ export function marksFor(
   if (run.cell_text === null || run.cell_text !== cellText) {
     return null;
   }
-  const parts = new Map<number, string[]>();
+  const parts = new Map<number, [string, boolean][]>();
   const changed = new Set((step?.states ?? []).filter(({ change }) => change !== 0).map(({ name }) => name));
   for (const { line: at, value } of step?.values ?? []) {
     const text = `${value.name} = ${elide(value.text)}`;
-    parts.set(at, changed.has(value.name) ? [text, ...(parts.get(at) ?? [])] : [...(parts.get(at) ?? []), text]);
+    parts.set(at, [...(parts.get(at) ?? []), [text, changed.has(value.name)]]);
   }
   const marked = new Set(stops.filter(stop => holds(stop, run)).map(stop => stop.line));
   return {
     line,
     failed: step !== null && run.failure?.step === step.step ? run.failure.line : null,
-    texts: new Map([...parts].map(([at, texts]) => [at, few(texts)])),
+    texts: new Map([...parts].map(([at, texts]) => [at, few(changedFirst(texts))])),
     skipped: step?.lines?.skipped ?? [],
     stops: new Map(stopLines(run).map(at => [at, marked.has(at)])),
     values: new Map(step === null ? [] : valuesOf(step))
   };
+}
+
+/** The texts of states that changed, then the others. */
+function changedFirst(texts: [string, boolean][]): string[] {
+  return [true, false].flatMap(first => texts.filter(([, changed]) => changed === first).map(([text]) => text));
 }
 
 /** The text for each variable: states before and after the step, and values. */

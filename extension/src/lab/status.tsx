@@ -1,6 +1,7 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import { pausedText } from '../views/panel/paused';
 import { Words } from '../words';
 import type { ILoops } from './tokens';
 
@@ -29,9 +30,9 @@ export class PausedStatus extends ReactWidget {
     const here = this._loops.session?.paused;
     return (
       <>
-        {here && this._button(null, this._words.__('Paused: %1, after step %2', here.name, here.step))}
+        {here && this._button(null, pausedText(here, this._words))}
         {this._loops.pausedElsewhere.map(({ id, name, paused }) =>
-          this._button(id, this._words.__('%1 is paused: %2, after step %3', name, paused.name, paused.step))
+          this._button(id, pausedText(paused, this._words, name))
         )}
       </>
     );

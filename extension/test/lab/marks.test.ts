@@ -60,6 +60,11 @@ describe('marksFor', () => {
     expect(marksFor(run, step, 3, text)?.texts.get(3)).toBe('x = -0.0969 0.0531 -0.143 -0.118 … (40×512)');
   });
 
+  it('has the values of one line in order', () => {
+    const values = ['h', 'x', 'h'].map((name, i) => ({ line: 5, op: 'x', value: value(name, `${i}`) }));
+    expect(marksFor(run, stepView(0, { values }), 5, text)?.texts.get(5)).toBe('h = 0   h = 2   x = 1');
+  });
+
   it('shows the last of many values of a line', () => {
     const values = [0, 1, 2, 3, 4].map(i => ({ line: 3, op: 'x', value: value(`x${i}`, '1') }));
     expect(marksFor(run, stepView(0, { values }), 3, text)?.texts.get(3)).toBe('…   x2 = 1   x3 = 1   x4 = 1');

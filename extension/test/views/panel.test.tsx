@@ -52,6 +52,14 @@ describe('LoopsView', () => {
     expect(pauseActions.resume.mock.calls).toEqual([['step'], ['continue'], ['run'], ['stop']]); // nothing to match
   });
 
+  it('says at which line a step is paused', () => {
+    const paused = { run: 1, name: 'x', step: 7, why: 'h > 1', line: 9, can_edit: true, cell_id: null };
+    const pausedElsewhere = [{ id: 'a', name: 'b.ipynb', paused }];
+    const host = show(<LoopsView {...props({ paused, pausedElsewhere, busy: true })} />);
+    expect(host.querySelector('.rfnb-Paused-where')?.textContent).toBe('Paused: x, step 7, line 9 h > 1');
+    expect(host.querySelector('.rfnb-Paused-elsewhere')?.textContent).toBe('b.ipynb is paused: x, step 7, line 9');
+  });
+
   it('goes on to a later step, and not to an earlier one', () => {
     const paused = { run: 1, name: 'x', step: 7, why: '', line: null, can_edit: true, cell_id: null };
     const pauseActions = { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() };

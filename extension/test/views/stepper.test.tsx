@@ -9,6 +9,17 @@ import { StepperView } from '../../src/views/stepper/stepper';
 import { dim, EVIL, runView, stateRow, stepView, value } from '../examples';
 import { show, redraw, actions, state, press, type, select, click } from '../rendering';
 
+describe('a run beyond its budget', () => {
+  it('shows on the slider which steps have statistics only', () => {
+    const host = show(<StepperView state={state({ run: runView({ steps: 12, kept_from: 4 }) })} actions={actions()} />);
+    const part = host.querySelector<HTMLElement>('.rfnb-Transport-summarized');
+    expect(part?.style.getPropertyValue('--rfnb-share')).toBe(String(4 / 11));
+    expect(part?.title).toContain('Steps before 4 have statistics only');
+    redraw(<StepperView state={state()} actions={actions()} />);
+    expect(host.querySelector('.rfnb-Transport-summarized')).toBeNull();
+  });
+});
+
 describe('StepperView', () => {
   it('shows step, states, and the values beside their lines', () => {
     const host = show(<StepperView state={state()} actions={actions()} />);

@@ -45,7 +45,7 @@ class PausedView(TypedDict):
     name: str
     step: int
     why: str
-    line: int | None  # of `rf.pause()`
+    line: int | None  # of `rf.pause()`, or of plain Python code the line after which it is held
     can_edit: bool
     cell_id: str | None
 

@@ -80,6 +80,7 @@ class RunView(Origin):
     training: NotRequired[TrainingView | None]  # of a probe
     is_plain: NotRequired[bool]  # whether the steps are plain Python code, which has no ops
     raised_in: NotRequired[str]  # of a loop that was not recorded and raised, the id of the cell, or ""
+    kept_from: NotRequired[int]  # the first step that has all of its values, if others only have statistics
     also: NotRequired[list[OtherFunction]]  # functions with loops that ran, and were not recorded
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
@@ -79,7 +78,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     masks: list[np.ndarray] = []
     for step in chosen:
         value = run.replay.state(name, step + 1)
-        if not isinstance(value, Tensor):
+        if value is None or isinstance(value, int | str):
             return None
         data = one_entry(value, of_sequence(run, sequence), live_at(run, value, step))
         if data.sparse is not None or (found and data.shape != found[0].shape):
@@ -98,7 +97,8 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     live = whole if thin is None else thin
     jump = 0.0
     initial = run.replay.state(name, 0) if chosen[0] == 0 else None
-    start = one_entry(initial, of_sequence(run, sequence)) if isinstance(initial, Tensor) else None
+    is_there = not (initial is None or isinstance(initial, int | str))
+    start = one_entry(initial, of_sequence(run, sequence)) if is_there else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
     return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)

@@ -154,7 +154,7 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
 def _magnitudes(chosen: Chosen, name: str) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
     known = _magnitudes_by_run.setdefault(chosen.run, {})
-    key = name, chosen.sequence, tuple(chosen.places)
+    key = name, chosen.run.steps, chosen.sequence, tuple(chosen.places)  # a loop that was paused goes on
     if key not in known:
         known[key] = _follow(chosen, name)
     return known[key]

@@ -150,6 +150,8 @@ def describe_run(run: Run) -> RunView:
         view["is_plain"] = True
     if (raised_in := getattr(run.replay, "raised_in", None)) is not None:
         view["raised_in"] = raised_in
+    if kept_from := getattr(run.replay, "kept_from", 0):
+        view["kept_from"] = kept_from
     if also := describe_others(run):
         view["also"] = also
     return view
@@ -269,6 +271,8 @@ def failure_lines(run: RunView) -> list[str]:
         return []
     place = "" if failure["line"] is None else f", line {failure['line']}"
     first, *rest = failure["error"].splitlines()
+    if "raised_in" in run:
+        return [f"raised in line {failure['line']}: {first}", *rest, "The values are those of the traceback."]
     return [f"failed in step {failure['step']}{place}: {first}", *rest]
 
 

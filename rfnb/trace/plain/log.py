@@ -25,14 +25,16 @@ class Entry(NamedTuple):
 class Log:
     """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
 
-    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`.
+    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`. summarized:
+    where the first value is that was not replaced by statistics.
     """
 
-    __slots__ = ("items", "statements")
+    __slots__ = ("items", "statements", "summarized")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.statements: list[int] = []  # those that ran, in order
+        self.summarized = 0
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""

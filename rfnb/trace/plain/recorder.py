@@ -642,6 +642,7 @@ class FrameRecorder:
                 self._bytes -= value.nbytes if version is not None else drop(value)
                 items[at + 1], items[at + 2] = summary(value, version), None
         self._bound += bound
+        self._log.summarized = self._summarized
 
     def _separate(self, name: str, parts: Collection[int] | None) -> None:
         """Takes copies before a line that is known to change a value in place, also of others in the same memory.

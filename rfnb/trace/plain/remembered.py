@@ -90,6 +90,8 @@ class Remembered(KeptSteps):
 
     def state_names(self) -> list[str]:
         """The variables that an iteration reads before it assigns them, if they are tensors or numbers."""
+        if self.raised_in is not None:
+            return []  # nobody knows what they were before
         first = self._initial
         steps = len(self.iterations.starts)
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
@@ -260,6 +262,11 @@ class Remembered(KeptSteps):
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
         return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
+
+    @property
+    def kept_from(self) -> int:
+        """The first step that has all of its values; of those before it there are statistics, to save memory."""
+        return bisect_left(self.iterations.starts, self.iterations.log.summarized)
 
     @property
     def failed(self) -> Failure | None:

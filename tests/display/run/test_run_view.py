@@ -71,6 +71,14 @@ def test_the_history_reads_only_kept_states():
     assert len(step.describe_step(run, 0)["states"][0]["spark"]) == 1
 
 
+def test_the_sparkline_of_a_loop_that_goes_on_goes_on():
+    run = SumRun(numbers(2, 4), [4, 4])
+    run.steps = 1
+    assert len(step.describe_step(run, 0)["states"][0]["spark"]) == 1
+    run.steps = 4
+    assert len(step.describe_step(run, 0)["states"][0]["spark"]) == 4
+
+
 def test_spread_keeps_the_ends():
     assert spread(range(3), 5) == [0, 1, 2]
     assert spread(range(100), 3) == [0, 50, 99]

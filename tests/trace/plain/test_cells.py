@@ -97,6 +97,7 @@ def test_a_loop_that_raises_shows_its_last_iteration(notebook):
     assert [(value.name, value.line) for value in step.values()] == [
         ("n", 2), ("h", 3), ("k", 4), ("first", 5), ("scale", 6)
     ]  # fmt: skip
+    assert run.states == [] and "raised in line 6: RuntimeError" in rf.show(run).text
     assert step.check == "from the traceback" and step.lines().skipped == []
     assert {"y", "last"}.isdisjoint(dir(step))  # they are of the iteration before
     held = weakref.ref(notebook.shell.user_ns["h"])

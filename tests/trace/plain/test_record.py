@@ -348,7 +348,7 @@ def test_what_does_not_fit_into_the_budget_becomes_statistics(monkeypatch):
     large()
     run = rf.runs["large"]
     kept = [step for step in range(20) if "x" in names_at(run, step)]
-    assert 5 <= len(kept) <= 11 and kept[-1] == 19
+    assert 5 <= len(kept) <= 11 and kept[-1] == 19 and run.replay.kept_from == kept[0]
     [text] = [text for text in run[0].texts() if text.name == "x"]
     assert text.text == "1000, 0 … 0, μ 0, no longer kept"
     assert run[0].t.item() == 0

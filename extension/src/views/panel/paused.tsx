@@ -3,7 +3,7 @@ import * as React from 'react';
 import type { How, PausedView } from '../../schema';
 import { IconButton } from '../icon_button';
 import { SHAPES } from '../icons';
-import { useWords } from '../words';
+import { useWords, Words } from '../words';
 
 /** No loop has more steps. */
 const MOST_STEPS = 2 ** 31;
@@ -33,8 +33,7 @@ export function Paused(props: {
   return (
     <div className="rfnb-Paused" role="group" aria-label={words.__('Paused loop')}>
       <span className="rfnb-Paused-where" role="status">
-        <b>{words.__('Paused: %1, after step %2', paused.name, paused.step)}</b>{' '}
-        <span className="rfnb-Paused-why">{paused.why}</span>
+        <b>{pausedText(paused, words)}</b> <span className="rfnb-Paused-why">{paused.why}</span>
       </span>
       <span className="rfnb-Paused-buttons">
         {button('next', words.__('Run the next step'), () => actions.resume('step'))}
@@ -46,6 +45,18 @@ export function Paused(props: {
       </span>
     </div>
   );
+}
+
+/** Which loop is paused where; `notebook`: the name of another notebook that it is in. */
+export function pausedText({ name, step, line }: PausedView, words: Words, notebook: string | null = null): string {
+  if (notebook !== null) {
+    return line === null
+      ? words.__('%1 is paused: %2, after step %3', notebook, name, step)
+      : words.__('%1 is paused: %2, step %3, line %4', notebook, name, step, line);
+  }
+  return line === null
+    ? words.__('Paused: %1, after step %2', name, step)
+    : words.__('Paused: %1, step %2, line %3', name, step, line);
 }
 
 /** A field for a later step; Enter lets the loop go on to it. */
@@ -78,7 +89,7 @@ export function PausedElsewhere(props: {
   const { id, name, paused, onActivate } = props;
   return (
     <button className="rfnb-Link rfnb-Paused-elsewhere" type="button" onClick={() => onActivate(id)}>
-      {words.__('%1 is paused: %2, after step %3', name, paused.name, paused.step)}
+      {pausedText(paused, words, name)}
     </button>
   );
 }

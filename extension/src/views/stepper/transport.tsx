@@ -55,6 +55,7 @@ export function Transport(props: TransportProps): JSX.Element {
           told={words.__('step %1 of %2', at, last + 1)}
           onGoto={props.onGoto}
         >
+          <Summarized until={run.kept_from ?? 0} steps={last + 1} />
           <EndMarks lengths={run.lengths} steps={last + 1} />
           <HitMarks hits={props.state.find.hits} steps={last + 1} />
         </Slider>
@@ -78,6 +79,21 @@ function Where({ state }: { state: StepperState }): JSX.Element {
       {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b>{' '}
       {words.__('of %1', stepsBegun(run))}
     </div>
+  );
+}
+
+/** The part of the slider whose steps have only statistics of their values. */
+function Summarized({ until, steps }: { until: number; steps: number }): JSX.Element | null {
+  const words = useWords();
+  if (until === 0) {
+    return null;
+  }
+  return (
+    <div
+      className="rfnb-Transport-summarized"
+      style={{ '--rfnb-share': Math.min(until / Math.max(steps - 1, 1), 1) } as React.CSSProperties}
+      title={words.__('Steps before %1 have statistics only, as the recording has reached its budget', until)}
+    />
   );
 }
 
