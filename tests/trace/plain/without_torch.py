@@ -129,7 +129,7 @@ class Backend:
 
     name = "stand-in"
     unobserved = contextlib.nullcontext
-    version_raw = staticmethod(lambda raw: raw._version)
+    version_raw = counted_version_raw = staticmethod(lambda raw: raw._version)
     counts_changes_raw = is_readable_raw = staticmethod(lambda raw: True)
     needs_gradient_raw = is_leaf_raw = staticmethod(lambda raw: False)
     alias_raw = staticmethod(StandIn.view)
