@@ -29,6 +29,7 @@ from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.plain.cells import cells
+from rfnb.trace.run.names import beside
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -112,7 +113,9 @@ class Dispatcher:
         try:
             if command not in BESIDE or not self.run_of(args["run"]).replay.is_isolated:
                 return None
-            reply = contextvars.Context().run(self._do, number, command, args)
+            context = contextvars.Context()
+            context.run(beside.set, True)
+            reply = context.run(self._do, number, command, args)
         except Exception:  # an unknown run, or wrong arguments: the main thread answers with the error
             return None
         return reply if reply["status"] == "ok" else None

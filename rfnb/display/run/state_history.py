@@ -97,8 +97,9 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     live = whole if thin is None else thin
     jump = 0.0
     initial = run.replay.state(name, 0) if chosen[0] == 0 else None
-    is_there = not (initial is None or isinstance(initial, int | str))
-    start = one_entry(initial, of_sequence(run, sequence)) if is_there else None
+    start = None
+    if initial is not None and not isinstance(initial, int | str):
+        start = one_entry(initial, of_sequence(run, sequence))
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
     return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)

@@ -226,4 +226,6 @@ def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | 
         return in_words(text, f"[{shown}]" if isinstance(value, list) else f"({shown})", type(value).__name__)
     if value is None or type(value).__name__ == "dtype":
         return in_words(text, str(value))
+    if isinstance(value, Exception):  # a part that was not kept
+        return in_words(text, reason(value))
     return describe_value(text, value, at=at, pictures=True, live=live)

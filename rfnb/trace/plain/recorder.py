@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -782,6 +783,11 @@ class Recording:
             self.frames[frame] = recorder
         return recorder
 
+    def forget(self) -> None:
+        """Follows no more frames, and stores nothing."""
+        if self._events is not None:
+            self._events.stop()
+
 
 class _OfThread(threading.local):
     """The recording of each thread."""
@@ -796,3 +802,13 @@ _of_thread = _OfThread()
 def recording_here() -> Recording:
     """The recording of this thread."""
     return _of_thread.recording
+
+
+def _start_anew() -> None:
+    """In a forked process, such as the worker of a DataLoader, nothing is recorded."""
+    recording_here().forget()
+    _of_thread.recording = Recording()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

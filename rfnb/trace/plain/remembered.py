@@ -390,10 +390,18 @@ def _plain(name: str, kept: Any) -> Any:
         raise NoValue(f"`{name}` has no value at this step: {words}")
     if not isinstance(value, Parts):
         return value
-    named = {key: _plain(f"{name}.{key}", item) for key, item in value.named()}
-    if issubclass(value.kind, dict) or value.keys is not None:
-        return named
-    return tuple(named.values()) if issubclass(value.kind, tuple) else list(named.values())
+    parts = [_part(f"{name}.{key}", item) for key, item in value.named()]
+    if value.keys is not None:
+        return dict(zip(value.keys, parts, strict=True))
+    return tuple(parts) if issubclass(value.kind, tuple) else parts
+
+
+def _part(name: str, kept: Any) -> Any:
+    """A part of a container as code has it; the error for one that was not kept, which an expression raises."""
+    try:
+        return _plain(name, kept)
+    except NoValue as error:
+        return error
 
 
 def _array(kept: Any) -> Any:

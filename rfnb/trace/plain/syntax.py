@@ -563,7 +563,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
 
 
 def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
-    order: dict[str, bool] = {}  # by variable or attribute of the body, whether it is read before it is assigned
+    order: dict[str, bool | None] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
@@ -611,22 +611,41 @@ def _for(loop: Any) -> str:
     return f"for {target} in {ast.unparse(loop.iter)}"
 
 
-def _first_uses(node: Any, order: dict[str, bool], paths: Container[str]) -> None:
-    """Notes, for each variable, whether the first use in the order of execution reads it."""
+def _first_uses(node: Any, order: dict[str, bool | None], paths: Container[str]) -> None:
+    """Notes, for each variable, whether the first use in the order of execution reads it.
+
+    None if it does not read it, but may not have been reached.
+    """
+    if isinstance(node, ast.If):
+        _first_uses(node.test, order, paths)
+        branches: list[dict[str, bool | None]] = [{}, {}]
+        for branch, statements in zip(branches, (node.body, node.orelse), strict=True):
+            for statement in statements:
+                _first_uses(statement, branch, paths)
+        for name in dict.fromkeys(chain(*branches)):
+            uses = [branch.get(name) for branch in branches]
+            _use(name, True if True in uses else None if None in uses else False, order)
+        return
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         if node.value is not None:
             _first_uses(node.value, order, paths)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name | ast.Attribute):
-            order.setdefault(ast.unparse(node.target), True)
+            _use(ast.unparse(node.target), True, order)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             _first_uses(target, order, paths)
         return
     if isinstance(node, ast.Name):
-        order.setdefault(node.id, isinstance(node.ctx, ast.Load))
+        _use(node.id, isinstance(node.ctx, ast.Load), order)
     if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
-        order.setdefault(text, isinstance(node.ctx, ast.Load))
+        _use(text, isinstance(node.ctx, ast.Load), order)
     for child in _read_by_scope(node) if isinstance(node, SCOPES) else _in_order(node):
         _first_uses(child, order, paths)
+
+
+def _use(name: str, reads: bool | None, order: dict[str, bool | None]) -> None:
+    """Notes a use of a variable, unless another one was reached before it."""
+    if order.get(name) is None:
+        order[name] = reads
 
 
 def _in_order(node: ast.AST) -> list[Any]:

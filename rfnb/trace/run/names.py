@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -95,19 +96,25 @@ def variable_at(at: RunStep, name: str, step: int) -> Any:
     return replay.state(name, step)
 
 
+beside: ContextVar[bool] = ContextVar("rfnb_beside", default=False)
+"""Whether the expression is computed by another thread while a cell runs, whose data functions of the user may use."""
+
+
 class OwnFunctions(Mapping[str, Callable[..., Any]]):
     """The functions that the user defined in the notebook or script; they draw random numbers of their own."""
 
     def __init__(self) -> None:
-        self._beside: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+        self._functions: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         function = vars(sys.modules["__main__"]).get(name)
         if type(function) is not FunctionType or function.__module__ != "__main__":
             raise KeyError(name)
-        if function not in self._beside:
-            self._beside[function] = with_own_numbers(function)
-        return self._beside[function]
+        if beside.get():
+            raise ExpressionError(f"`{name}` is your own function: it is called when the cell has ended")
+        if function not in self._functions:
+            self._functions[function] = with_own_numbers(function)
+        return self._functions[function]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in list(vars(sys.modules["__main__"])) if name in self)

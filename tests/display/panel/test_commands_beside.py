@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -140,4 +141,26 @@ def test_weights_without_a_copy_are_read_after_the_cell(dispatcher, monkeypatch)
     weight = rf.Parameter([])
     weight.initial = 2.0
     assert handled_elsewhere(dispatcher, recorded(lambda n: n * weight), step=1) == "busy"
+    rf.runs.clear()
+
+
+def test_functions_of_the_user_wait_until_the_cell_has_ended(dispatcher, monkeypatch):
+    """They may draw random numbers and change what the cell uses."""
+    calls = []
+    exec("def mine(x):\n    calls.append(x)\n    return x > 1", names := {"__name__": "__main__", "calls": calls})
+    monkeypatch.setattr(sys.modules["__main__"], "mine", names["mine"], raising=False)
+    for t in rf.steps(range(3), name="mine"):
+        x = torch.tensor(float(t))
+    run, where = rf.runs["mine"], {"kind": "expression", "text": "mine(x)"}
+    step = {"id": 1, "command": "step", "args": {"run": run.serial, "step": 2, "watch": ["mine(x)", "x"]}}
+    find = {"id": 2, "command": "find", "args": {"run": run.serial, "where": [where], "start": 0, "stop": 3}}
+    told = []
+    thread = Thread(target=lambda: told.extend(map(dispatcher.handle, (step, find))))
+    thread.start()
+    thread.join()
+    assert x == 2 and not calls
+    rows = told[0]["data"]["watches"]
+    assert "when the cell has ended" in rows[0]["error"] and rows[1]["error"] is None
+    assert told[1]["status"] == "busy"
+    assert dispatcher.handle(find)["data"]["hits"] == [2] and len(calls) == 3
     rf.runs.clear()

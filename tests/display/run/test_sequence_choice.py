@@ -76,10 +76,10 @@ def test_a_hypothesis_is_followed_to_other_steps():
 def test_watches_and_edits_are_of_the_hypothesis():
     run = recorded()
     tree, at = tree_of(run, 1), {"step": 2, "place": 1}
-    view = describe_step(run, 2, 1, hypothesis=at, watch=["after.h", "logits * 2"])
+    view = describe_step(run, 2, 1, hypothesis=at, watch=["after.h", "h", "logits * 2", "before.h"])
     parent = int(tree.parents[2, 1])
-    for row, raw in zip(view["watches"], (of(run[2].after.h, run, 1, 1), of(run[2].logits, run, 1, parent) * 2),
-                        strict=True):  # fmt: skip
+    after, logits, before = of(run[2].after.h, run, 1, 1), of(run[2].logits, run, 1, parent), run[2].before.h
+    for row, raw in zip(view["watches"], (after, after, logits * 2, of(before, run, 1, parent)), strict=True):
         assert numbers(row["value"]) == pytest.approx([raw.min(), raw.max()], rel=1e-3)
     before = run[2].before.prev
     new = edited(before, "d", choose(run, 1, at).in_step(2))

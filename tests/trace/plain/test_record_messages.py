@@ -227,3 +227,18 @@ def test_no_item_lives_longer_than_in_the_loop_alone():
         del item
         assert alive() is None
     assert rf.runs["alone"].steps == 3
+
+
+class Traced(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return sys.gettrace() is not None
+
+
+def test_workers_of_a_loader_are_not_recorded():
+    with rf.record_loops():
+        for batch in torch.utils.data.DataLoader(Traced(), num_workers=1, multiprocessing_context="fork"):
+            traced = batch.any()
+    assert not traced and rf.runs[0].steps == 2

@@ -194,10 +194,16 @@ def test_values_that_were_not_kept_are_not_made_up():
     loop()
     net = torch.nn.Linear(1, 1)
     for t in rf.steps(range(1), name="object"):
-        module, n = net, t
+        module, n, both = net, t, {"net": net, "x": torch.ones(2), "deep": [net, t], 7: (t, "a")}
     with pytest.raises(ExpressionNameError, match="only its type was kept: Linear"):
         rf.runs["object"][0].eval("module.weight")
-    assert (module, n) == (net, 0)
+    assert (module, n, len(both)) == (net, 0, 4)
+    at = rf.runs["object"][0]
+    assert at.eval("both.x.sum() + len(both) + both['deep'][1]").item() == 6.0 and at.eval("both[7]") == (0, "a")
+    for text in ("both.net", "both.deep[0]", "both['net'].weight"):
+        with pytest.raises(ExpressionNameError, match="only its type was kept: Linear"):
+            at.eval(text)
+    assert "only its type was kept" in watched(at.run, 0, "both")
 
 
 # -- functions of the user
