@@ -10,6 +10,7 @@ import dis
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from types import CodeType, FrameType
@@ -39,7 +40,7 @@ class Follower(Protocol):
         """The frame returns a value, or an error leaves it."""
 
 
-Chosen = Callable[[CodeType], bool | None]
+Chosen = Callable[[CodeType], bool]
 """Whether frames that run a code are followed."""
 Begin = Callable[[FrameType], Follower | None]
 """Called once for each frame whose code was chosen; None if the frame is not followed."""
@@ -59,7 +60,7 @@ class Tracing:
 
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
-        self._known: dict[int, tuple[bool | None, CodeType]] = {}  # by id: a hash of code takes a microsecond
+        self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: a hash of code takes a microsecond
         self._mine: Any = None
         self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
@@ -143,7 +144,7 @@ class Monitoring:
 
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
-        self._known: dict[int, tuple[bool | None, CodeType]] = {}  # by id: equal code has its own events
+        self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: equal code has its own events
         self._followers: dict[FrameType, Follower] = {}
         self._tool: int | None = None
         self._thread = 0
@@ -267,23 +268,35 @@ def make_events(
     warn: Callable[[str], None],
     newer: Any = Monitoring if monitoring else None,
 ) -> Events:
-    """The events of this version of Python. Neither `chosen` nor `begin` may raise an exception.
+    """The events of this version of Python.
 
     Args:
         chosen: whether code is followed; asked once for each code object.
         begin: makes the follower of a frame.
-        warn: says why the newer events are not used.
+        warn: says why the newer events are not used, or why a frame is not followed.
         newer: those of Python 3.12 and newer, which are used if they report a small loop as it runs.
 
     Raises Busy if another tool uses the events.
     """
-    if newer is None:
-        return Tracing(chosen, begin)
-    problem = problem_of(newer)
-    if problem is None:
-        return newer(chosen, begin)
-    warn(f"loops are recorded by sys.settrace, which is slower, as sys.monitoring reports {problem}")
-    return Tracing(chosen, begin)
+    problem = problem_of(newer) if newer is not None else None
+    if problem is not None:
+        warn(f"loops are recorded by sys.settrace, which is slower, as sys.monitoring reports {problem}")
+    kind = Tracing if newer is None or problem is not None else newer
+    return kind(_guarded(chosen, warn), _guarded(begin, warn))
+
+
+def _guarded(function: Callable[[Any], Any], warn: Callable[[str], None]) -> Callable[[Any], Any]:
+    """A function whose problems never become those of the code that is followed: it gives None then."""
+
+    def call(argument: Any) -> Any:
+        try:
+            return function(argument)
+        except Exception as error:
+            with suppress(Warning):  # also where warnings are errors
+                warn(f"a loop is not recorded: {type(error).__name__}: {error}")
+            return None
+
+    return call
 
 
 def _small_loop(items: list[int]) -> int:

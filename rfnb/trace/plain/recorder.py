@@ -6,9 +6,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
@@ -42,10 +41,6 @@ from rfnb.trace.run.options import options
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
     from rfnb.trace.run.run import Run
-
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Iterations:
@@ -704,7 +699,7 @@ class Recording:
         """Records for one more client. Raises Busy if another tool uses the events."""
         self.check()
         if self._events is None:
-            events = make_events(partial(self._safely, self.chooses), partial(self._safely, self._begin), warn)
+            events = make_events(self.chooses, self._begin, warn)
             events.start()
             self._events = events
         self._clients.append(client)
@@ -737,15 +732,6 @@ class Recording:
         with contextlib.suppress(Warning):  # also where warnings are errors
             warn("loops are no longer recorded, since a debugger or another tool has begun to trace")
 
-    def _safely(self, function: Callable[[T], R], argument: T) -> R | None:
-        """The result of a function; a problem of the recorder never becomes one of the loop."""
-        try:
-            return function(argument)
-        except Exception as error:
-            with contextlib.suppress(Warning):  # also where warnings are errors
-                warn(f"a loop is not recorded: {type(error).__name__}: {error}")
-            return None
-
     def interrupt(self, error: BaseException) -> None:
         """Ends all loops, because an error leaves a line; Python then traces no more."""
         for frame, recorder in reversed([*self.frames.items()]):
@@ -755,7 +741,7 @@ class Recording:
 
     def follow(self, frame: FrameType, client: Client, number: int | None = None) -> None:
         """Records a frame that runs already, for a client; `number` is the loop whose header runs."""
-        text = self._safely(outline, frame.f_code)
+        text = outline(frame.f_code)
         if frame in self.frames:
             self.frames[frame].clients.append(client)
         elif text is not None and self._events is not None:
