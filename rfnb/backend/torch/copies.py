@@ -20,13 +20,14 @@ ALIGNMENT = 64
 def copies(parts: Sequence[tuple[Raw, Layout]]) -> list[Raw]:
     """Copies of tensors and arrays of numpy, each with the layout that it is given.
 
-    Raises BackendError if two that share memory differ in kind, device or values.
+    Raises BackendError if two tensors that share memory differ in dtype or values.
     """
     results: dict[int, Raw] = {i: _copy(part) for i, (part, _) in enumerate(parts) if 0 in part.shape}
     for start, end, members in _blocks(parts):
-        first = parts[members[0]][0]
-        if len({(type(part) is np.ndarray, part.dtype, _device(part)) for part in (parts[i][0] for i in members)}) > 1:
-            raise BackendError("variables of different kinds share memory")
+        tensors = [part for i in members if isinstance(part := parts[i][0], torch.Tensor)]
+        if len({part.dtype for part in tensors}) > 1:
+            raise BackendError("variables of different dtypes share memory")
+        first = tensors[0] if tensors else parts[members[0]][0]
         shift = start % ALIGNMENT - start
         memory = torch.empty(end + shift, dtype=torch.uint8, device=_device(first))
         whole = _over(memory, first, 0, [memory.numel() // first.itemsize], [1]) if len(members) > 1 else None
@@ -61,7 +62,7 @@ def _device(part: Raw) -> torch.device:
     return part.device if isinstance(part, torch.Tensor) else torch.device("cpu")
 
 
-def _over(memory: torch.Tensor, like: Any, start: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
+def _over(memory: torch.Tensor, like: Raw, start: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
     """A tensor of its own, rather than a view, over a part of the memory."""
     if isinstance(like, np.ndarray):
         return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from types import GetSetDescriptorType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,14 @@ BITS = 1024
 """Largest result of an integer power, in bits."""
 
 
-@runtime_checkable
-class Members(Protocol):
+class Members(ABC):
     """A value with parts that an expression can read: `owner.part`, `owner["a.part"]`."""
 
+    @abstractmethod
     def members(self) -> Iterable[str]:
         """The names of the parts."""
 
+    @abstractmethod
     def __getitem__(self, name: str) -> Any:
         """The part with this name."""
 
@@ -474,12 +476,10 @@ def _path(node: ast.expr) -> str:
 
 def _held(owner: Any, name: str) -> Iterator[Any]:
     """The attribute that an object holds itself, or as a module of torch does. No code of its class runs."""
-    if name.startswith("_") or isinstance(owner, type | ModuleType) or callable(type(owner).__dict__.get("__dict__")):
+    own = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
+    if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, own)) != {GetSetDescriptorType}:
         return
-    try:
-        inside = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
-        return
+    inside = object.__getattribute__(owner, "__dict__")
     for holder in (inside, *(inside.get(part) for part in ("_parameters", "_buffers", "_modules"))):
         if isinstance(holder, dict) and name in holder:
             yield holder[name]

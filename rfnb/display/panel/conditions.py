@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.expression.expression import Expression
 from rfnb.display.kit.data import to_numpy
 from rfnb.display.panel.schema import Where
 from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.tensor.value import one_entry
-from rfnb.errors import ViewError
+from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.run import when
 from rfnb.trace.run.names import AtLine, NoValue
 
@@ -54,10 +56,11 @@ def _names(where: Where, run: Run) -> list[str | None]:
     plain = not run.graph.values  # Python code, of which some steps skip lines
     steps = range(run.steps)[::-1][: None if plain else 1]
     values = next((values for step in steps if (values := [v for v in run[step].values() if v.line == line])), [])
-    if not values:
+    names: list[str] = [] if values else getattr(run.replay, "names_at", lambda line: [])(line)
+    if not values and not names:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]
-    return [AtLine.of(name, line) for name in dict.fromkeys(named or [value.name for value in values])]
+    return [AtLine.of(name, line) for name in dict.fromkeys(names or named or [value.name for value in values])]
 
 
 def _holds(text: str, run: Run, sequence: int | None) -> Test:
@@ -75,4 +78,6 @@ def _holds(text: str, run: Run, sequence: int | None) -> Test:
         true = to_numpy(data.raw) != 0
         return bool((true if mask is None else true & mask).any())
 
+    with suppress(ExpressionError):  # which the test raises
+        test.reads = Expression(text).reads  # type: ignore[attr-defined]
     return test

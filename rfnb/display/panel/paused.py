@@ -22,6 +22,7 @@ from rfnb.trace.run.options import options
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
+    from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import RunStep
 
 Work = Callable[[], None]
@@ -132,12 +133,15 @@ class Matches:
 
     def __call__(self, at: RunStep) -> bool:
         """Whether one of the conditions holds; False in other loops."""
-        if at.run.loop != self.key:
-            return False
-        if self._tests[0] != at.run.serial:
-            tests = [test for each in self.where for test in conditions_of(each, at.run, None)]
-            self._tests = at.run.serial, tests
-        return any(test(at) for test in self._tests[1])
+        return any(test(at) for test in self.parts(at.run))
+
+    def parts(self, run: Run) -> list[Test]:
+        """The conditions for a run; none for other loops."""
+        if run.loop != self.key:
+            return []
+        if self._tests[0] != run.serial:
+            self._tests = run.serial, [test for each in self.where for test in conditions_of(each, run, None)]
+        return self._tests[1]
 
 
 _of_panel: dict[str, Pause] = {}

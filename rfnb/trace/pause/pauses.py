@@ -46,16 +46,16 @@ class Pause:
         """The condition as text."""
         return self.where if isinstance(self.where, str) else printable_name(_name(self.where))
 
-    def holds(self, at: RunStep, again: bool = False) -> bool:
+    def holds(self, at: RunStep, again: bool = False, test: Callable[[RunStep], Any] | None = None) -> bool:
         """Whether the condition holds at a step. An error is shown once, as a warning; then the answer is False.
 
-        again: the step was counted already.
+        again: the step was counted already. test: a part of the condition, which is tested instead of the whole.
         """
         if self.error is not None:
             return False
         self.checked += not again
         try:
-            found = truth(self._test(at), self.where, at.step, "pause_when")
+            found = truth((test or self._test)(at), self.where, at.step, "pause_when")
         except (ExpressionNameError, LoopNameError) as error:  # another loop than the one that is meant
             self._missing = error.what
             return False

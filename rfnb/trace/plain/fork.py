@@ -6,7 +6,7 @@ import ast
 import contextlib
 import io
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -21,12 +21,16 @@ from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recorder import Iterations, recording_here
 from rfnb.trace.plain.remembered import continue_from
-from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, read_again
-from rfnb.trace.plain.values import Kept, Opaque
+from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
+from rfnb.trace.plain.values import Kept, Opaque, Summary
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"
 """The variables of a fork that stand for the iterable of its loop, and for what counts its iterations."""
+
+
+GONE = Summary("not followed: the loop does not name it")
+"""The value, in a fork, of a variable that the loop does not name."""
 
 
 class Forked(Iterations):
@@ -54,15 +58,19 @@ class Forked(Iterations):
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
         self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
         if own is not None:
-            self._go_on(own, edited, cut, ran)
+            self._go_on(own, edited, ran)
 
-    def _go_on(self, own: Iterations, edited: Collection[str], cut: int, ran: int) -> None:
+    def _go_on(self, own: Iterations, edited: Collection[str], ran: int) -> None:
         """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
-        items = [*own.log.items]
+        header, known = self.outline.header_of(self.number), own.before(0)
+        for name in self._parent.before(self._at):
+            if name not in known:  # other names may change it
+                self.log.items += (Use(name, header, self.text.first, False, True), GONE, None)
+        cut, items = len(self.log.items), [*own.log.items]
         for at in range(0, own.starts[0], 3):
             use = items[at]
             if use.name in edited:
-                items[at] = use._replace(statement=self.outline.header_of(self.number), line=self.text.first)
+                items[at] = use._replace(statement=header, line=self.text.first)
                 if not self.starts:
                     self.begins_with(self.places | {use.name: cut + at})
         self.log.items += items
@@ -101,8 +109,8 @@ class _Client:
 
     dims: Any = None
 
-    def __init__(self, code: CodeType):
-        self._code = code
+    def __init__(self, code: CodeType, number: int):
+        self._code, self._number = code, number
         self.loop: Iterations | None = None
 
     def chooses(self, code: CodeType) -> bool:
@@ -110,8 +118,8 @@ class _Client:
         return code is self._code
 
     def wants(self, loop: LoopText, number: int) -> bool:
-        """The loop, and those in it."""
-        return True
+        """The loop, and those in it; not those of its `else`."""
+        return self._number in (number, *loop.around)
 
     def name(self, number: int) -> str | None:
         """Its name is that of the run."""
@@ -119,7 +127,7 @@ class _Client:
 
     def done(self, loop: Iterations) -> None:
         """Takes the loop."""
-        if not loop.inside:
+        if loop.number == self._number:
             self.loop = loop
 
     def left(self) -> None:
@@ -167,8 +175,13 @@ def fork(
     cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
     cells[MORE].cell_contents = _Counter(limit)
     function = _compiled(node, loop, cells)
-    notes = [*rebuilder.notes, *_notes(loop, step, seed)]
-    own, error = _run(function, loop, step, seed, rebuilder.modules)
+    attributes = _attributes(loop, step, values, rebuilder)
+    notes = [*rebuilder.notes, *_notes(loop, step, seed, attributes)]
+    modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
+    with _untouched([module for module in modules.values() if module is not None], rebuilder.objects):
+        for owner, name, value in attributes.values():
+            setattr(owner, name, value)
+        own, error = _run(function, loop, step, seed)
     return Forked(loop, step, own, list(changes), notes), error
 
 
@@ -417,12 +430,25 @@ def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[st
     return {name: edited_value(name, values[name], value) for name, value in edits.items()}
 
 
-def _notes(loop: Iterations, step: int, seed: int | None) -> Iterator[str]:
+def _attributes(
+    loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
+) -> dict[str, tuple[Any, str, Any]]:
+    """The attributes of modules that the loop writes: the module, the name, and the value that it had."""
+    before, attributes = loop.before(step), {}
+    for text, path in loop.outline.paths.items():
+        owner = values.get(path.root)
+        if path.written and len(path.steps) == 1 and text in before and role_of(type(owner)) == MODULE:
+            attributes[text] = owner, text.rpartition(".")[2], rebuilder.values({text: before[text]})[text]
+    return attributes
+
+
+def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[str]) -> Iterator[str]:
     around = loop.around
     assert around is not None
     weights = [(module(), before) for _, module, before in around.modules]
     if any(module is not None and weights_of(module) != before for module, before in weights):
         yield "with today's weights"
+    yield from (f"with today's {name}" for name in sorted(around.stateful) if name not in attributes)
     numbers = loop.moments[step].numbers
     if seed is None and ((around.drew and step) or not numbers.torch):
         yield "with other random numbers"
@@ -451,8 +477,8 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         outer = ast.ClassDef(owner[0], [], [], [outer], [])
     for new in ast.walk(outer):
         if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
-            ast.copy_location(new, loop)
-            new.end_lineno, new.end_col_offset = new.lineno, new.col_offset  # type: ignore[attr-defined]
+            new.lineno = new.end_lineno = loop.lineno - 1  # type: ignore[attr-defined]  # so that the loop's line begins
+            new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
@@ -483,10 +509,10 @@ class _Rewritten(ast.NodeTransformer):
 
 
 def _run(
-    function: FunctionType, loop: Iterations, step: int, seed: int | None, modules: list[Any]
+    function: FunctionType, loop: Iterations, step: int, seed: int | None
 ) -> tuple[Iterations | None, BaseException | None]:
     """Runs the loop, and returns what was recorded, and the error that ended it."""
-    around, client, recording = loop.around, _Client(function.__code__), recording_here()
+    around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
     backend: Any = raw_registry.selected()
     try:
@@ -495,10 +521,7 @@ def _run(
         raise LoopError(f"fork: nothing can be recorded, because {error}") from None
     problem: BaseException | None = None
     try:
-        with (
-            backend.modes(around.modes), OwnNumbers(), _untouched(modules),
-            contextlib.redirect_stdout(io.StringIO()),
-        ):  # fmt: skip
+        with backend.modes(around.modes), OwnNumbers(), contextlib.redirect_stdout(io.StringIO()):
             set_numbers(loop.moments[step].numbers, around, seed)
             try:
                 function()
@@ -510,13 +533,17 @@ def _run(
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any]) -> Iterator[None]:
-    """Keeps the gradients of modules as they are, and lets no optimizer change their weights."""
+def _untouched(modules: Sequence[Any], objects: Sequence[Any]) -> Iterator[None]:
+    """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     def refuse(*_: Any) -> None:
         raise LoopError("fork: the loop trains, and the weights of its steps are not kept", hint="run it again")
 
+    parts = {id(part): part for module in modules for part in module.modules()}
+    tables = [table for part in parts.values() for table in (part.__dict__, part._buffers)]
+    tables += [vars(one) for one in objects]
+    saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]
     hook = register_optimizer_step_pre_hook(refuse)
@@ -526,5 +553,9 @@ def _untouched(modules: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+        for table, entries in saved:
+            for name in table.keys() - entries.keys():
+                del table[name]
+            table.update(entries)
         for parameter, gradient in gradients:
             parameter.grad = gradient

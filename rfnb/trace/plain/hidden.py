@@ -15,6 +15,7 @@ import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.values import (
     PLAIN,
     SEQUENCES,
@@ -85,6 +86,7 @@ class Around:
         self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
         self.others: Any = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
+        self.stateful: set[str] = set()  # the attributes of modules that have changed
         self.drew = False  # whether it drew from these generators
         self.changed: set[str] = set()  # the variables of the module that have changed
 
@@ -92,14 +94,16 @@ class Around:
 class Hidden:
     """Takes the moments of the loops of a frame.
 
-    code: which runs. names: its global variables. spent: adds to the bytes that are kept.
+    code: which runs. names: its global variables. hides: whether it changes tensors where nothing counts that. spent:
+    adds to the bytes that are kept.
     """
 
-    def __init__(self, code: CodeType, names: dict[str, Any], spent: Callable[[int], None]):
+    def __init__(self, code: CodeType, names: dict[str, Any], hides: bool, spent: Callable[[int], None]):
         from rfnb.backend.torch.global_rng import global_generators
 
-        self._generators, self._spent, self._names = global_generators, spent, names
+        self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
+        self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
         self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
         self._numbers, self._last = Numbers((), None), [b""]
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -132,6 +136,7 @@ class Hidden:
         for name, value in modules.items():
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
+                self._attributes += attributes_of(name, module)
         self._around.others = None if self._all else other_numbers()
         return self._around
 
@@ -179,7 +184,7 @@ class Hidden:
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
             return State(id(value), contents if type(contents) is not dict else None)
         before = None if old is None else old.kept
-        copied = part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
+        copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
         state = State(id(value), keep(contents, copied, before))
         if old is not None and isinstance(old.kept, Kept):
             old.kept.let_go()
@@ -198,8 +203,12 @@ class Hidden:
         around, self._around = self._around, None
         if around is not None:
             around.trained = [
-                name for name, module, weights in around.modules if module() and weights_of(module()) != weights
+                name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
             ]
+            for name, part, before in self._attributes:
+                now = _attributes(part)
+                changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
+                around.stateful.update(f"{name}.{key}" for key in changed)
             around.drew = around.others is not None and around.others != other_numbers()
             for name, kept in around.outside.items():
                 if not is_same(around.names.get(name), kept):
@@ -208,7 +217,19 @@ class Hidden:
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
-        self.states, self._objects, self._parts = [], {}, {}
+        self.states, self._objects, self._parts, self._attributes = [], {}, {}, []
+
+
+def attributes_of(name: str, module: Any) -> list[tuple[str, Any, dict[str, Any]]]:
+    """The modules in a module, each with its name and what it has."""
+    kind = sys.modules["torch"].nn.Module
+    return [
+        (".".join(filter(None, (name, path))), part, _attributes(part)) for path, part in kind.named_modules(module)
+    ]
+
+
+def _attributes(module: Any) -> dict[str, Any]:
+    return {**module.__dict__, **module.__dict__.get("_buffers", {})}
 
 
 def weights_of(module: Any) -> Any:

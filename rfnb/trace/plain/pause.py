@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.lengths import Size
 from rfnb.core.expression.expression import Expression
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError, LoopNameError
+from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.plain.edit import edited, write_variables
 from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
+from rfnb.trace.run.find import Where, test_of
 from rfnb.trace.run.names import AtLine, StepNames, Variables
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
@@ -37,20 +39,23 @@ ROOT = re.compile(r"[.\[]")
 
 
 class Watch:
-    """A condition in one loop, and what has become of it in this iteration.
+    """A condition in one loop, or a part of one, and what has become of it in this iteration.
 
     Args:
         pause: the condition.
+        where: what it tests, or a part of that: the condition holds if one part does.
         why: the reason of a pause.
-        assigned: the variables that the loop assigns: the condition waits until those that it reads have new values.
+        of: the loop. The condition waits until all that it reads and the loop assigns has new values.
     """
 
-    def __init__(self, pause: Pause, why: str, assigned: frozenset[str]):
-        self.pause, self.why = pause, why
-        self.names = names_read(pause.where)
+    def __init__(self, pause: Pause, where: Where, why: str, of: LoopPauses):
+        self.pause, self.where, self.why = pause, where, why
+        self.test = None if where is pause.where else test_of(where)
+        self.names = names_read(where)
+        self._lines = {str(n): n.line - of.replay._shift for n in self.names or () if isinstance(n, AtLine)}
         self.each = self.names == {EACH}
         self.whole = self.names is None or not self.names.isdisjoint(OF_STEP)
-        self._awaited = frozenset() if self.names is None else self.names & assigned
+        self._awaited = frozenset() if self.names is None else self.names & of.loop.text.assigned
         self._roots = frozenset(map(root, self.names or ()))
         self.was_tested = False
         self.begin()
@@ -67,6 +72,8 @@ class Watch:
 
     def take(self, name: str, line: int) -> bool:
         """Takes a new value of a variable that it reads. Returns whether the condition can be tested."""
+        if self._lines.get(name, line) != line:
+            return False
         self.line = line
         self._waits.discard(name)
         return not self._waits and not self.has_held
@@ -77,7 +84,7 @@ def names_read(where: Any) -> frozenset[str] | None:
     if isinstance(where, str):
         return Expression(where).reads
     reads = getattr(where, "reads", None)
-    return frozenset((reads,)) if isinstance(reads, str) else None
+    return frozenset((reads,)) if isinstance(reads, str) else reads
 
 
 def root(name: str) -> str:
@@ -102,7 +109,7 @@ class LineStep(RunStep):
     @property
     def run(self) -> Run:  # type: ignore[override]
         """The iterations so far."""
-        return self._of.run()
+        return self._of.run_now()
 
     @property
     def before(self) -> States:  # type: ignore[override]
@@ -116,14 +123,14 @@ class LineStep(RunStep):
 
     def values(self) -> list[StepValue]:
         """The values that the iteration has assigned so far, as far as the condition reads them."""
-        return [row for row in self._rows(self._roots()) if isinstance(row, StepValue)]
+        return [row for row in self._rows(self._names) if isinstance(row, StepValue)]
 
     def texts(self) -> list[StepText]:
         """What is neither a tensor nor a number."""
-        return [row for row in self._rows(self._roots()) if isinstance(row, StepText)]
+        return [row for row in self._rows(self._names) if isinstance(row, StepText)]
 
     def __getitem__(self, name: str) -> Any:
-        rows = [row for row in self._rows([root(name)]) if row.name == name]
+        rows = [row for row in self._rows([name]) if row.name == name]
         if not rows:
             raise LoopNameError(f"{self._of.name}: the iteration has assigned no {name!r}")
         return rows[-1].text if isinstance(rows[-1], StepText) else rows[-1].tensor
@@ -131,7 +138,7 @@ class LineStep(RunStep):
     def state_names(self) -> list[str]:
         """The variables that have a value, as far as the condition reads them."""
         names = self._frame.f_locals
-        return [name for name in self._roots() if name in self._of.last or name in names]
+        return [name for name in self._names or self._of.last if name in self._of.last or name in names]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before the iteration, or now. Raises LoopNameError if it had no value."""
@@ -147,19 +154,15 @@ class LineStep(RunStep):
         return LineNames(self, self._of, self._frame)
 
     def _latest(self, name: str | None) -> list[Any]:
-        if isinstance(name, AtLine):
-            return self.run[self.step]._latest(name)
-        if name is None:
-            return [array for each in self._roots() for array in self._of.arrays(each)]
-        return (self._of.arrays(name) if name in self._of.last else []) or super()._latest(name)
+        names = [name] if name is not None else self._of.last if self._names is None else self._names
+        arrays = [array for each in names if each in self._of.last for array in self._of.arrays(each)]
+        return arrays if arrays or name is None else super()._latest(name)
 
-    def _roots(self) -> Collection[str]:
-        return self._of.last if self._names is None else dict.fromkeys(map(root, self._names))
-
-    def _rows(self, names: Iterable[str]) -> list[StepValue | StepText]:
-        """The values that the iteration has assigned to variables."""
-        log, last, start = self._of.loop.log, self._of.last, self._of.loop.starts[-1]
-        places = [last[name] for name in names if last.get(name, -1) >= start]
+    def _rows(self, names: Iterable[str] | None) -> list[StepValue | StepText]:
+        """The values that the iteration has assigned to variables and their parts; to all if `names` is None."""
+        log, start = self._of.loop.log, self._of.loop.starts[-1]
+        roots = None if names is None else frozenset(map(root, names))
+        places = [at for name, at in self._of.last.items() if at >= start and (roots is None or root(name) in roots)]
         return [row for at in places for row in self._of.replay._values(log.entry(at))]
 
 
@@ -268,11 +271,32 @@ class LoopPauses:
 
     def _renew(self) -> None:
         """Takes the conditions that there are now."""
-        self._conditions, assigned, self._readers = pauses.conditions, self.loop.text.assigned, {}
-        old = {watch.pause: watch for watch in self._watches}
-        reasons = {pause: pause.words for pause in pauses.of(self.name)}
-        reasons |= dict.fromkeys(self._resume.conditions, self._resume.why)
-        self._watches = [old.get(pause) or Watch(pause, why, assigned) for pause, why in reasons.items()]
+        self._conditions, self._readers = pauses.conditions, {}
+        old = {(watch.pause, watch.where): watch for watch in self._watches}
+        conditions = [(pause, pause.words) for pause in pauses.of(self.name)]
+        conditions += [(pause, self._resume.why) for pause in self._resume.conditions]
+        self._watches = [
+            old.get((pause, where)) or Watch(pause, where, why, self)
+            for pause, why in conditions
+            for where in self._parts(pause.where)
+        ]
+
+    def _parts(self, where: Where) -> Sequence[Where]:
+        """The conditions of the panel, each on its own."""
+        parts: Callable[[Run], Sequence[Where]] | None = getattr(where, "parts", None)
+        try:
+            return [where] if parts is None else parts(self.run_now())
+        except RfError:  # such as of a marked line that assigns nothing: tested as a whole, where the error is shown
+            return [where]
+
+    def run_now(self) -> Run:
+        """The iterations so far, as a Run whose memory is not counted anew."""
+        run, steps = self.loop.run or self.run(), len(self.loop.starts)
+        if run.steps != steps and isinstance(run.replay, Remembered):
+            self._recorder._mark_ends()
+            run.replay.look_again()
+            run.steps, run.size = steps, Size([], steps)
+        return run
 
     def run(self) -> Run:
         """The iterations so far, as a Run; always the same one."""
@@ -283,7 +307,7 @@ class LoopPauses:
     def test(self, watch: Watch, frame: FrameType, names: Collection[str] | None) -> bool:
         """Whether a condition holds now."""
         with listening(None):
-            holds = watch.pause.holds(LineStep(self, frame, names), again=watch.is_counted)
+            holds = watch.pause.holds(LineStep(self, frame, names), again=watch.is_counted, test=watch.test)
         watch.was_tested = watch.is_counted = True
         watch.line, watch.has_held = None, watch.has_held or holds
         return holds
@@ -362,15 +386,15 @@ def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
             return True
     uses = recorder._log.items[start::3]
     reason: tuple[LoopPauses, str, int | None] | None = None
-    tested: set[Pause] = set()
+    tested: set[tuple[Pause, Where]] = set()
     for loop in reversed(recorder._open):
         of = loop.pauses or pauses_of(recorder, loop)
         for watch in of.ready(uses):
             line = watch.line
-            if line is None or watch.pause in tested:  # an inner loop has tested it
+            if line is None or (watch.pause, watch.where) in tested:  # an inner loop has tested it
                 watch.line = None
                 continue
-            tested.add(watch.pause)
+            tested.add((watch.pause, watch.where))
             if of.test(watch, frame, [use.name for use in uses] if watch.each else watch.names) and reason is None:
                 reason = of, watch.why, line
     if reason is not None:

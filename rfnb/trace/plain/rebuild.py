@@ -55,6 +55,7 @@ class Rebuilder:
         self._by_identity: dict[int, Any] = {}
         self.notes: dict[str, None] = {}
         self.modules: list[Any] = []
+        self.objects: list[Any] = []  # others that stay as they are
 
     def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
         """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
@@ -182,6 +183,8 @@ class Rebuilder:
             raise Lost(f"the {opaque.kind} no longer exists")
         if role == MODULE:
             self.modules.append(today)
+        if role == OBJECT:
+            self.objects.append(today)
         if role in (VALUE, RANDOM) or (role == OBJECT and (state is None or state.kept is None)):
             self.notes[f"with today's {name}"] = None
         return today

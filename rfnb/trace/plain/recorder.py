@@ -353,7 +353,7 @@ class FrameRecorder:
 
     def _states(self, frame: FrameType) -> Hidden:
         if self._hidden is None:
-            self._hidden = Hidden(frame.f_code, frame.f_globals, self._spend)
+            self._hidden = Hidden(frame.f_code, frame.f_globals, self._hides, self._spend)
         return self._hidden
 
     def _value(self, name: str, names: Mapping[str, Any]) -> Any:

@@ -134,6 +134,11 @@ class Remembered(KeptSteps):
     def _as_code(self, name: str, kept: Any) -> Any:
         return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
 
+    def names_at(self, line: int) -> list[str]:
+        """The variables that the code in a line assigns."""
+        statements = self.iterations.outline.statements
+        return [name for at in statements if at.line + self._shift == line for name in at.assigned]
+
     def variable_names(self) -> list[str]:
         """The variables that `variable` has."""
         return list(dict.fromkeys([*self._initial, *self._places]))

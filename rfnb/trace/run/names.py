@@ -18,7 +18,7 @@ import numpy as np
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Axis, Names
+from rfnb.core.expression.reader import Axis, Members, Names
 from rfnb.core.expression.torch_ops import is_raw, mapped
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
@@ -203,7 +203,7 @@ class StepNames(Mapping[str, Any]):
 _OF_STEP = ("before", "after", "step", "values")
 
 
-class Variables:
+class Variables(Members):
     """The variables of plain Python code before a step: `before.loss`."""
 
     def __init__(self, replay: Any, step: int):
@@ -220,7 +220,7 @@ class Variables:
             raise NoValue(f"there was no `{name}` before step {self._step}") from None
 
 
-class StepValues:
+class StepValues(Members):
     """The values of a step, also by names that are not those of variables: `values["att/weights"]` of a net dict."""
 
     def __init__(self, at: RunStep):

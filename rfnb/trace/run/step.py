@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rfnb.core.expression.reader import Members
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
@@ -180,17 +181,17 @@ class Replayable(Protocol):
         """The runs of the loops inside `step`."""
 
 
-class States:
+class States(Members):
     """The states at one point of a run: `run[3].before.h`; nested: `run[3].before.lstm.h` or `["lstm.h"]`."""
 
     def __init__(self, replay: Replayable, step: int, prefix: str = ""):
         self._replay, self._step, self._prefix = replay, step, prefix
 
-    def names(self) -> list[str]:
+    def members(self) -> list[str]:
         """The names of all states, with dots in the names of nested states."""
         return [name.removeprefix(self._prefix) for name in self._replay.state_names() if name.startswith(self._prefix)]
 
-    members = names
+    names = members
 
     def __getitem__(self, name: str | int) -> Any:
         name = str(name)  # the entries of a list are named "0", "1", …

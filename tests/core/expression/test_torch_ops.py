@@ -186,10 +186,21 @@ HOSTILE = """
     tokens.pop() tokens.clear() tokens+tokens d.clear() d.update(d) d.pop('k') d.__class__ d.keys() d['x'] int('9'*10)
     x.size.real x.sum.x torch.sum.x np.abs.x torch.sum rf.sum torch F np math rf len abs entropy x.sum x.softmax(obj)
     torch.where(obj,x,y) torch.cat(obj) torch.cat([x,f]) x.sum(f) x.add(obj) rf.abs(f) x@obj x.sum(*tokens) x.sum(**d)
-    x[obj] x[f] x[{1}] x[lambda:1] x.unflatten(0,(10**9,0)) x.outer(x) w[None].mT.data x.sum(dtype='f')
-    x.numpy(force=True) torch.sum(x,generator=1) torch.sum(x,device='cpu') torch.abs(input=x,out=x)
-    torch.clip(x,0,1,out=x) torch.where(x>0,x,y,out=x)
+    hid.x hid.x.y hid['a'] hid() len(hid) hid.x() hid+hid hid.members x[hid] x[obj] x[f] x[{1}] x[lambda:1]
+    x.unflatten(0,(10**9,0)) x.outer(x) w[None].mT.data x.sum(dtype='f') x.numpy(force=True) torch.sum(x,generator=1)
+    torch.sum(x,device='cpu') torch.abs(input=x,out=x) torch.clip(x,0,1,out=x) torch.where(x>0,x,y,out=x)
 """.split()
+
+
+class Hidden:
+    """Its attributes are code."""
+
+    @property
+    def __dict__(self):
+        raise SystemExit
+
+    def __getattr__(self, name):
+        raise SystemExit
 
 
 class Thing:
@@ -214,7 +225,7 @@ def hostage():
     return {
         "x": torch.randn(4, 5), "y": torch.randn(4, 5), "w": torch.randn(5, 5), "i": torch.tensor([0, 1]),
         "arr": np.arange(6.0).reshape(2, 3), "row": np.zeros(3), "text": "{0}", "tokens": [1, 2], "d": {"k": 1},
-        "obj": Thing(), "f": len, "cls": Thing, "mod": math,
+        "obj": Thing(), "hid": Hidden(), "f": len, "cls": Thing, "mod": math,
     }  # fmt: skip
 
 

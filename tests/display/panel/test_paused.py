@@ -13,7 +13,7 @@ import rfnb as rf
 from rfnb.display.panel import paused as paused_module
 from rfnb.display.panel.commands import Dispatcher
 from rfnb.display.panel.edit import edited
-from rfnb.display.panel.paused import edit_paused, holder, paused_now, resume
+from rfnb.display.panel.paused import edit_paused, holder, pause_at, paused_now, resume
 from rfnb.errors import RfError, ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.run.runs import runs
@@ -138,3 +138,39 @@ def test_a_variable_of_a_plain_loop_is_edited_by_a_text_or_an_expression(monkeyp
     condition.remove()
     assert rows == [[4.0, 5.0]] and h.tolist() == [0.0, 0.0] and len(refused) == 3
     assert rf.runs["plain"].flags == ["edited at step 1: h, word, n", "edited at step 2: h"]
+
+
+def decode():
+    h = torch.zeros(2)
+    for t in rf.steps(range(6), name="decoder"):
+        x = torch.full((2,), float(t // 2))
+        h = h + x
+        y = h * 2
+    return y
+
+
+@pytest.mark.parametrize(
+    ("kind", "offset", "expected"),
+    [
+        ("changes", 3, [(2, 3, ["t", "x"]), (4, 3, ["t", "x"])]),
+        ("changes", 4, [(t, 4, ["t", "x", "h"]) for t in (2, 3, 4, 5)]),
+        ("over", 4, [(t, 4, ["t", "x", "h"]) for t in (4, 5)]),
+        ("expression", None, [(3, 2, ["t"])]),
+    ],
+)
+def test_a_marked_line_of_a_plain_loop_pauses_at_the_line(kind, offset, expected):
+    first, seen = decode.__code__.co_firstlineno, []
+
+    def look(held):
+        seen.append((held.step, held.line - first, [value.name for value in held.run[held.step].values()]))
+        return Resume()
+
+    decode()
+    loop = rf.runs["decoder"].loop
+    line = None if offset is None else first + offset
+    where = {"kind": kind, "line": line, "limit": 3.0, "name": None, "text": "t == 3"}
+    pause_at(Dispatcher(runs), "decoder", loop, [where])
+    with user(look):
+        decode()
+    pause_at(Dispatcher(runs), "decoder", loop, [])
+    assert seen == expected

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
 import rfnb as rf
@@ -320,3 +321,17 @@ def test_truth_sizes_and_minus_signs():
     assert edited(rf.zeros([]), "\u22122.5", {}).raw_tensor.item() == -2.5
     with pytest.raises(ViewError, match="not a number"):
         edited(3, "x", {})
+
+
+def test_a_loop_of_plain_python_is_forked_from_typed_values(ask):
+    h, n = torch.zeros(3), 0
+    for t in rf.steps(range(4), name="plain"):
+        h = torch.tanh(h + t)
+        n = n + 1
+    ask.run = rf.runs["plain"]
+    ask("fork", step=2, states={"h": "0.5", "n": "7"})
+    fork = rf.runs[0]
+    assert (fork.parent, fork.forked_at, fork.steps) == (ask.run, 2, 4)
+    assert fork[2].before.h.tolist() == [0.5] * 3 and fork[3].n.item() == 9
+    assert torch.equal(fork[2].h.raw_tensor, torch.tanh(torch.full((3,), 2.5))) and n == 4
+    assert "n cannot hold '7.5'" in ask.error("fork", step=2, states={"n": "7.5"})

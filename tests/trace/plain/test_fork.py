@@ -15,8 +15,10 @@ import torch
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
 from rfnb.trace.plain.values import Opaque
+from tests.examples import FACTOR
 from tests.trace.plain import loops
-from tests.trace.plain.programs import LOST, equal, of_entry
+from tests.trace.plain.programs import LOST, equal, of_entry, programs
+from tests.trace.plain.test_recorder import outcome
 
 LOOPS = {loop.__name__: loop for loop in loops.LOOPS}
 
@@ -189,15 +191,6 @@ def test_a_fork_prints_nothing_and_changes_nothing_of_the_run(capsys):
     assert (str(run[2].out), str(run[0].out), len(rows)) == values and capsys.readouterr().out == ""
 
 
-def with_optimizer():
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(2):
-        optimizer.zero_grad()
-        model(torch.ones(2)).sum().backward()
-        optimizer.step()
-
-
 def by_hand():
     for _ in range(2):
         with torch.no_grad():
@@ -264,7 +257,6 @@ def with_a_dead_module():
 @pytest.mark.parametrize(
     ("loop", "words"),
     [
-        (with_optimizer, "the loop changes the weights of `model`"),
         (by_hand, "changes the weights of `HAND`"),
         (by_an_optimizer_that_was_skipped, "`optimizer` cannot be had again: the state of SGD objects is not kept"),
         (with_a_file, "`lines` cannot be had again: the state of TextIOWrapper objects is not kept"),
@@ -345,3 +337,76 @@ def test_a_deleted_fork_keeps_nothing_alive():
     del fork
     gc.collect()
     assert raw() is None and function() is None
+
+
+@pytest.mark.parametrize("seed", range(round(30 * FACTOR)))
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+def test_a_fork_of_a_random_loop_is_the_rest_of_it(seed, tmp_path):
+    plain, _ = programs(seed, tmp_path)
+    with rf.record_loops(plain):
+        outcome(plain, torch.eye(3), None)
+    for run in list(rf.runs):
+        for step in range(len(run.replay.iterations.starts)):
+            try:
+                fork = run.fork(step)
+            except LoopError as error:
+                assert "cannot be had again" in str(error)
+                continue
+            except Exception:
+                fork = rf.runs[0]
+                assert run.failed is not None and fork.parent is run and fork.failed.error == run.failed.error
+            assert len(fork.replay.iterations.starts) == len(run.replay.iterations.starts)
+            for later in range(step, len(run.replay.iterations.starts)):
+                assert_same_values(run, fork, later)
+
+
+def assert_same_values(run, fork, step):
+    """The last value of each line is the same, where both have it, and so are the variables before the step."""
+    mine, theirs = ({entry[:2]: entry[2] for entry in entries(of, step)} for of in (run, fork))
+    mine |= {name: of_entry(entry) for name, entry in run.replay.iterations.before(step).items()}
+    theirs |= {name: of_entry(entry) for name, entry in fork.replay.iterations.before(step).items()}
+    for key, value in mine.items():
+        other = theirs.get(key, LOST)
+        assert value is LOST or other is LOST or isinstance(value, Opaque) or equal(value, other), (step, key)
+
+
+class Recurrent(torch.nn.Module):
+    """A module with a state of its own, one that it names and one that it hides."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.h, self.calls = torch.nn.Linear(2, 2), None, 0
+
+    def forward(self, xs):
+        self.h = torch.zeros(2)
+        for x in rf.steps(xs, name="recurrent"):
+            self.h = torch.tanh(self.linear(self.h) + x)
+            y = self.h * 2
+        return y
+
+    def count(self, steps):
+        for t in rf.steps(range(steps), name="counted"):
+            n = self.next() + t
+        return n
+
+    def next(self):
+        self.calls += 1
+        return self.calls
+
+
+def test_attributes_of_a_module_are_those_of_the_step_and_stay_as_they_are():
+    module = Recurrent()
+    module(torch.randn(4, 2))
+    run, h = rf.runs["recurrent"], module.h
+    for step in range(4):
+        fork = run.fork(step)
+        assert_same_steps(run, fork)
+        assert module.h is h and fork.flags == [] and module.linear.weight.grad is None
+
+
+def test_attributes_that_no_line_shows_are_named():
+    module = Recurrent()
+    module.count(3)
+    fork = rf.runs["counted"].fork(1)
+    assert fork.flags == ["with today's self.calls"]
+    assert module.calls == 3
