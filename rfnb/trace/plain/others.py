@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import takewhile
 from types import CodeType, ModuleType
 
 from rfnb.trace.plain.syntax import may_loop, outline
@@ -36,22 +38,24 @@ class OtherFunctions:
         return True
 
     def with_loops(self) -> list[str]:
-        """Those of the same packages that have a loop, as "module:function", in the order of their first calls."""
+        """Those of the same packages that have a loop, as "module:function": near modules first, in order of calls."""
         called, self._called = self._called, {}
         named = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
         looping = [code for code in named if outline(code) is not None]  # a comprehension jumps back too
         if not looping or not self._files:
             return []
         modules = {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
-        packages = {modules[file].partition(".")[0] for file in self._files if file in modules}
-        found = {}
+        named = [modules[file].split(".") for file in self._files if file in modules]
+        files: dict[str, str] = {}
+        shared: dict[str, int] = {}
         for code in looping:
-            module = modules.get(code.co_filename, "")
-            if module.partition(".")[0] in packages:
-                found[f"{module}:{code.co_qualname}"] = code.co_filename
-        listed = dict([*found.items()][:MOST])
-        LISTED.update(listed)
-        return [*listed]
+            parts = modules.get(code.co_filename, "").split(".")
+            function = f"{'.'.join(parts)}:{code.co_qualname}"
+            shared[function] = max((_shared(parts, other) for other in named), default=0)
+            files[function] = code.co_filename
+        near = sorted((function for function in files if shared[function]), key=lambda function: -shared[function])
+        LISTED.update({function: files[function] for function in near[:MOST]})
+        return near[:MOST]
 
 
 def add_file_of(function: str) -> None:
@@ -62,6 +66,11 @@ def add_file_of(function: str) -> None:
 def is_added(function: str) -> bool:
     """Whether the loops in the file of a function that was listed are recorded as well."""
     return LISTED[function] in ADDED
+
+
+def _shared(a: Sequence[str], b: Sequence[str]) -> int:
+    """How many parts two names of modules have in common, from the first on."""
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))])
 
 
 def _file_of(module: object) -> str | None:

@@ -550,7 +550,7 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
-        _own_end(node),
+        node.lineno if isinstance(node, ast.Try | ast.TryStar) else _own_end(node),  # not that of its handlers
         loops,
         tuple(assigned),
         tuple(name for name in read if name not in assigned),
