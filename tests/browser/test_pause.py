@@ -397,3 +397,33 @@ def test_a_kernel_that_cannot_hear_the_panel_pins_the_run(lab, open_notebook, ke
     assert notebook.value("[run.pinned for run in rf.runs]") == [True] * 3
     expect(panel.group("running sum").locator(".rfnb-Run-act[aria-pressed=true]")).to_have_count(2)
     over(panel)
+
+
+PLAIN = """\
+import torch
+h = torch.zeros(2)
+for t in rf.steps(range(5), name="plain"):
+    h = h + t
+    y = h * 2
+print("done", y.tolist())"""
+
+
+def test_a_plain_loop_pauses_at_a_line_is_edited_and_goes_on(open_notebook):
+    notebook = open_notebook(cells=[DATA, 'rf.pause_when("t == 2 and h[0] > 0", loop="plain");', PLAIN])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    panel.at(2)
+    expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("t == 2 and h[0] > 0")
+    assert panel.state("h", "after") == "3 3"
+    panel.go("previous", 1)
+    assert panel.state("h", "after") == "1 1"
+    panel.go("next", 2)
+    panel.edit("h", "100 3")
+    resume(panel, "resume")
+    notebook.wait_for_idle()
+    over(panel)
+    assert "done [214.0, 20.0]" in notebook.text(2)
+    expect(panel.root.locator(".rfnb-Stepper-head")).to_contain_text("edited at step 2")

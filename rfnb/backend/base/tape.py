@@ -102,6 +102,8 @@ class TapeOps:
     counted_version_raw: Callable[[Any], int | None]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
+    is_on_host_raw: Callable[[Any], bool]
+    spare_memory_raw: Callable[[Any], int]
     storage_raw: Callable[[Any], tuple[Any, int]]
     equal_raw: Callable[[Any, Any], bool]
     sample_raw: Callable[[Any], Any]

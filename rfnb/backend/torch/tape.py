@@ -349,6 +349,19 @@ class TorchTape:
         return flat[:: max(flat.numel() // 256, 1)].clone()
 
     @staticmethod
+    def is_on_host_raw(raw: torch.Tensor) -> bool:
+        """Whether it is in the memory of the CPU."""
+        return raw.is_cpu
+
+    @staticmethod
+    def spare_memory_raw(raw: torch.Tensor) -> int:
+        """The bytes that are free on its accelerator, also those that torch has reserved; many where nobody knows."""
+        if not raw.is_cuda:
+            return 2**40
+        reserved = torch.cuda.memory_reserved(raw.device) - torch.cuda.memory_allocated(raw.device)
+        return torch.cuda.mem_get_info(raw.device)[0] + reserved
+
+    @staticmethod
     def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
         """The storage that the tensor keeps alive, of which it may use a part: its key, and its bytes."""
         raw = unwrapped(raw)

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.expression.reader import READ, WORDS, Names, Reader
+from rfnb.core.expression import pure
+from rfnb.core.expression.reader import READ, WORDS, Names, Reader, path_of
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
 from rfnb.printable import terminal_text
@@ -52,7 +53,7 @@ class Expression:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
         reader = Reader(names, self._error)
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and not _may_be_a_method(node.func):
                 reader.function(node.func)
 
     @property
@@ -84,6 +85,12 @@ class Expression:
 
     def __repr__(self) -> str:
         return terminal_text(self.text)
+
+
+def _may_be_a_method(function: ast.expr) -> bool:
+    """Whether a value may hide a module: `F.norm()` of a variable `F`."""
+    module, _, name = path_of(function).rpartition(".")
+    return module in pure.MODULES and name in pure.methods()
 
 
 def _parsed(text: str) -> ast.expr:

@@ -95,7 +95,7 @@ class Reader:
         return tuple(made) if isinstance(node, ast.Tuple) else made
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        path = _path(node)
+        path = path_of(node)
         if path:
             try:
                 return self.names.values[path]  # a value whose name has a dot, such as `chosen.labels`
@@ -176,8 +176,8 @@ class Reader:
         raise self._unknown(node, name, known)
 
     def _entry(self, node: ast.AST, owner: dict[Any, Any], key: Any) -> Any:
-        if isinstance(key, str | int) and key in owner:
-            return owner[key]
+        if isinstance(key, str | int) and dict.__contains__(owner, key):
+            return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(known) for known in owner])
 
     def _call(self, node: ast.Call) -> Any:
@@ -201,7 +201,7 @@ class Reader:
             raise self.error(
                 node, "only functions and methods can be called", expected="rf.name(…), x.sum(), torch.abs(x)"
             )
-        path = _path(node)
+        path = path_of(node)
         if path.startswith("rf.") and path.count(".") == 1:
             if node.attr not in self.names.functions:
                 raise self._unknown(node, node.attr, list(self.names.functions), of="rf here")
@@ -466,11 +466,11 @@ def _large(base: int, exponent: int) -> bool:
     return base.bit_length() * abs(exponent) > BITS
 
 
-def _path(node: ast.expr) -> str:
+def path_of(node: ast.expr) -> str:
     """`a.b.c` as text; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
-    owner = _path(node.value) if isinstance(node, ast.Attribute) else ""
+    owner = path_of(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{owner}.{node.attr}" if owner else ""  # type: ignore[attr-defined]
 
 

@@ -13,6 +13,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses, warn
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
+from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
 from rfnb.trace.plain.log import Entry, Log, let_graphs_go
@@ -25,13 +26,10 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     backend_of,
-    drop,
     growth_of,
-    hold,
     is_opaque,
     is_same,
     keep,
-    summary,
     tensors_in,
     version_of,
 )
@@ -208,12 +206,11 @@ class FrameRecorder:
         self._caught: BaseException | None = None  # since the line before
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
-        self._bytes, self._summarized, self._budget = 0, 0, options.trace_budget
-        self._bound: list[int] = []  # where in the log are older values that variables still have
         self._hides = any(statement.hides for statement in text.statements)
         self._uses, self._paths, self._outside = [*text.uses], dict(text.paths), text.outside
         self._uncounted = {*text.paths, *text.shared}  # what may change where no line of the frame shows it
         self._last: dict[str, int] = {}  # by variable, where in the log its value is
+        self._budgets = Budgets(options.trace_budget, self._log, self._last)
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self._writers = {number: set(names) for number, names in text.writes.items()}
@@ -243,6 +240,7 @@ class FrameRecorder:
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
+        self._make_room(error)
         if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
             self._caught = error
 
@@ -283,6 +281,7 @@ class FrameRecorder:
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
         self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
+        self._make_room(error)
         try:
             self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
         except BaseException as stopped:
@@ -292,6 +291,14 @@ class FrameRecorder:
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
+
+    def _make_room(self, error: BaseException | None) -> None:
+        """Lets go of values if there is no memory left."""
+        try:
+            with self._unobserved():
+                self._budgets.make_room(error)
+        except Exception as problem:
+            self._give_up(problem)
 
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
@@ -463,12 +470,12 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
-            loop.bytes = self._bytes
+            loop.bytes = self._budgets.bytes
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()
-            self._log, self._last, self._bytes, self._summarized, self._tested = Log(), {}, 0, 0, 0
-            self._memories, self._bound = {}, []
+            self._log, self._last, self._memories, self._tested = Log(), {}, {}, 0
+            self._budgets = Budgets(options.trace_budget, self._log, self._last)
             self._hidden.end()
         let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
@@ -605,40 +612,22 @@ class FrameRecorder:
                 kept = keep(value, self._hides, before)
                 self._uncounted.add(name)
             if use.statement != BEFORE:  # what was there needs no more memory
-                self._bytes += hold(kept) if version is None else value.nbytes
+                self._budgets.add(kept, version)
         if type(before) is Kept:
             before.let_go(parts=growth_of(kept) is None)
         items += (use, kept, version)
-        if self._bytes > self._budget:
-            self._summarize()
+        if self._budgets.is_over:
+            self._spend(0)
 
     def _spend(self, size: int) -> None:
-        """Counts what is kept of objects."""
-        self._bytes += size
-        if self._bytes > self._budget:
-            self._summarize()
-
-    def _summarize(self) -> None:
-        """Replaces the oldest tensors by their statistics, until a quarter of the budget is free."""
-        while self._bytes > 0.75 * self._budget and self._hidden.states:
-            self._bytes -= self._hidden.free()
-        items, now = self._log.items, set(self._last.values())
-        bound, self._bound = iter(self._bound), []
-        while self._bytes > 0.75 * self._budget:
-            at = next(bound, self._summarized)
-            if at == self._summarized:
-                self._summarized += 3
-            if at >= len(items):
-                self._summarized = len(items)
-                break
-            if at in now:
-                self._bound.append(at)
-            elif items[at].statement != BEFORE:
-                value, version = items[at + 1 : at + 3]
-                self._bytes -= value.nbytes if version is not None else drop(value)
-                items[at + 1], items[at + 2] = summary(value, version), None
-        self._bound += bound
-        self._log.summarized = self._summarized
+        """Counts what is kept of objects, and lets go of what does not fit."""
+        budget = self._budgets.host
+        budget.bytes += size
+        if not self._budgets.is_over:
+            return
+        while budget.is_full and self._hidden.states:
+            budget.bytes -= self._hidden.free()
+        self._budgets.free()
 
     def _separate(self, name: str, parts: Collection[int] | None) -> None:
         """Takes copies before a line that is known to change a value in place, also of others in the same memory.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -109,3 +111,38 @@ def test_the_progress_of_a_paused_training_is_shown(capsys):
     with user(look):
         train(bad=3)
     assert "3/6" in shown[0] and "6/6" not in shown[0]
+
+
+def test_in_a_script_nothing_is_recorded():
+    tracing = []
+    for _ in rf.progress(range(3), plot=False):
+        tracing.append(sys.gettrace())
+    assert tracing == [None] * 3 and len(rf.runs) == 0
+
+
+def test_where_loops_are_recorded_each_epoch_is_a_run():
+    undisturbed = train(bad=None)
+    with rf.recording("last"):
+        assert train(bad=None) == undisturbed
+        progress = rf.progress(range(3), name="epochs", plot=False)
+        for _epoch in range(2):
+            for n in progress:
+                double = 2 * n
+    assert rf.runs["training"].steps == 6
+    assert [[at.double.item() for at in run] for run in rf.runs if run.name == "epochs"] == [[0, 2, double]] * 2
+
+
+def test_a_loop_in_a_condition_of_another_name_is_not_recorded():
+    rf.pause_when("n > 1", loop="other")
+    for _n in rf.progress(range(3), plot=False):
+        assert sys.gettrace() is None
+    assert len(rf.runs) == 0
+
+
+def test_a_progress_that_is_no_loop_of_the_user_is_an_iterable_as_ever():
+    rf.pause_when("n > 1")
+    with rf.recording("last"):
+        assert [*rf.progress(range(3), plot=False)] == [0, 1, 2]
+        batches = iter(rf.progress("ab", plot=False))
+        assert next(batches) == "a"
+    assert sys.gettrace() is None

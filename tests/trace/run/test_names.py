@@ -174,6 +174,16 @@ def test_a_condition_is_false_where_a_variable_has_no_value_yet():
         run.find(rf.when.over(1, "word"))
 
 
+def test_a_variable_may_have_the_name_of_a_module():
+    for t in rf.steps(range(3), name="hidden"):
+        F, np = torch.full((2,), float(t)), {"x": t}
+    run = rf.runs["hidden"]
+    assert run.find("F.norm() > 2") == [2] and run.find("np.x == 1") == [1]
+    assert len(F) == len(np) + 1
+    with pytest.raises(ExpressionError, match=r"`F.os` cannot be called"):
+        run.find("F.os(1)")
+
+
 def test_axes_with_names_are_dims_of_the_expression():
     for t in rf.steps(range(3), name="named", dims={"att": ["batch", "source"]}):
         att = torch.arange(8.0).reshape(2, 4) + t

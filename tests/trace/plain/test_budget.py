@@ -1,0 +1,105 @@
+"""What is kept of loops fits into a budget: of the host, and of an accelerator, which is played by the CPU here."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.backend.torch.tape import TorchTape
+from rfnb.trace.plain import budget
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Makes the CPU an accelerator with some free bytes; the list can be changed."""
+    free = [400_000]
+    monkeypatch.setattr(TorchTape, "is_on_host_raw", staticmethod(lambda raw: False))
+    monkeypatch.setattr(TorchTape, "spare_memory_raw", staticmethod(lambda raw: free[0]))
+    yield free
+    rf.runs.clear()
+
+
+def recorded(loop, *args):
+    rf.runs.clear()
+    with rf.record_loops(loop), contextlib.suppress(torch.OutOfMemoryError):
+        loop(*args)
+    return rf.runs[0]
+
+
+def with_values(run, name):
+    steps = range(run.steps + (run.failed is not None))
+    return [step for step in steps if any(value.name == name for value in run[step].values())]
+
+
+def loop(gradients, then=lambda i: None):
+    x = torch.zeros(1000, requires_grad=gradients)
+    for i in range(20):
+        x = x * 1 + i
+        then(i)
+    return x
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_an_accelerator_has_a_budget_of_its_own(accelerator, gradients):
+    steps = with_values(recorded(loop, gradients), "x")  # 20,000 bytes of 400,000 are five values
+    assert 3 <= len(steps) <= 6 and steps[-1] == 19
+
+
+def test_values_go_when_the_program_needs_the_memory(accelerator, monkeypatch):
+    monkeypatch.setattr(budget, "CHECKED", 0)
+    accelerator[0] = 4_000_000
+
+    def use(i):
+        accelerator[0] = 4_000_000 if i < 15 else 1000
+
+    assert with_values(recorded(loop, False, use), "x")[0] >= 15
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_values_go_when_there_is_no_memory_left(accelerator, caught):
+    accelerator[0] = 4_000_000
+
+    def fail(i):
+        if i == 12:
+            with contextlib.suppress(torch.OutOfMemoryError) if caught else contextlib.nullcontext():
+                raise torch.OutOfMemoryError("no memory")
+
+    def outer():
+        x = torch.zeros(1000)
+        for i in range(14):
+            x = x * 1 + i
+            try:
+                fail(i)
+            except torch.OutOfMemoryError:
+                if not caught:
+                    raise
+
+    accelerator[0] = 4_000_000
+    run = recorded(outer)
+    assert with_values(run, "x") == ([*range(14)] if caught else [12])
+
+
+def test_a_run_that_was_deleted_keeps_nothing_alive():
+    class Net(torch.nn.Linear):
+        def run(self, x):
+            for _ in range(3):
+                self.h = self(x)
+                kept = [self.h, {"x": x}]
+                alive.append(weakref.ref(self.h))
+            return kept
+
+    alive = []
+    net, x = Net(3, 3), torch.ones(3)
+    recorded(net.run, x)
+    alive += [weakref.ref(net), weakref.ref(x)]
+    run = rf.runs[0]
+    assert run[2]["self.h"].raw_tensor.shape == (3,)
+    rf.runs.clear()
+    del net, x, run
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 5
