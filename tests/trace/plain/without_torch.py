@@ -130,7 +130,7 @@ class Backend:
     name = "stand-in"
     unobserved = contextlib.nullcontext
     version_raw = counted_version_raw = staticmethod(lambda raw: raw._version)
-    counts_changes_raw = is_readable_raw = staticmethod(lambda raw: True)
+    counts_changes_raw = is_readable_raw = is_on_host_raw = staticmethod(lambda raw: True)
     needs_gradient_raw = is_leaf_raw = staticmethod(lambda raw: False)
     alias_raw = staticmethod(StandIn.view)
     snapshot_raw = staticmethod(StandIn.clone)
