@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in found])
     live = whole if thin is None else thin
     jump = 0.0
-    initial = run.replay.state(name, 0) if chosen[0] == 0 else None
+    initial: Any = run.replay.state(name, 0) if chosen[0] == 0 else None
     start = None
     if initial is not None and not isinstance(initial, int | str):
         start = one_entry(initial, of_sequence(run, sequence))

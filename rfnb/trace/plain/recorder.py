@@ -306,8 +306,7 @@ class FrameRecorder:
 
     def lose(self) -> None:
         """The recording has ended, some lines ago."""
-        while self._open:
-            self._close()
+        FrameRecorder._end(self, None, None)
         self._places = {}
         for client in [*self.clients]:
             client.left()
@@ -476,7 +475,7 @@ class FrameRecorder:
                     value.let_go()
             self._log, self._last, self._memories, self._tested = Log(), {}, {}, 0
             self._budgets = Budgets(options.trace_budget, self._log, self._last)
-            self._hidden.end()
+            self._hidden.end(loop.log.items[1::3])
         let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -585,9 +584,11 @@ class FrameRecorder:
 
         targets: what the header has assigned already, for the next iteration.
         """
+        named = self._open[0].text.names if self._open else ()
         for name in [*self._uncounted]:
             at, path = self._last.get(name), self._paths.get(name)
-            if name in targets or (path is not None and not path.variables.isdisjoint(targets)):
+            has_next = name in targets or (path is not None and not path.variables.isdisjoint(targets))
+            if has_next or (at is None and name not in named):
                 continue
             value = self._value(name, names)
             if value is not MISSING and (path if at is None else not self._is_same(value, at)):
@@ -610,6 +611,10 @@ class FrameRecorder:
             version = None if self._hides else version_of(value)
             if version is None:
                 kept = keep(value, self._hides, before)
+                self._uncounted.add(name)
+            elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
+                kept, version = Kept.of_raw(value, version), None
+                kept.separate()
                 self._uncounted.add(name)
             if use.statement != BEFORE:  # what was there needs no more memory
                 self._budgets.add(kept, version)
@@ -758,11 +763,6 @@ class Recording:
             self.frames[frame] = recorder
         return recorder
 
-    def forget(self) -> None:
-        """Follows no more frames, and stores nothing."""
-        if self._events is not None:
-            self._events.stop()
-
 
 class _OfThread(threading.local):
     """The recording of each thread."""
@@ -781,8 +781,9 @@ def recording_here() -> Recording:
 
 def _start_anew() -> None:
     """In a forked process, such as the worker of a DataLoader, nothing is recorded."""
-    recording_here().forget()
-    _of_thread.recording = Recording()
+    events, _of_thread.recording = _of_thread.recording._events, Recording()
+    if events is not None:
+        events.stop()
 
 
 if hasattr(os, "register_at_fork"):

@@ -562,12 +562,16 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool) -> LoopText:
+def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: bool) -> LoopText:
     order: dict[str, bool | None] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    used = [name for name in order if name not in targets]
+    used += [
+        path.text for path in paths.values() if path.text not in order and path.root in used
+    ]  # a call may assign it
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
         loop.lineno,
@@ -575,7 +579,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Container[str], short: bool
         short,
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
-        tuple(name for name in order if name not in targets),
+        tuple(used),
         stored,
     )
 

@@ -160,3 +160,24 @@ def test_what_is_not_a_path(text):
 def test_items_of_containers(text, expected):
     one, two = SimpleNamespace(n=1), SimpleNamespace(n=2)
     assert value(text, a=[one, two], i=1, d={"x": two}) == expected
+
+
+def test_attributes_named_outside_of_the_loop_are_recorded():
+    class Counter:
+        length, most = 0, 3
+
+        def count(self):
+            self.length += 1
+
+    def loop(counter, other):
+        n = counter.most + other.most
+        while n > 4:
+            counter.count()
+            n = n - 1
+        return counter.length
+
+    with rf.record_loops(loop):
+        loop(Counter(), Counter())
+    run = rf.runs["loop"]
+    assert [[value.name for value in run[i].values()] for i in range(2)] == [["counter.length", "n"]] * 2
+    assert run.replay.state("counter.length", 0).item() == 0 and run[1]["counter.length"].item() == 2
