@@ -102,6 +102,7 @@ class TapeOps:
     counted_version_raw: Callable[[Any], int | None]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
+    keeps_more_raw: Callable[[Any], bool]
     is_on_host_raw: Callable[[Any], bool]
     spare_memory_raw: Callable[[Any], int]
     storage_raw: Callable[[Any], tuple[Any, int]]

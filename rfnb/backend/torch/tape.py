@@ -349,6 +349,11 @@ class TorchTape:
         return flat[:: max(flat.numel() // 256, 1)].clone()
 
     @staticmethod
+    def keeps_more_raw(raw: torch.Tensor) -> bool:
+        """Whether it is a small part of a large tensor, which it keeps alive."""
+        return raw._is_view() and raw.untyped_storage().nbytes() > 2 * raw.nbytes + LARGE
+
+    @staticmethod
     def is_on_host_raw(raw: torch.Tensor) -> bool:
         """Whether it is in the memory of the CPU."""
         return raw.is_cpu

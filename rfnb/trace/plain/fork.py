@@ -22,7 +22,7 @@ from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recorder import Iterations, recording_here
 from rfnb.trace.plain.remembered import continue_from
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
-from rfnb.trace.plain.values import Kept, Opaque, Summary
+from rfnb.trace.plain.values import Kept, Opaque, Summary, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"
@@ -177,6 +177,10 @@ def fork(
     function = _compiled(node, loop, cells)
     attributes = _attributes(loop, step, values, rebuilder)
     notes = [*rebuilder.notes, *_notes(loop, step, seed, attributes)]
+    kept = [entry for name, entry in entries.items() if name not in anew] + [e for row in items for e in row.values()]
+    cuts = any(part.gradient == 2 for entry in kept for part in tensors_in(entry.value))
+    if cuts and _computes_gradients(node):
+        notes.append(f"gradients end at step {step}")
     modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
     with _untouched([module for module in modules.values() if module is not None], rebuilder.objects):
         for owner, name, value in attributes.values():
@@ -246,9 +250,10 @@ def _line(node: Any, loop: Any) -> int:
 
 
 def _words(loop: Any) -> set[str]:
-    """All names in a loop."""
+    """All names in a loop; a fork does not evaluate the iterable."""
     words: set[str] = set()
-    for node in ast.walk(loop):
+    parts = [part for part in ast.iter_child_nodes(loop) if part is not getattr(loop, "iter", None)]
+    for node in (node for part in parts for node in ast.walk(part)):
         for field in ("id", "name", "rest"):
             word = getattr(node, field, None)
             if isinstance(word, str):
@@ -256,6 +261,14 @@ def _words(loop: Any) -> set[str]:
         if isinstance(node, ast.alias):
             words.add(node.asname or node.name.partition(".")[0])
     return words
+
+
+def _computes_gradients(loop: Any) -> bool:
+    """Whether a loop names a function that computes gradients."""
+    words = {
+        word for node in ast.walk(loop) for word in (getattr(node, "attr", None), getattr(node, "id", None)) if word
+    }
+    return any("backward" in word or word.endswith("grad") for word in words - {"no_grad", "zero_grad"})
 
 
 def _stored(node: ast.AST) -> set[str]:

@@ -17,6 +17,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.values import (
+    LARGE,
     PLAIN,
     SEQUENCES,
     SMALL,
@@ -86,9 +87,14 @@ class Around:
         self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
         self.others: Any = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
+        self.held: list[Any] = []  # small modules that the loop has not changed, so that it can be continued
         self.stateful: set[str] = set()  # the attributes of modules that have changed
         self.drew = False  # whether it drew from these generators
         self.changed: set[str] = set()  # the variables of the module that have changed
+
+    def sizes(self) -> dict[Any, int]:
+        """The memory of the modules that are kept."""
+        return {id(module): _bytes_of(module) for module in self.held}
 
 
 class Hidden:
@@ -198,13 +204,23 @@ class Hidden:
         size, state.kept = drop(state.kept), None
         return size
 
-    def end(self) -> None:
-        """The outermost loop has ended: no object is kept alive."""
+    def end(self, log: Iterable[Any]) -> None:
+        """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
         around, self._around = self._around, None
         if around is not None:
             around.trained = [
                 name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
             ]
+            others: dict[int, Any] = {}  # modules that lines of the loop assigned
+            for value in log:
+                if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
+                    others[id(value.object)] = value.object
+            for module in others.values():
+                if module is not None and all(known() is not module for _, known, _ in around.modules):
+                    around.modules.append(("", weakref.ref(module), weights_of(module)))
+            for name, module, _ in around.modules:
+                if name not in around.trained and module() is not None and _bytes_of(module()) <= LARGE:
+                    around.held.append(module())
             for name, part, before in self._attributes:
                 now = _attributes(part)
                 changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
@@ -237,6 +253,11 @@ def weights_of(module: Any) -> Any:
     kind = sys.modules["torch"].nn.Module
     tensors = [*kind.parameters(module), *kind.buffers(module)]
     return [(_address(tensor), tensor._version) for tensor in tensors], [part.training for part in kind.modules(module)]
+
+
+def _bytes_of(module: Any) -> int:
+    kind = sys.modules["torch"].nn.Module
+    return sum(tensor.nbytes for tensor in (*kind.parameters(module), *kind.buffers(module)))
 
 
 def _address(tensor: Any) -> int:

@@ -53,6 +53,7 @@ class Rebuilder:
     ):
         self._objects, self._changing, self._cells, self._shares = objects, changing, cells, shares
         self._by_identity: dict[int, Any] = {}
+        self._seen: set[int] = set()  # the objects of which the tensors were listed
         self.notes: dict[str, None] = {}
         self.modules: list[Any] = []
         self.objects: list[Any] = []  # others that stay as they are
@@ -75,6 +76,10 @@ class Rebuilder:
         """The tensors and arrays in a value, also those in objects."""
         if not isinstance(value, Kept):
             return
+        if isinstance(value.value, Opaque) and value.identity:
+            if value.identity in self._seen:
+                return
+            self._seen.add(value.identity)
         if value.backend is not None or isinstance(value.value, np.ndarray):
             yield name, value
             grad = self._objects.get(id(value))

@@ -475,7 +475,7 @@ class FrameRecorder:
                     value.let_go()
             self._log, self._last, self._memories, self._tested = Log(), {}, {}, 0
             self._budgets = Budgets(options.trace_budget, self._log, self._last)
-            self._hidden.end()
+            self._hidden.end(loop.log.items[1::3])
         let_graphs_go(loop.log.items, loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
@@ -611,6 +611,10 @@ class FrameRecorder:
             version = None if self._hides else version_of(value)
             if version is None:
                 kept = keep(value, self._hides, before)
+                self._uncounted.add(name)
+            elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
+                kept, version = Kept.of_raw(value, version), None
+                kept.separate()
                 self._uncounted.add(name)
             if use.statement != BEFORE:  # what was there needs no more memory
                 self._budgets.add(kept, version)

@@ -246,10 +246,11 @@ class Remembered(KeptSteps):
     # -- about the run
 
     def storages(self) -> dict[Any, int]:
-        """The memory of the tensors."""
+        """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
+        around, items = self.iterations.around, self.iterations.log.items
+        sizes: dict[Any, int] = {} if around is None else around.sizes()
         if self.iterations.bytes is not None:
-            return {id(self.iterations.log): self.iterations.bytes}
-        items, sizes = self.iterations.log.items, {}
+            return sizes | {id(self.iterations.log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
         for at in range(start, end, 3):
             value, version = items[at + 1 : at + 3]

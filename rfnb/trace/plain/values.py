@@ -440,7 +440,9 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
             fields = kind.__dict__.get("_fields")
             return fields if isinstance(fields, tuple) and len(fields) == len(items) else None, items
     if issubclass(kind, dict):
-        return tuple(map(_key, dict.keys(value))), tuple(dict.values(value))
+        keys = tuple(dict.keys(value))
+        keys = keys if PLAIN.issuperset(map(type, keys)) else tuple(map(_key, keys))
+        return keys, tuple(dict.values(value))
     if dataclasses.is_dataclass(kind):
         try:
             inside: Mapping[str, Any] = object.__getattribute__(value, "__dict__")

@@ -302,7 +302,7 @@ def restored(value: Any) -> Any:
         return value.kind(**dict(zip(value.keys or (), items, strict=True)))
     if issubclass(value.kind, dict):
         return dict(zip(value.keys or (), items, strict=True))
-    return value.kind(items)
+    return value.kind(*items) if value.keys else value.kind(items)
 
 
 def of_entry(entry: Any) -> Any:

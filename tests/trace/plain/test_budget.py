@@ -103,3 +103,17 @@ def test_a_run_that_was_deleted_keeps_nothing_alive():
     del net, x, run
     gc.collect()
     assert [ref() for ref in alive] == [None] * 5
+
+
+def test_a_part_of_a_large_tensor_does_not_keep_it_alive():
+    def rows():
+        for i in range(3):
+            large = torch.full((100, 1000), float(i))
+            row = large[0]
+            row[:2] += 1
+            large = None
+        return row
+
+    run = recorded(rows)
+    assert [run[i].row.raw_tensor[0].item() for i in range(3)] == [1, 2, 3]
+    assert all(run[i].row.raw_tensor.untyped_storage().nbytes() == 4000 for i in range(3))

@@ -14,6 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
+from rfnb.trace.plain import hidden
 from rfnb.trace.plain.values import Opaque
 from tests.examples import FACTOR
 from tests.trace.plain import loops
@@ -264,7 +265,6 @@ def with_a_dead_module():
         (with_a_generator, "a loop with `yield` cannot be continued"),
         (with_nonlocal, "nonlocal"),
         (with_global, "`COUNT` is a variable of the module"),
-        (with_a_dead_module, "`model` cannot be had again: the Linear no longer exists"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_with_the_reason(loop, words):
@@ -410,3 +410,43 @@ def test_attributes_that_no_line_shows_are_named():
     fork = rf.runs["counted"].fork(1)
     assert fork.flags == ["with today's self.calls"]
     assert module.calls == 3
+
+
+def test_a_small_module_is_kept_with_its_run_and_a_large_one_is_not(monkeypatch):
+    [run] = record(with_a_dead_module)
+    gc.collect()
+    assert rf.compare(run, run.fork(1), exact=True) and run.bytes >= 6 * 4
+    monkeypatch.setattr(hidden, "LARGE", 8)
+    rf.runs.clear()
+    [run] = record(with_a_dead_module)
+    gc.collect()
+    with pytest.raises(LoopError, match="`model` cannot be had again: the Linear no longer exists"):
+        run.fork(1)
+
+
+def test_a_fork_says_where_gradients_end():
+    def loop():
+        x = torch.ones(2, requires_grad=True)
+        y = x * 3
+        for _ in range(3):
+            (gradient,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+            y = y * 2
+        return gradient
+
+    [run] = record(loop)
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        run.fork(1)
+    assert rf.runs[0].flags[-1] == "gradients end at step 1"
+
+
+def test_methods_of_a_module_as_items_are_those_of_the_run():
+    def loop():
+        layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
+        x = torch.ones(2)
+        for layer, act in zip(layers, [torch.tanh, torch.sin, torch.relu], strict=True):
+            x = act(layer(x))
+        return x
+
+    [run] = record(loop)
+    gc.collect()
+    assert all(rf.compare(run, run.fork(step), exact=True) for step in range(3))
