@@ -19,14 +19,14 @@ export class Ops {
     const { step } = this._store.state;
     if (step?.ops) {
       this._store.update({ step: { ...step, ops: null } });
-    } else if (canAsk(this._store.state)) {
+    } else if (this._canAsk) {
       this._steps.want({ ops: true, op: null });
     }
   }
 
   /** Show the values of one op of this step; -1 is the last op. */
   goto(op: number): void {
-    if (canAsk(this._store.state)) {
+    if (this._canAsk) {
       this._steps.want({ ops: true, op });
     }
   }
@@ -35,7 +35,7 @@ export class Ops {
   move(way: 1 | -1): void {
     const { step, run } = this._store.state;
     const { step: wanted, op: at } = this._steps.wanted;
-    if (!canAsk(this._store.state) || !step || step.step !== wanted) {
+    if (!this._canAsk || !step || step.step !== wanted) {
       return;
     }
     if (!step.ops || at === null) {
@@ -63,6 +63,11 @@ export class Ops {
     } else if (row && row.line !== null && row.line !== line) {
       this._look(row.line);
     }
+  }
+
+  /** Whether there are ops: plain Python code has none. */
+  private get _canAsk(): boolean {
+    return canAsk(this._store.state) && !this._store.state.run.is_plain;
   }
 
   private _store: StepperStore;

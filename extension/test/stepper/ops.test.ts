@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
+import { runView } from '../examples';
 import { settled, travelling } from './travelling';
 
 describe('ops', () => {
@@ -38,5 +39,13 @@ describe('ops', () => {
       [0, 2, 5],
       [0, 1, 3]
     ]);
+  });
+
+  it('are not asked for of plain Python code, which has none', async () => {
+    const { stepper, asked } = travelling(() => null, runView({ is_plain: true }));
+    stepper.toggleOps();
+    stepper.stepOp(1);
+    await settled();
+    expect(asked).toEqual([]);
   });
 });

@@ -58,10 +58,12 @@ class Expression:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The names that it reads, with those in `before.h` and `after.h`."""
-        nodes = (node for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
-        states = {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("before", "after")}
-        return frozenset(self.names() - {"rf"} | states)
+        """The values that it reads, with those in `before.h` and `after.h`; no modules, and no functions it calls."""
+        nodes = [*ast.walk(self._tree)]
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called} - {"rf", *pure.MODULES}
+        parts = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        return frozenset(names | {n.attr for n in parts if n.value.id in ("before", "after")})  # type: ignore[attr-defined]
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any

@@ -290,12 +290,12 @@ class LoopPauses:
             return [where]
 
     def run_now(self) -> Run:
-        """The iterations so far, as a Run whose memory is not counted anew."""
+        """The iterations so far, as the Run of a loop that goes on; its memory is not counted anew."""
         run, steps = self.loop.run or self.run(), len(self.loop.starts)
-        if run.steps != steps and isinstance(run.replay, Remembered):
+        if run.size.max != steps + 1 and isinstance(run.replay, Remembered):
             self._recorder._mark_ends()
             run.replay.look_again()
-            run.steps, run.size = steps, Size([], steps)
+            run.steps, run.size = steps, Size([], steps + 1)
         return run
 
     def run(self) -> Run:

@@ -359,5 +359,24 @@ def kept_by_nothing():
 
 def test_what_a_condition_reads():
     assert names_read("before.h > x.y and rf.reduce_any(z, axis=z.dims)") == {"h", "before", "x", "z"}
+    assert names_read("torch.isnan(loss).any() or float(t) > max(n, 2)") == {"loss", "t", "n"}
     assert names_read(rf.when.changes("h.0")) == {"h.0"} and root("h.0") == root("h[0]") == root("h") == "h"
     assert names_read(rf.when.ends()) is names_read(lambda at: True) is None
+
+
+def test_a_loop_that_runs_has_no_last_step():
+    rf.pause_when(rf.when.ends())
+    rf.pause_when(lambda at: at.run.size.max == at.step + 1)
+    with user() as seen:
+        for _t in rf.steps(range(3)):
+            pass
+    assert seen == []
+    assert [sentence[-10:] for sentence in rf.pauses.cell_ended()] == ["never true"] * 2
+
+
+def test_a_condition_in_the_functions_of_torch():
+    rf.pause_when("torch.isnan(loss).any() and float(t) > 2")
+    with user() as seen:
+        for t in rf.steps(range(5)):
+            loss = torch.log(torch.tensor([-1.0, t]))
+    assert [step for step, _ in seen] == [3, 4]
