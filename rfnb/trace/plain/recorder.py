@@ -446,6 +446,7 @@ class FrameRecorder:
     def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log."""
         uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+        self._hides = self._hides or any(map(raw_registry.selected().hides_changes, uses.values()))
         for name, value in uses.items():
             self._look(name, value)
         return {name: at for name, at in self._last.items() if name in uses}
