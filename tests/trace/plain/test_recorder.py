@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import rfnb as rf
 from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording
 from rfnb.trace.plain.syntax import LoopText
 from tests.examples import FACTOR
