@@ -172,7 +172,10 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
             warn(f"{caller}: nothing is recorded, because {error}")
         return False
     if frame is not None:
-        recording_here().follow(frame, client, number)
+        try:
+            recording_here().follow(frame, client, number)
+        except Exception as error:  # a problem of the recorder never becomes one of the loop
+            warn(f"{caller or 'a loop'}: not recorded: {type(error).__name__}: {error}")
     return True
 
 

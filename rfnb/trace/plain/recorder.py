@@ -447,6 +447,7 @@ class FrameRecorder:
     def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log."""
         uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+        self._hides = self._hides or any(map(raw_registry.selected().hides_changes, uses.values()))
         for name, value in uses.items():
             self._look(name, value)
         return {name: at for name, at in self._last.items() if name in uses}
@@ -698,7 +699,7 @@ class Recording:
         """Records for one more client. Raises Busy if another tool uses the events."""
         self.check()
         if self._events is None:
-            events = make_events(self.chooses, self._begin)
+            events = make_events(self.chooses, self._begin, warn)
             events.start()
             self._events = events
         self._clients.append(client)

@@ -252,7 +252,7 @@ class Remembered(KeptSteps):
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
         around, items = self.iterations.around, self.iterations.log.items
-        sizes: dict[Any, int] = {} if around is None else around.sizes()
+        sizes: dict[Any, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
             return sizes | {id(self.iterations.log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
