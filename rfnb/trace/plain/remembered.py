@@ -455,7 +455,7 @@ def _array(kept: Any) -> Any:
     if isinstance(kept, Kept) and kept.backend is not None:
         return value
     if isinstance(value, Parts) and issubclass(value.kind, list | tuple) and value.items:
-        numbers = all(isinstance(item, bool | int | float) for item in value.items)
+        numbers = all(issubclass(kind, bool | int | float) for kind in set(map(type, value.items)))
         value = np.asarray(value.items) if numbers else None
     if isinstance(value, bool | int | float | np.generic | np.ndarray):
         array = np.asarray(value)

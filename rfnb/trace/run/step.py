@@ -255,11 +255,11 @@ class RunStep(Shown):
                 return self.run.replay.shown(name, self.step, after=True)  # type: ignore[attr-defined]
             except KeyError:
                 words = f"{self.run.name}: {name!r} has no value yet after step {self.step}"
-                raise LoopNameError(words, expected=", ".join(self._names())) from None
+                raise LoopNameError(words, expected=", ".join(self._assigned())) from None
         found: list[Any] = [value.tensor for value in self.values() if value.name == name]
         found = found or [value.text for value in self.texts() if value.name == name]
         if not found:
-            names = self._names()
+            names = self._assigned()
             if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
@@ -329,11 +329,12 @@ class RunStep(Shown):
         """
         return evaluate(expression, self)
 
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(row.name for row in [*self.values(), *self.texts()]))
+    def _assigned(self) -> list[str]:
+        rows: list[StepValue | StepText] = [*self.values(), *self.texts()]
+        return list(dict.fromkeys(row.name for row in rows))
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._names()]
+        return [*super().__dir__(), *self._assigned()]
 
     def __repr__(self) -> str:
         names = dict.fromkeys(printable_name(value.name) for value in self.values())
