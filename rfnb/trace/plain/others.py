@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import takewhile
 from types import CodeType, ModuleType
 
-from rfnb.trace.plain.syntax import may_loop
+from rfnb.trace.plain.syntax import may_loop, outline
 
 MOST = 20
 """Largest number of functions that are listed."""
@@ -41,7 +41,8 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function": near modules first, in order of calls."""
         called, self._called = self._called, {}
-        looping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
+        jumping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
+        looping = [code for code in jumping if outline(code) is not None]  # a comprehension jumps back too
         if not looping or not self._files:
             return []
         modules = _modules(len(sys.modules))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
@@ -35,6 +35,7 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
@@ -571,6 +572,8 @@ class FrameRecorder:
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self._add(name, use, value)
                     continue
+                if type(old) not in PLAIN:
+                    self._budgets.add(old, version)
                 last[name] = len(items)
                 items += (use, old, version)
 
@@ -657,6 +660,8 @@ class FrameRecorder:
         if isinstance(kept, Kept) and kept.version is not None:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
+            if version is not None and items[at].statement != BEFORE:
+                self._budgets.separate(value, kept)
             self._uncounted.add(name)
         for number, part in enumerate(tensors_in(kept)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
@@ -694,7 +699,7 @@ class Recording:
         """Records for one more client. Raises Busy if another tool uses the events."""
         self.check()
         if self._events is None:
-            events = make_events(self.chooses, self._begin)
+            events = make_events(self.chooses, self._begin, warn)
             events.start()
             self._events = events
         self._clients.append(client)

@@ -28,7 +28,7 @@ from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, t
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
-from rfnb.trace.run.names import NoValue
+from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
@@ -133,6 +133,10 @@ class Remembered(KeptSteps):
 
     def _as_code(self, name: str, kept: Any) -> Any:
         return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+
+    def lost(self, step: int) -> list[LostValue]:
+        """The values that a step assigned, and that are no longer kept."""
+        return [error for entry in self.iterations.entries(step) if (error := _loss(entry)) is not None]
 
     def names_at(self, line: int) -> list[str]:
         """The variables that the code in a line assigns."""
@@ -388,18 +392,34 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(name: str, kept: Any) -> Any:
-    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what was not kept."""
+    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what is not kept, LostValue for what no
+    longer is.
+    """
     value = kept.value if isinstance(kept, Kept) else kept
     note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
-    if note or isinstance(value, Opaque | Summary):
-        words = note or (f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else str(value))
-        raise NoValue(f"`{name}` has no value at this step: {words}")
+    if note or isinstance(value, Summary):
+        error = LostValue(f"`{name}` has no value at this step: {note or value}")
+        error.statistics = value if isinstance(value, Summary) else None
+        raise error
+    if isinstance(value, Opaque):
+        raise NoValue(f"`{name}` has no value at this step: only its type was kept: {value.kind}")
     if not isinstance(value, Parts):
         return value
     parts = [_part(f"{name}.{key}", item) for key, item in value.named()]
     if value.keys is not None:
         return dict(zip(value.keys, parts, strict=True))
     return tuple(parts) if issubclass(value.kind, tuple) else parts
+
+
+def _loss(entry: Entry) -> LostValue | None:
+    """The error for a value that is no longer kept."""
+    try:
+        _plain(entry.name, _kept_of(entry))
+    except LostValue as error:
+        return error
+    except NoValue:
+        pass
+    return None
 
 
 def _part(name: str, kept: Any) -> Any:

@@ -57,6 +57,8 @@ def compute(expression: Expression, names: Names) -> Any:
 def _as_tensor(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray) and is_raw(value):
+        return plain_tensor(selected().from_numpy_raw(value, None))
     if is_raw(value):
         return plain_tensor(backend_of_raw(value).alias_raw(value))
     is_shape = isinstance(value, tuple) and all(type(part) is int for part in value)
@@ -65,6 +67,12 @@ def _as_tensor(value: Any) -> Any:
 
 class NoValue(ExpressionNameError):
     """A name of the run has no value at this step, where a condition is false."""
+
+
+class LostValue(NoValue):
+    """A value was not kept: what is left are `statistics`, or None."""
+
+    statistics: Any = None
 
 
 class AtLine(str):
@@ -87,11 +95,11 @@ def has_variable(at: RunStep, name: str) -> bool:
 
 
 def variable_at(at: RunStep, name: str, step: int) -> Any:
-    """A variable of plain Python before `step`, as views show it; None if there is none, or if it was not kept."""
+    """A variable of plain Python before `step`, as views show it; None if there is none. Raises LostValue."""
     replay: Any = at.run.replay
     try:
         replay.variable(name, step)
-    except (KeyError, NoValue):
+    except KeyError:
         return None
     return replay.state(name, step)
 

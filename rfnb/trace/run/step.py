@@ -12,7 +12,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import AtLine, StepNames, evaluate, has_variable, variable_at
+from rfnb.trace.run.names import AtLine, LostValue, NoValue, StepNames, evaluate, has_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -256,20 +256,30 @@ class RunStep(Shown):
         return StepNames(self)
 
     def _latest(self, name: str | None) -> list[Any]:
-        """The state with this name after the step, with nested ones, or else the value; all if `name` is None."""
+        """The state with this name after the step, with nested ones, or else the value; all if `name` is None. The
+        LostValue in place of what is no longer kept.
+        """
         if isinstance(name, AtLine):
             return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
         states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
         if name is None:
             found = [value.tensor for value in self.values()]
+            found += getattr(self.run.replay, "lost", lambda step: [])(self.step)
+        elif has_variable(self, name) and (name in states or not states):
+            try:
+                value = variable_at(self, name, self.step + 1)
+            except LostValue as error:
+                value = error
+            except NoValue:
+                value = None
+            return self._with_numbers([] if value is None else [value], name)
         elif states:
             found = []
-        elif has_variable(self, name):
-            value = variable_at(self, name, self.step + 1)
-            found = [] if value is None else [value]
         else:
             found = [self[name]]
-        found += [self.after[state] for state in states]
+        return self._with_numbers(found + [self.after[state] for state in states], name)
+
+    def _with_numbers(self, found: list[Any], name: str | None) -> list[Any]:
         if any(isinstance(value, str) for value in found):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
         return found
