@@ -52,7 +52,7 @@ def _look() -> Callable[[], Any] | None:
 
     None where it is not known to be where CPython and numpy have it.
     """
-    python, legacy = random._inst, NUMPY.mtrand._rand  # type: ignore[attr-defined]
+    python, legacy = random._inst, NUMPY.mtrand._rand
     trial, numpy = random.Random(0), NUMPY.RandomState(0)
     words = np.frombuffer(_twister(trial), np.uint32)
     numpy.standard_normal()  # makes two numbers, and gives one
