@@ -214,13 +214,14 @@ class Monitoring:
 
     def _started(self, code: CodeType, offset: int) -> Any:
         known = self._known.get(id(code))
-        if known is None:
+        here = threading.get_ident() == self._thread
+        if known is None and here:
             known = self._known[id(code)] = self._chosen(code), code
             if known[0]:
                 self._listen(code)
-        if not known[0]:
+        if known is not None and not known[0]:
             return monitoring.DISABLE
-        if threading.get_ident() == self._thread:
+        if here:
             frame = sys._getframe(1)
             follower = self._begin(frame)
             if follower is not None:

@@ -14,7 +14,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LoopError
-from rfnb.trace.plain.edits import edited_value
+from rfnb.trace.plain.edited_value import edited_value
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.log import Entry, Log

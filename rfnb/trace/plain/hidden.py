@@ -16,6 +16,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed
 from rfnb.trace.plain.values import (
     LARGE,
     PLAIN,
@@ -40,7 +41,6 @@ MOST_ATTRIBUTES = 256
 VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
-NUMPY: Any = np.random
 
 
 class Numbers(NamedTuple):
@@ -346,34 +346,15 @@ def _is_same(value: Any, kept: Any) -> bool:
     return value is kept or is_same(value, kept)
 
 
-def other_numbers() -> tuple[Any, Any]:
-    """The states of the generators of Python and numpy."""
-    return random.getstate(), _frozen(NUMPY.get_state(legacy=False))
-
-
 def random_state(generator: Any) -> Any:
     """The state of a generator, as something that can be compared."""
     if isinstance(generator, random.Random):
         return generator.getstate()
     if isinstance(generator, np.random.Generator):
-        return _frozen(generator.bit_generator.state)
+        return frozen(generator.bit_generator.state)
     if isinstance(generator, np.random.RandomState):
-        return _frozen(generator.get_state(legacy=False))
+        return frozen(generator.get_state(legacy=False))
     return generator.get_state().numpy().tobytes()
-
-
-def _frozen(state: Any) -> Any:
-    """A state of numpy, whose dicts and arrays become tuples and bytes."""
-    if isinstance(state, dict):
-        return tuple((name, _frozen(part)) for name, part in state.items())
-    return (state.dtype.str, state.tobytes()) if isinstance(state, np.ndarray) else state
-
-
-def thawed(state: Any) -> Any:
-    """The state of numpy that was frozen."""
-    if isinstance(state, tuple) and isinstance(state[0], tuple):
-        return {name: thawed(part) for name, part in state}
-    return np.frombuffer(state[1], state[0]).copy() if isinstance(state, tuple) else state
 
 
 def _content(cell: Any) -> Any:

@@ -57,14 +57,20 @@ class Condition:
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
-    """Holds where a state after the step, or a value of the body, has NaN or infinite entries. Without a name: any.
+    """Holds where a state after the step, or a value of the body, has NaN or infinite entries. Without a name: any, but
+    for masked energies: values whose entries are finite or −∞.
 
     >>> rf.when.not_finite("h")
     h is not finite
     """
 
+    def entries(numbers: np.ndarray) -> np.ndarray:
+        infinite = ~np.isfinite(numbers)
+        is_mask = name is None and not infinite.all() and bool((numbers[infinite] == -np.inf).all())
+        return infinite & (not is_mask)
+
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return _in_any(at, name, sequence, lambda numbers: ~np.isfinite(numbers), lambda left: not left.finite)
+        return _in_any(at, name, sequence, entries, lambda left: not left.finite)
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
