@@ -322,6 +322,12 @@ class TorchTape:
         return not raw.is_inference()
 
     @staticmethod
+    def hides_changes(value: Any) -> bool:
+        """Whether an object writes tensors so that `version_raw` does not count it: a fused optimizer."""
+        is_optimizer = issubclass(type(value), torch.optim.Optimizer)
+        return is_optimizer and any(group.get("fused") for group in value.param_groups)
+
+    @staticmethod
     def is_leaf_raw(raw: torch.Tensor) -> bool:
         """Whether it is a parameter rather than the result of something."""
         return raw.is_leaf and (raw.requires_grad or isinstance(raw, torch.nn.Parameter))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.run.run_ctx import get_run_ctx_step
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import warn
 from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.options import options
 from rfnb.trace.run.training import OneStep
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.ground.hook import Hook
 from rfnb.trace.pause.files import write_pause
-from rfnb.trace.pause.pauses import Pause, pauses, warn
+from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.runs import runs
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
-from rfnb.core.ground.source import Source, user_frame, user_source
+from rfnb.core.ground.source import Source, user_source
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.op_call import guarded
-from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, LoopWarning, ParameterError
-from rfnb.printable import encodable, error_text, printable_name, terminal_text
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, ParameterError
+from rfnb.printable import encodable, error_text, printable_name
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.session import waits_for
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
@@ -226,13 +226,6 @@ def warn_of_inner(loop: str) -> None:
         if pause.loop == loop:
             pause.error = LoopError("the loop runs inside of another one")
             warn(f"{pause}: {loop} runs inside of another loop, and only the outer one can be paused")
-
-
-def warn(text: str) -> None:
-    """Warns at the line of the user's code that runs now."""
-    frame = user_frame()
-    file, line = (__file__, 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-    warnings.warn_explicit(terminal_text(text), LoopWarning, file, line)
 
 
 def _name(where: Callable[..., Any]) -> str:

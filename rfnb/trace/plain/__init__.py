@@ -6,6 +6,6 @@ syntax      `Outline`: the loops of a code object, what its statements assign, a
 recorder    `FrameRecorder`, which follows one frame and writes the log of its loops.
 calls       `CallRecorder`, which follows the calls of a function as one loop.
 values      Values as they were: by reference, as copies, or as statistics.
-remembered  What a Run reads from the log.
+remembered  What a Run reads from the log; `fork`: the loop compiled anew; `pause`: pauses at a line, and edits.
 cells       `%%record_loops` and the recording of all cells; `last_iteration`, of a loop that raises; `others` that ran.
 """

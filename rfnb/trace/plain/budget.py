@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from time import monotonic
 from typing import Any
 
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import backend_of, drop, hold, summary, tensors_in
+from rfnb.trace.plain.values import Kept, backend_of, drop, growth_of, hold, summary, tensors_in
 
 PART = 0.05
 """The part of what is free on an accelerator that values may use."""
 
+TINY = 64
+"""Bytes of values that never go, such as losses."""
+
 CHECKED = 0.1
 """Seconds after which it is looked again how much memory is free on an accelerator."""
+
+
+Drop = Callable[[Any, int | None], int]
 
 
 class Budget:
@@ -39,7 +45,7 @@ class Budget:
         """Whether so much is used that the oldest values have to go."""
         return self.bytes > 0.75 * (self.limit or 0)
 
-    def free(self, items: list[Any], now: Set[int], part: float = 0.75) -> None:
+    def free(self, items: list[Any], now: Set[int], drop: Drop, part: float = 0.75) -> None:
         """Replaces the oldest tensors by statistics until this part of the limit is used; `now` has those in use."""
         most = part * (self.limit or 0)
         bound, self._bound = iter(self._bound), []
@@ -54,8 +60,10 @@ class Budget:
                 self._bound.append(at)
                 continue
             value, version = items[at + 1 : at + 3]
+            if is_tiny(value, version):
+                continue
             if items[at].statement != BEFORE and is_on_device(value, version) == self.of_device:
-                self.bytes -= value.nbytes if version is not None else drop(value)
+                self.bytes -= drop(value, version)
                 items[at + 1], items[at + 2] = summary(value, version), None
         self._bound += bound
 
@@ -68,12 +76,13 @@ class Budgets:
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
         self.host, self._device = Budget(limit), Budget(None, of_device=True)
-        self._log, self._last, self._next_check = log, last, 0.0
+        self._log, self._last, self._next_check, self._tiny = log, last, 0.0, 0
+        self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
 
     @property
     def bytes(self) -> int:
         """All that is used."""
-        return self.host.bytes + self._device.bytes
+        return self.host.bytes + self._device.bytes + self._tiny
 
     @property
     def is_over(self) -> bool:
@@ -82,7 +91,10 @@ class Budgets:
 
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
-        size = hold(value) if version is None else value.nbytes
+        size = hold(value) if version is None else self._hold_raw(value)
+        if size <= TINY and is_tiny(value, version):
+            self._tiny += size
+            return
         if not size or not is_on_device(value, version):
             self.host.bytes += size
             return
@@ -97,6 +109,28 @@ class Budgets:
         if budget.bytes > budget.limit:
             self.free(budget)
 
+    def _hold_raw(self, raw: Any) -> int:
+        count = self._entries[id(raw)] = self._entries.get(id(raw), 0) + 1
+        return raw.nbytes if count == 1 else 0
+
+    def drop(self, value: Any, version: int | None) -> int:
+        """The memory that is free without an entry of the log."""
+        if version is None:
+            return drop(value)
+        count = self._entries.pop(id(value), 0) - 1
+        if count > 0:
+            self._entries[id(value)] = count
+        return 0 if count else int(value.nbytes)
+
+    def separate(self, raw: Any, kept: Kept) -> None:
+        """An entry has a copy in place of a raw tensor."""
+        budget, size = self._device if is_on_device(raw, 0) else self.host, self.drop(raw, 0)
+        if size > TINY:
+            budget.bytes -= size
+        else:
+            self._tiny -= size
+        self.add(kept, None)
+
     def make_room(self, error: BaseException | None) -> None:
         """Lets go of what is on an accelerator that has no memory left, as the program may try again."""
         if self._device.bytes and type(error).__name__ == "OutOfMemoryError":
@@ -105,8 +139,18 @@ class Budgets:
     def free(self, budget: Budget | None = None, part: float = 0.75) -> None:
         """Replaces the oldest values by statistics, until a part of a budget is used: that of the host by default."""
         budget = budget or self.host
-        budget.free(self._log.items, {*self._last.values()}, part)
+        budget.free(self._log.items, {*self._last.values()}, self.drop, part)
         self._log.summarized = max(self._log.summarized, budget.at)
+
+
+def is_tiny(value: Any, version: int | None) -> bool:
+    """Whether the tensors and arrays of a value need hardly any memory."""
+    if version is not None:
+        return bool(value.nbytes <= TINY)
+    if growth_of(value) is not None:
+        return False
+    size = 0
+    return all((size := size + part.bytes) <= TINY for part in tensors_in(value))
 
 
 def is_on_device(value: Any, version: int | None) -> bool:

@@ -15,7 +15,7 @@ from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops.math import where
-from rfnb.trace.plain.edits import edited_value
+from rfnb.trace.plain.edited_value import edited_value
 from rfnb.trace.plain.values import backend_of
 
 if TYPE_CHECKING:

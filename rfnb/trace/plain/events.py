@@ -5,17 +5,23 @@ Only the standard library is used here, so that this file can be loaded where to
 
 from __future__ import annotations
 
+import atexit
 import dis
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from itertools import zip_longest
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
 ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
 ENTER_HANDLER = dis.opmap["PUSH_EXC_INFO"]
-RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_GENERATOR", "YIELD_VALUE", "RESUME")}
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RESUME"}
+RETURNS = {number for name, number in dis.opmap.items() if name in ENDS}
 
 
 class Follower(Protocol):
@@ -37,6 +43,8 @@ class Follower(Protocol):
         """The frame returns a value, or an error leaves it."""
 
 
+Chosen = Callable[[CodeType], bool]
+"""Whether frames that run a code are followed."""
 Begin = Callable[[FrameType], Follower | None]
 """Called once for each frame whose code was chosen; None if the frame is not followed."""
 
@@ -53,26 +61,28 @@ class Tracing:
         begin: makes the follower of a frame.
     """
 
-    def __init__(self, chosen: Callable[[CodeType], bool], begin: Begin):
+    def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: a hash of code takes a microsecond
-        self._frames: dict[FrameType, Any] = {}  # those that ran before
+        self._mine: Any = None
+        self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
         """Follows calls from now on. Raises Busy if another tool traces."""
         if sys.gettrace() is not None:
             raise Busy("sys.settrace is in use")
-        known, local, chosen = self._known, self._local, self._chosen
+        known, frames, local, chosen = self._known, self._frames, self._local, self._chosen
 
         def call(frame: FrameType, event: str, arg: Any) -> Any:  # for each call of a function of Python
             code = frame.f_code
             entry = known.get(id(code))
             if entry is None:
                 entry = known[id(code)] = chosen(code), code
-            return local(frame) if entry[0] else None
+            return (frames.get(frame) or local(frame)) if entry[0] else None  # a generator is called again
 
         self._mine = call
         sys.settrace(call)
+        atexit.register(self.stop)
 
     @property
     def are_ours(self) -> bool:
@@ -81,9 +91,8 @@ class Tracing:
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
-        local = self._local(frame)
-        if local is not None and frame.f_trace is None:
-            frame.f_trace = self._frames[frame] = local
+        if frame.f_trace is None:
+            frame.f_trace = self._local(frame)
 
     def ask_again(self) -> None:
         """Asks again which code is chosen."""
@@ -91,6 +100,7 @@ class Tracing:
 
     def stop(self) -> None:
         """No more events; removes only what was set here."""
+        atexit.unregister(self.stop)
         if sys.gettrace() is self._mine:
             sys.settrace(None)
         for frame, local in self._frames.items():
@@ -102,7 +112,7 @@ class Tracing:
         follower = self._begin(frame)
         if follower is None:
             return None
-        line, leave, caught = follower.line, follower.leave, follower.caught
+        line, leave, caught, frames = follower.line, follower.leave, follower.caught, self._frames
         error: list[BaseException | None] = [None]
         handled: list[BaseException | None] = [None]  # at the end of a `with` or `finally` block, it is raised again
 
@@ -125,10 +135,12 @@ class Tracing:
                 if error[0] is None and arg is None and frame.f_code.co_code[frame.f_lasti] not in RETURNS:
                     error[0] = handled[0]
                 if not ((arg is not None or error[0] is None) and _yields(frame)):
+                    frames.pop(frame, None)
                     leave(frame, error[0], arg)
                     error[0] = handled[0] = None
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
+        frames[frame] = local
         return local
 
 
@@ -143,33 +155,43 @@ class Monitoring:
 
     NAME = "rfnb"
 
-    def __init__(self, chosen: Callable[[CodeType], bool], begin: Begin):
+    def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
-        self._known: dict[CodeType, bool] = {}
+        self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: equal code has its own events
         self._followers: dict[FrameType, Follower] = {}
         self._tool: int | None = None
         self._thread = 0
 
     def start(self) -> None:
-        """Follows calls from now on. Raises Busy if no tool number is free."""
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        """Follows calls from now on. Raises Busy if no tool number is free, or a debugger traces."""
+        if sys.gettrace() is not None:
+            raise Busy("sys.settrace is in use")
         free = [number for number in (4, 3) if monitoring.get_tool(number) is None]
-        if not free or sys.gettrace() is not None:
+        if not free:
             raise Busy("sys.monitoring is in use")
-        self._tool, self._thread, events = free[0], threading.get_ident(), monitoring.events
+        self._tool, self._thread = free[0], threading.get_ident()
         monitoring.use_tool_id(self._tool, self.NAME)
-        monitoring.register_callback(self._tool, events.PY_START, self._started)
-        monitoring.register_callback(self._tool, events.LINE, self._line)
-        monitoring.register_callback(self._tool, events.JUMP, self._jumped)
-        monitoring.register_callback(self._tool, events.PY_RETURN, self._returned)
-        monitoring.register_callback(self._tool, events.PY_UNWIND, self._unwound)
-        monitoring.register_callback(self._tool, events.EXCEPTION_HANDLED, self._handled)
+        atexit.register(self.stop)
+        for event, callback in self._callbacks().items():
+            monitoring.register_callback(self._tool, event, callback)
+        events = monitoring.events
         monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
+
+    def _callbacks(self) -> dict[int, Callable[..., Any]]:
+        events = monitoring.events
+        return {
+            events.PY_START: self._started,
+            events.LINE: self._line,
+            events.JUMP: self._jumped,
+            events.PY_RETURN: self._returned,
+            events.PY_UNWIND: self._unwound,
+            events.EXCEPTION_HANDLED: self._handled,
+        }
 
     @property
     def are_ours(self) -> bool:
         """Whether no other tool has taken the number of this one."""
-        return self._tool is not None and sys.monitoring.get_tool(self._tool) == self.NAME  # type: ignore[attr-defined]
+        return self._tool is not None and bool(monitoring.get_tool(self._tool) == self.NAME)
 
     def follow(self, frame: FrameType) -> None:
         """Follows a frame that runs already, from its next line on."""
@@ -180,40 +202,43 @@ class Monitoring:
 
     def ask_again(self) -> None:
         """Asks again which code is chosen."""
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        self._known = {code: True for code, known in self._known.items() if known}
+        self._known = {number: known for number, known in self._known.items() if known[0]}
         monitoring.restart_events()
 
     def stop(self) -> None:
         """No more events; removes only what was set here."""
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         if self._tool is None:
             return
-        for code in [code for code, known in self._known.items() if known]:
-            monitoring.set_local_events(self._tool, code, 0)
+        atexit.unregister(self.stop)
+        for is_chosen, code in self._known.values():
+            if is_chosen:
+                monitoring.set_local_events(self._tool, code, 0)
         monitoring.set_events(self._tool, 0)
+        for event in self._callbacks():
+            monitoring.register_callback(self._tool, event, None)
         monitoring.free_tool_id(self._tool)
         self._tool = None
         self._followers.clear()
 
     def _listen(self, code: CodeType) -> None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        self._known[code], events = True, monitoring.events
+        self._known[id(code)] = True, code
+        events = monitoring.events
         monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
     def _started(self, code: CodeType, offset: int) -> Any:
-        if threading.get_ident() != self._thread:
-            return None
-        if code not in self._known:
-            self._known[code] = self._chosen(code)
-            if self._known[code]:
+        known = self._known.get(id(code))
+        here = threading.get_ident() == self._thread
+        if known is None and here:
+            known = self._known[id(code)] = self._chosen(code), code
+            if known[0]:
                 self._listen(code)
-        if not self._known[code]:
-            return sys.monitoring.DISABLE  # type: ignore[attr-defined]
-        frame = sys._getframe(1)
-        follower = self._begin(frame)
-        if follower is not None:
-            self._followers[frame] = follower
+        if known is not None and not known[0]:
+            return monitoring.DISABLE
+        if here:
+            frame = sys._getframe(1)
+            follower = self._begin(frame)
+            if follower is not None:
+                self._followers[frame] = follower
         return None
 
     def _line(self, code: CodeType, line: int) -> None:
@@ -227,7 +252,7 @@ class Monitoring:
         follower = self._followers.get(frame)
         if follower is not None and offset in follower.jumps:
             return follower.line(frame)
-        return None if follower is None else sys.monitoring.DISABLE  # type: ignore[attr-defined]
+        return None if follower is None else monitoring.DISABLE
 
     def _returned(self, code: CodeType, offset: int, value: Any) -> None:
         frame = sys._getframe(1)
@@ -251,6 +276,98 @@ class Monitoring:
 Events = Tracing | Monitoring
 
 
-def make_events(chosen: Callable[[CodeType], bool], begin: Begin) -> Events:
-    """The events of this version of Python."""
-    return (Monitoring if sys.version_info >= (3, 12) else Tracing)(chosen, begin)
+def make_events(
+    chosen: Chosen,
+    begin: Begin,
+    warn: Callable[[str], None],
+    newer: Any = Monitoring if monitoring else None,
+) -> Events:
+    """The events of this version of Python.
+
+    Args:
+        chosen: whether code is followed; asked once for each code object.
+        begin: makes the follower of a frame.
+        warn: says why the newer events are not used, or why a frame is not followed.
+        newer: those of Python 3.12 and newer, which are used if they report a small loop as it runs.
+
+    Raises Busy if another tool uses the events.
+    """
+    problem = problem_of(newer) if newer is not None else None
+    if problem is not None:
+        warn(f"loops are recorded by sys.settrace, which is slower, as sys.monitoring reports {problem}")
+    kind = Tracing if newer is None or problem is not None else newer
+    return kind(_guarded(chosen, warn), _guarded(begin, warn))
+
+
+def _guarded(function: Callable[[Any], Any], warn: Callable[[str], None]) -> Callable[[Any], Any]:
+    """A function whose problems never become those of the code that is followed: it gives None then."""
+
+    def call(argument: Any) -> Any:
+        try:
+            return function(argument)
+        except Exception as error:
+            with suppress(Warning):  # also where warnings are errors
+                warn(f"a loop is not recorded: {type(error).__name__}: {error}")
+            return None
+
+    return call
+
+
+def _small_loop(items: list[int]) -> int:
+    total = 0
+    for item in items:
+        total = total + item
+    return total
+
+
+class _Report:
+    """What events report of a small loop: its lines and variables."""
+
+    jumps: frozenset[int] = frozenset()
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+
+    def line(self, frame: FrameType) -> None:
+        code, names = frame.f_code, frame.f_locals
+        lines = [position[0] for position in code.co_positions()]
+        at, before = frame.f_lasti // 2, frame.f_lasti // 2 - 1
+        line = frame.f_lineno - code.co_firstlineno
+        self.rows.append((line, lines[at] == frame.f_lineno != lines[before], names.get("item"), names.get("total")))
+
+    def caught(self, error: BaseException) -> None:
+        self.rows.append(error)
+
+    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+        self.rows.append((error, value))
+
+
+_EXPECTED = [
+    (1, True, None, None),
+    (2, True, None, 0),
+    (3, True, 1, 0),
+    (2, False, 1, 1),
+    (3, True, 2, 1),
+    (2, False, 2, 3),
+    (4, True, 2, 3),
+    (None, 3),
+]
+
+
+@cache
+def problem_of(kind: Any) -> str | None:
+    """What events report wrongly of a small loop; None if all is right. Raises Busy if another tool uses them."""
+    report, code = _Report(), _small_loop.__code__
+    events = kind(lambda other: other is code, lambda frame: report)
+    try:
+        events.start()
+        _small_loop([1, 2])
+    except Busy:
+        raise
+    except Exception as error:
+        return f"an error: {type(error).__name__}: {error}"
+    finally:
+        events.stop()
+    _small_loop([1, 2])
+    wrong = [(row, expected) for row, expected in zip_longest(report.rows, _EXPECTED) if row != expected]
+    return f"{wrong[0][0]} instead of {wrong[0][1]}" if wrong else None

@@ -14,7 +14,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LoopError
-from rfnb.trace.plain.edits import edited_value
+from rfnb.trace.plain.edited_value import edited_value
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.log import Entry, Log
@@ -182,7 +182,8 @@ def fork(
     if cuts and _computes_gradients(node):
         notes.append(f"gradients end at step {step}")
     modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
-    with _untouched([module for module in modules.values() if module is not None], rebuilder.objects):
+    weights = [pair for module in _changed_modules(around) for pair in around.held.get(module, ())]
+    with _untouched([module for module in modules.values() if module is not None], rebuilder.objects, weights):
         for owner, name, value in attributes.values():
             setattr(owner, name, value)
         own, error = _run(function, loop, step, seed)
@@ -458,13 +459,19 @@ def _attributes(
 def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[str]) -> Iterator[str]:
     around = loop.around
     assert around is not None
-    weights = [(module(), before) for _, module, before in around.modules]
-    if any(module is not None and weights_of(module) != before for module, before in weights):
+    changed = _changed_modules(around)
+    if any(module not in around.held or weights_of(module)[1] != before[1] for module, before in changed.items()):
         yield "with today's weights"
     yield from (f"with today's {name}" for name in sorted(around.stateful) if name not in attributes)
     numbers = loop.moments[step].numbers
     if seed is None and ((around.drew and step) or not numbers.torch):
         yield "with other random numbers"
+
+
+def _changed_modules(around: Around) -> dict[Any, Any]:
+    """The modules with other weights or modes than at the time, and what they had."""
+    modules = [(module(), before) for _, module, before in around.modules]
+    return {module: before for module, before in modules if module is not None and weights_of(module) != before}
 
 
 # -- running
@@ -546,8 +553,11 @@ def _run(
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any], objects: Sequence[Any]) -> Iterator[None]:
-    """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights."""
+def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights.
+
+    weights: of modules, with copies that they have inside.
+    """
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     def refuse(*_: Any) -> None:
@@ -559,13 +569,18 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any]) -> Iterator[None]
     saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]
+    today = [(tensor, tensor.data, copy) for reference, copy in weights if (tensor := reference()) is not None]
     hook = register_optimizer_step_pre_hook(refuse)
     try:
         for parameter, _ in gradients:
             parameter.grad = None
+        for tensor, _, copy in today:
+            tensor.data = copy
         yield
     finally:
         hook.remove()
+        for tensor, data, _ in today:
+            tensor.data = data
         for table, entries in saved:
             for name in table.keys() - entries.keys():
                 del table[name]

@@ -16,6 +16,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed
 from rfnb.trace.plain.values import (
     LARGE,
     PLAIN,
@@ -40,7 +41,6 @@ MOST_ATTRIBUTES = 256
 VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
-NUMPY: Any = np.random
 
 
 class Numbers(NamedTuple):
@@ -73,6 +73,10 @@ class Moment(NamedTuple):
     objects: dict[int, State]
 
 
+Copies = list[tuple[Any, Any]]
+"""References to tensors of a module, each with a copy."""
+
+
 class Around:
     """What a loop begins with besides its variables.
 
@@ -87,14 +91,11 @@ class Around:
         self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
         self.others: Any = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
-        self.held: list[Any] = []  # small modules that the loop has not changed, so that it can be continued
+        self.held: dict[Any, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
+        self.sizes: dict[Any, int] = {}  # their memory, with copies of their weights
         self.stateful: set[str] = set()  # the attributes of modules that have changed
         self.drew = False  # whether it drew from these generators
         self.changed: set[str] = set()  # the variables of the module that have changed
-
-    def sizes(self) -> dict[Any, int]:
-        """The memory of the modules that are kept."""
-        return {id(module): _bytes_of(module) for module in self.held}
 
 
 class Hidden:
@@ -220,7 +221,8 @@ class Hidden:
                     around.modules.append(("", weakref.ref(module), weights_of(module)))
             for name, module, _ in around.modules:
                 if name not in around.trained and module() is not None and _bytes_of(module()) <= LARGE:
-                    around.held.append(module())
+                    copies = around.held[module()] = copies_of(module())
+                    around.sizes[id(copies)] = 2 * _bytes_of(module())
             for name, part, before in self._attributes:
                 now = _attributes(part)
                 changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
@@ -248,6 +250,20 @@ def _attributes(module: Any) -> dict[str, Any]:
     return {**module.__dict__, **module.__dict__.get("_buffers", {})}
 
 
+def copies_of(module: Any) -> Copies:
+    """The parameters and buffers of a module, each with a copy of its values; the same as last time, if they are."""
+    weights = weights_of(module)[0]
+    known, copies = _copies.get(module, (None, []))
+    if known != weights:
+        kind = sys.modules["torch"].nn.Module
+        copies = [(weakref.ref(t), t.detach().clone()) for t in (*kind.parameters(module), *kind.buffers(module))]
+        _copies[module] = weights, copies
+    return copies
+
+
+_copies: weakref.WeakKeyDictionary[Any, tuple[Any, Copies]] = weakref.WeakKeyDictionary()
+
+
 def weights_of(module: Any) -> Any:
     """The memory and the versions of the parameters and buffers of a module, and its modes."""
     kind = sys.modules["torch"].nn.Module
@@ -263,7 +279,7 @@ def _bytes_of(module: Any) -> int:
 def _address(tensor: Any) -> int:
     try:
         return int(tensor.data_ptr())
-    except RuntimeError:  # of tensors that have no memory of their own
+    except (RuntimeError, ValueError):  # of tensors that have no memory of their own, or not yet
         return id(tensor)
 
 
@@ -330,34 +346,15 @@ def _is_same(value: Any, kept: Any) -> bool:
     return value is kept or is_same(value, kept)
 
 
-def other_numbers() -> tuple[Any, Any]:
-    """The states of the generators of Python and numpy."""
-    return random.getstate(), _frozen(NUMPY.get_state(legacy=False))
-
-
 def random_state(generator: Any) -> Any:
     """The state of a generator, as something that can be compared."""
     if isinstance(generator, random.Random):
         return generator.getstate()
     if isinstance(generator, np.random.Generator):
-        return _frozen(generator.bit_generator.state)
+        return frozen(generator.bit_generator.state)
     if isinstance(generator, np.random.RandomState):
-        return _frozen(generator.get_state(legacy=False))
+        return frozen(generator.get_state(legacy=False))
     return generator.get_state().numpy().tobytes()
-
-
-def _frozen(state: Any) -> Any:
-    """A state of numpy, whose dicts and arrays become tuples and bytes."""
-    if isinstance(state, dict):
-        return tuple((name, _frozen(part)) for name, part in state.items())
-    return (state.dtype.str, state.tobytes()) if isinstance(state, np.ndarray) else state
-
-
-def thawed(state: Any) -> Any:
-    """The state of numpy that was frozen."""
-    if isinstance(state, tuple) and isinstance(state[0], tuple):
-        return {name: thawed(part) for name, part in state}
-    return np.frombuffer(state[1], state[0]).copy() if isinstance(state, tuple) else state
 
 
 def _content(cell: Any) -> Any:

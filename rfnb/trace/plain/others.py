@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from types import CodeType, ModuleType
 
-from rfnb.trace.plain.syntax import may_loop
+from rfnb.trace.plain.syntax import may_loop, outline
 
 MOST = 20
 """Largest number of functions that are listed."""
@@ -40,10 +41,11 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function": near modules first, in order of calls."""
         called, self._called = self._called, {}
-        looping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
+        jumping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
+        looping = [code for code in jumping if outline(code) is not None]  # a comprehension jumps back too
         if not looping or not self._files:
             return []
-        modules = {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
+        modules = _modules(len(sys.modules))
         named = [modules[file].split(".") for file in self._files if file in modules]
         files: dict[str, str] = {}
         shared: dict[str, int] = {}
@@ -70,6 +72,12 @@ def is_added(function: str) -> bool:
 def _shared(a: Sequence[str], b: Sequence[str]) -> int:
     """How many parts two names of modules have in common, from the first on."""
     return len([*takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))])
+
+
+@lru_cache(maxsize=1)
+def _modules(count: int) -> Mapping[str, str]:
+    """The names of modules by their files, as long as so many are imported."""
+    return {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
 
 
 def _file_of(module: object) -> str | None:

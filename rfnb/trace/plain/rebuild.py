@@ -14,6 +14,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
+from rfnb.trace.plain.generators import thawed
 from rfnb.trace.plain.hidden import (
     LOST,
     MODULE,
@@ -24,7 +25,6 @@ from rfnb.trace.plain.hidden import (
     contents_of,
     is_same_state,
     role_of,
-    thawed,
 )  # fmt: skip
 from rfnb.trace.plain.log import Entry
 from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensors_in

@@ -18,7 +18,6 @@ from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
-from rfnb.trace.pause.pauses import warn
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import CallRecorder
@@ -37,6 +36,7 @@ from rfnb.trace.plain.syntax import (
     why_unknown,
 )
 from rfnb.trace.run.session import store
+from rfnb.trace.run.warn import warn
 
 T = TypeVar("T")
 
@@ -200,7 +200,10 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
             warn(f"{caller}: nothing is recorded, because {error}")
         return False
     if frame is not None:
-        recording_here().follow(frame, client, number)
+        try:
+            recording_here().follow(frame, client, number)
+        except Exception as error:  # a problem of the recorder never becomes one of the loop
+            warn(f"{caller or 'a loop'}: not recorded: {type(error).__name__}: {error}")
     return True
 
 

@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import pauses, warn
+from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
@@ -36,6 +37,7 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.remembered import Axes
@@ -99,14 +101,13 @@ class Iterations:
 
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
-        items, start = self.log.items, self.starts[step]
-        entries: dict[str, Entry] = {}
-        for at in range(0, len(items), 3):
-            use, value, version = items[at : at + 3]
-            if at < start:
-                entries[use.name] = Entry(use.name, use.line, value, version)
-            elif use.statement == BEFORE:
-                entries.setdefault(use.name, Entry(use.name, 0, value, version))
+        start, log, entries = self.starts[step], self.log, dict[str, Entry]()
+        for name, places in log.places().items():
+            number = bisect_left(places, start)
+            if number:
+                entries[name] = log.entry(places[number - 1])
+            elif log.items[places[0]].statement == BEFORE:
+                entries[name] = log.entry(places[0])._replace(line=0)
         return entries
 
     def targets(self, step: int) -> dict[str, Entry]:
@@ -444,6 +445,7 @@ class FrameRecorder:
     def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log."""
         uses = {name: value for name in text.names if (value := self._value(name, names)) is not MISSING}
+        self._hides = self._hides or any(map(raw_registry.selected().hides_changes, uses.values()))
         for name, value in uses.items():
             self._look(name, value)
         return {name: at for name, at in self._last.items() if name in uses}
@@ -570,6 +572,8 @@ class FrameRecorder:
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self._add(name, use, value)
                     continue
+                if type(old) not in PLAIN:
+                    self._budgets.add(old, version)
                 last[name] = len(items)
                 items += (use, old, version)
 
@@ -656,6 +660,8 @@ class FrameRecorder:
         if isinstance(kept, Kept) and kept.version is not None:
             kept.separate()
             items[at + 1], items[at + 2] = kept, None
+            if version is not None and items[at].statement != BEFORE:
+                self._budgets.separate(value, kept)
             self._uncounted.add(name)
         for number, part in enumerate(tensors_in(kept)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
@@ -693,7 +699,7 @@ class Recording:
         """Records for one more client. Raises Busy if another tool uses the events."""
         self.check()
         if self._events is None:
-            events = make_events(self.chooses, self._begin)
+            events = make_events(self.chooses, self._begin, warn)
             events.start()
             self._events = events
         self._clients.append(client)

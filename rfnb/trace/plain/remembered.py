@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, t
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
-from rfnb.trace.run.names import NoValue
+from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
@@ -105,20 +106,36 @@ class Remembered(KeptSteps):
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
 
-    def variable(self, name: str, step: int) -> Any:
-        """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
+    def variable(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable before or after `step`, as code has it: a raw tensor, array, number or text, or a list or dict.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
-        kept = self._before(name, step)
+        kept = self._before(name, step, after)
         if kept is MISSING:
             raise KeyError(name)
         return self._as_code(name, kept)
 
-    def _before(self, name: str, step: int) -> Any:
-        """What was kept of a variable before `step`; MISSING if there was none."""
+    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
+
+        Words for what is not kept.
+        """
+        kept = self._before(name, step, after)
+        if kept is MISSING:
+            raise KeyError(name)
+        if _array(kept) is None:
+            with suppress(NoValue):
+                return _plain(name, kept)
+        return self._tensor(name, kept)
+
+    def _before(self, name: str, step: int, after: bool = False) -> Any:
+        """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
+        there was none.
+        """
         loop, places = self.iterations, self._places.get(name, [])
-        number = bisect_left(places, loop.starts[step] if step < len(loop.starts) else loop.end)
+        start = loop.starts[step] if step < len(loop.starts) else loop.end
+        number = bisect_left(places, loop.span(step)[1] if after else start)
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
@@ -132,6 +149,10 @@ class Remembered(KeptSteps):
 
     def _as_code(self, name: str, kept: Any) -> Any:
         return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+
+    def lost(self, step: int) -> list[LostValue]:
+        """The values that a step assigned, and that are no longer kept."""
+        return [error for entry in self.iterations.entries(step) if (error := _loss(entry)) is not None]
 
     def names_at(self, line: int) -> list[str]:
         """The variables that the code in a line assigns."""
@@ -247,7 +268,7 @@ class Remembered(KeptSteps):
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
         around, items = self.iterations.around, self.iterations.log.items
-        sizes: dict[Any, int] = {} if around is None else around.sizes()
+        sizes: dict[Any, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
             return sizes | {id(self.iterations.log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
@@ -387,18 +408,34 @@ def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(name: str, kept: Any) -> Any:
-    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what was not kept."""
+    """A value as code has it, in lists, tuples and dicts. Raises NoValue for what is not kept, LostValue for what no
+    longer is.
+    """
     value = kept.value if isinstance(kept, Kept) else kept
     note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
-    if note or isinstance(value, Opaque | Summary):
-        words = note or (f"only its type was kept: {value.kind}" if isinstance(value, Opaque) else str(value))
-        raise NoValue(f"`{name}` has no value at this step: {words}")
+    if note or isinstance(value, Summary):
+        error = LostValue(f"`{name}` has no value at this step: {note or value}")
+        error.statistics = value if isinstance(value, Summary) else None
+        raise error
+    if isinstance(value, Opaque):
+        raise NoValue(f"`{name}` has no value at this step: only its type was kept: {value.kind}")
     if not isinstance(value, Parts):
         return value
     parts = [_part(f"{name}.{key}", item) for key, item in value.named()]
     if value.keys is not None:
         return dict(zip(value.keys, parts, strict=True))
     return tuple(parts) if issubclass(value.kind, tuple) else parts
+
+
+def _loss(entry: Entry) -> LostValue | None:
+    """The error for a value that is no longer kept."""
+    try:
+        _plain(entry.name, _kept_of(entry))
+    except LostValue as error:
+        return error
+    except NoValue:
+        pass
+    return None
 
 
 def _part(name: str, kept: Any) -> Any:
@@ -417,7 +454,7 @@ def _array(kept: Any) -> Any:
     if isinstance(kept, Kept) and kept.backend is not None:
         return value
     if isinstance(value, Parts) and issubclass(value.kind, list | tuple) and value.items:
-        numbers = all(isinstance(item, bool | int | float) for item in value.items)
+        numbers = all(issubclass(kind, bool | int | float) for kind in set(map(type, value.items)))
         value = np.asarray(value.items) if numbers else None
     if isinstance(value, bool | int | float | np.generic | np.ndarray):
         array = np.asarray(value)

@@ -518,12 +518,15 @@ def objects_in(kept: Any) -> Iterator[Kept]:
 
 
 class Summary:
-    """What is left of a value that no longer fits into the budget: shape and statistics, as text."""
+    """What is left of a value that no longer fits into the budget: shape and statistics, as text.
 
-    __slots__ = ("words",)
+    finite: whether all entries are finite. largest: of the absolute values. None where that is not known.
+    """
 
-    def __init__(self, words: str):
-        self.words = words
+    __slots__ = ("finite", "largest", "words")
+
+    def __init__(self, words: str, finite: bool | None = None, largest: float | None = None):
+        self.words, self.finite, self.largest = words, finite, largest
 
     def __repr__(self) -> str:
         return self.words
@@ -545,4 +548,7 @@ def summary(value: Any, version: int | None) -> Any:
     finite = array[np.isfinite(array)].astype(np.float64)
     numbers = f"{finite.min():.4g} … {finite.max():.4g}, μ {finite.mean():.4g}" if finite.size else "none is finite"
     nan = int(np.isnan(array).sum())
-    return Summary(f"{shape}, {numbers}{f', {nan} NaN' if nan else ''}, no longer kept")
+    words = [shape, numbers, f"{nan} NaN" if nan else "", "no longer kept"]
+    inf = bool(np.isinf(array).any())
+    largest = np.inf if inf else float(np.abs(finite).max(initial=-1))
+    return Summary(", ".join(filter(None, words)), not (nan or inf), largest)

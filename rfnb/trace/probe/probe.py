@@ -20,7 +20,6 @@ from rfnb.printable import error_message, error_text
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
-from rfnb.trace.pause.pauses import warn
 from rfnb.trace.probe.folder import ShotFolder
 from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import Material, Shot
@@ -30,6 +29,7 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import redirecting_runs
+from rfnb.trace.run.warn import warn
 
 BUDGET = 256 * 2**20
 """Default limit for all shots of a probe, in bytes."""

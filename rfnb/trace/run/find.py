@@ -17,8 +17,9 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import NoValue, evaluate, known_functions, own_functions
+from rfnb.trace.run.names import LostValue, NoValue, evaluate, known_functions, own_functions, variable_names
 from rfnb.trace.run.random_numbers import with_own_numbers
+from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -28,17 +29,39 @@ Where = Callable[["RunStep"], Any] | str
 
 
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
-    """Yields the steps where `where` holds, among those that are kept. Each step is recomputed at most once."""
-    test = test_of(where)
+    """Yields the steps where `where` holds, among those that are kept. Each step is recomputed at most once.
+
+    Warns of steps whose values are no longer kept.
+    """
+    test, lost = test_of(where), list[int]()
     for step in steps:
         in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
-        if is_kept(in_use[-1]) and truth(test(in_use[-1]), where, step):
+        try:
+            holds = is_kept(in_use[-1]) and truth(test(in_use[-1]), where, step)
+        except LostValue:
+            lost.append(step)
+            continue
+        if holds:
+            _warn_of(lost, run, where)
             yield step
+    _warn_of(lost, run, where)
+
+
+def _warn_of(lost: list[int], run: Run, where: Where) -> None:
+    """Warns of steps where a condition could not be tested, and empties the list."""
+    if lost:
+        which = f"step {lost[0]}" if len(lost) == 1 else f"{len(lost)} steps from {min(lost)} to {max(lost)}"
+        lost.clear()
+        warn(f"{run.name}: {_words(where)} could not be tested at {which}, whose values are no longer kept")
+
+
+def _words(where: Where) -> str:
+    return repr(where) if isinstance(where, str) else str(getattr(where, "words", getattr(where, "__name__", where)))
 
 
 def is_kept(at: RunStep) -> bool:
-    """Whether there are values of the step: plain Python code has those of its last steps only."""
-    return bool(at.run.states or at.values())
+    """Whether there are values of the step: plain Python code that is not recorded has those of its last steps only."""
+    return bool(at.run.states or variable_names(at.run.replay) or at.values())
 
 
 def sequence_number(run: Run, batch: int | str) -> int:
@@ -66,6 +89,8 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
     def test(at: RunStep) -> Any:
         try:
             return evaluate(expression, at)
+        except LostValue:
+            raise
         except NoValue:
             return False
 

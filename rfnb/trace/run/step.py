@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.expression.reader import Members
@@ -12,7 +12,15 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import AtLine, StepNames, evaluate, has_variable, variable_at
+from rfnb.trace.run.names import (
+    AtLine,
+    LostValue,
+    NoValue,
+    StepNames,
+    evaluate,
+    is_variable,
+    variable_at,
+)
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -195,9 +203,14 @@ class States(Members):
 
     def __getitem__(self, name: str | int) -> Any:
         name = str(name)  # the entries of a list are named "0", "1", …
+        is_part = any(known.startswith(f"{name}.") for known in self.names())
+        if is_variable(self._replay, self._prefix + name) and (name in self.names() or not is_part):
+            with suppress(KeyError):
+                return self._replay.shown(self._prefix + name, self._step)  # type: ignore[attr-defined]
+            return None
         if name in self.names():
             return self._replay.state(self._prefix + name, self._step)
-        if any(known.startswith(f"{name}.") for known in self.names()):
+        if is_part:
             return States(self._replay, self._step, f"{self._prefix}{name}.")
         raise LoopNameError(f"there is no state {name!r}", expected=", ".join(self.names()))
 
@@ -236,17 +249,23 @@ class RunStep(Shown):
         """The values of plain Python code that are neither tensors nor numbers, in words."""
         return self.run.replay.texts(self.step)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> Any:
+        if is_variable(self.run.replay, name):
+            try:
+                return self.run.replay.shown(name, self.step, after=True)  # type: ignore[attr-defined]
+            except KeyError:
+                words = f"{self.run.name}: {name!r} has no value yet after step {self.step}"
+                raise LoopNameError(words, expected=", ".join(self._assigned())) from None
         found: list[Any] = [value.tensor for value in self.values() if value.name == name]
         found = found or [value.text for value in self.texts() if value.name == name]
         if not found:
-            names = list(dict.fromkeys(value.name for value in self.values()))
+            names = self._assigned()
             if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
-    def __getattr__(self, name: str) -> Tensor:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
@@ -256,20 +275,30 @@ class RunStep(Shown):
         return StepNames(self)
 
     def _latest(self, name: str | None) -> list[Any]:
-        """The state with this name after the step, with nested ones, or else the value; all if `name` is None."""
+        """The state with this name after the step, with nested ones, or else the value; all if `name` is None. The
+        LostValue in place of what is no longer kept.
+        """
         if isinstance(name, AtLine):
             return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
         states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
         if name is None:
             found = [value.tensor for value in self.values()]
+            found += getattr(self.run.replay, "lost", lambda step: [])(self.step)
+        elif is_variable(self.run.replay, name) and (name in states or not states):
+            try:
+                value = variable_at(self, name, self.step + 1)
+            except LostValue as error:
+                value = error
+            except NoValue:
+                value = None
+            return self._with_numbers([] if value is None else [value], name)
         elif states:
             found = []
-        elif has_variable(self, name):
-            value = variable_at(self, name, self.step + 1)
-            found = [] if value is None else [value]
         else:
             found = [self[name]]
-        found += [self.after[state] for state in states]
+        return self._with_numbers(found + [self.after[state] for state in states], name)
+
+    def _with_numbers(self, found: list[Any], name: str | None) -> list[Any]:
         if any(isinstance(value, str) for value in found):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
         return found
@@ -300,8 +329,12 @@ class RunStep(Shown):
         """
         return evaluate(expression, self)
 
+    def _assigned(self) -> list[str]:
+        rows: list[StepValue | StepText] = [*self.values(), *self.texts()]
+        return list(dict.fromkeys(row.name for row in rows))
+
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(value.name for value in self.values())]
+        return [*super().__dir__(), *self._assigned()]
 
     def __repr__(self) -> str:
         names = dict.fromkeys(printable_name(value.name) for value in self.values())

@@ -17,7 +17,7 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
-from rfnb.trace.run.names import AtLine, has_variable, variable_at
+from rfnb.trace.run.names import AtLine, LostValue, NoValue, is_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -57,14 +57,20 @@ class Condition:
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
-    """Holds where a state after the step, or a value of the body, has NaN or infinite entries. Without a name: any.
+    """Holds where a state after the step, or a value of the body, has NaN or infinite entries. Without a name: any, but
+    for masked energies: values whose entries are finite or −∞.
 
     >>> rf.when.not_finite("h")
     h is not finite
     """
 
+    def entries(numbers: np.ndarray) -> np.ndarray:
+        infinite = ~np.isfinite(numbers)
+        is_mask = name is None and not infinite.all() and bool((numbers[infinite] == -np.inf).all())
+        return infinite & (not is_mask)
+
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in at._latest(name))
+        return _in_any(at, name, sequence, entries, lambda left: not left.finite)
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
@@ -81,7 +87,7 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in at._latest(name))
+        return _in_any(at, name, sequence, lambda numbers: np.abs(numbers) > limit, lambda left: left.largest > limit)
 
     return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
@@ -206,8 +212,13 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if not isinstance(name, AtLine):
         if name in at.before.names():
             return at.before[name], at.after[name]
-        if has_variable(at, name):
-            pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
+        if is_variable(at.run.replay, name):
+            try:
+                pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
+            except LostValue:
+                raise
+            except NoValue:
+                return None
             return None if pair[0] is None or pair[1] is None else pair
     if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
         return None
@@ -215,6 +226,30 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
         return before[name], at[name]
     values = before._latest(name), at._latest(name)
     return (values[0][-1], values[1][-1]) if all(values) else None
+
+
+def _in_any(
+    at: RunStep,
+    name: str | None,
+    sequence: int | None,
+    test: Callable[[np.ndarray], np.ndarray],
+    test_left: Callable[[Any], bool],
+) -> bool:
+    """Whether an entry of a value passes a test, or the statistics that are left of it. Raises LostValue if neither
+    is known.
+    """
+    untested = None
+    for value in at._latest(name):
+        if not isinstance(value, LostValue):
+            if _any(at, value, test(numbers(value)), sequence):
+                return True
+        elif getattr(value.statistics, "finite", None) is None or sequence is not None:
+            untested = value
+        elif test_left(value.statistics):
+            return True
+    if untested is not None:
+        raise untested
+    return False
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:

@@ -117,3 +117,50 @@ def test_a_part_of_a_large_tensor_does_not_keep_it_alive():
     run = recorded(rows)
     assert [run[i].row.raw_tensor[0].item() for i in range(3)] == [1, 2, 3]
     assert all(run[i].row.raw_tensor.untyped_storage().nbytes() == 4000 for i in range(3))
+
+
+@pytest.fixture
+def small_budget(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 2**20)
+
+
+def batches():
+    for i in range(20):
+        x = torch.full((100_000,), float(i))
+        loss = x.mean() if i != 7 else x.mean() * float("nan")
+        if i == 3:
+            x[5] = float("inf")
+    return loss
+
+
+def test_losses_stay_when_batches_go(small_budget):
+    run = recorded(batches)
+    assert run.find("loss < 5") == [0, 1, 2, 3, 4] and run.find(rf.when.not_finite("loss")) == [7]
+    assert run.find(rf.when.over(2.5, "loss")) == [3, 4, 5, 6, *range(8, 20)] and len(run.stack("loss").numpy()) == 20
+    assert len(with_values(run, "x")) <= 2 and run.bytes < 2**20
+
+
+def test_statistics_stand_for_lost_values(small_budget):
+    run = recorded(batches)
+    assert run.find(rf.when.not_finite("x")) == [3] and run.find(rf.when.not_finite()) == [3, 7]
+    assert run.find(rf.when.over(10, "x")) == [3, *range(11, 20)]
+
+
+def test_find_says_what_could_not_be_tested(small_budget):
+    run = recorded(batches)
+    with pytest.warns(rf.errors.LoopWarning, match="could not be tested at 19 steps from 0 to 18"):
+        assert run.find("x.sum() > 1") == [19]
+    with pytest.warns(rf.errors.LoopWarning, match="x changes could not be tested"):
+        run.find(rf.when.changes("x"))
+
+
+def test_repeated_tensors_are_counted_once(small_budget):
+    def repeat():
+        data = [torch.zeros(100_000), torch.ones(100_000)]
+        for i in range(9):
+            x = data[i % 2]
+            y = x
+        return y
+
+    run = recorded(repeat)
+    assert run.bytes < 810_000 and len(with_values(run, "x")) == 9

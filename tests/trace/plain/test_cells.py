@@ -71,9 +71,11 @@ def test_all_cells_are_recorded_while_that_is_on(notebook):
     notebook.run("for n in rf.steps(range(3), name='mine'):\n    m = n")
     assert [run.steps for run in rf.runs] == [3, 4, 4] and rf.runs[0].name == "mine"
     notebook.shell.run_cell(LOOP)  # of a tool: it is not in the history
+    notebook.run("get_ipython().run_cell('pass')\nfor n in range(5):\n    m = n")
+    assert (len(rf.runs), rf.runs[0].steps) == (4, 5)
     notebook.cells.every = False
     notebook.run(LOOP)
-    assert len(rf.runs) == 3
+    assert len(rf.runs) == 4
 
 
 RAISES = """\
@@ -100,6 +102,8 @@ def test_a_loop_that_raises_shows_its_last_iteration(notebook):
     assert run.states == [] and "raised in line 6: RuntimeError" in rf.show(run).text
     assert step.check == "from the traceback" and step.lines().skipped == []
     assert {"y", "last"}.isdisjoint(dir(step))  # they are of the iteration before
+    notebook.run("h *= 9")
+    assert run[0].h.raw_tensor.tolist() == [2.0, 2.0]
     held = weakref.ref(notebook.shell.user_ns["h"])
     notebook.run("%reset_selective -f ^h$\nimport sys\nsys.last_traceback = sys.last_value = None")
     notebook.shell.InteractiveTB.tb = notebook.shell.InteractiveTB.etype = notebook.shell.InteractiveTB.evalue = None

@@ -311,19 +311,28 @@ def test_values_that_are_no_longer_kept_are_named(monkeypatch):
     assert run.fork(28).steps == 30
 
 
-def test_with_todays_weights():
-    model = torch.nn.Linear(2, 2)
+def test_weights_are_those_of_the_run_or_the_fork_says_so(monkeypatch):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).eval()
 
-    def through_a_module():
-        x = torch.ones(2)
+    def loop():
+        x = torch.ones(3, 2)
         for _ in range(3):
             x = torch.tanh(model(x))
         return x
 
-    [run] = record(through_a_module)
+    [run] = record(loop)
     assert run.fork(1).flags == [] and rf.compare(run, run.fork(1), exact=True)
     with torch.no_grad():
-        model.bias += 1
+        model[0].bias += 1
+    bias, version = model[0].bias.clone(), model[0].bias._version
+    fork = run.fork(1)
+    assert fork.flags == [] and rf.compare(run, fork, exact=True)
+    assert torch.equal(model[0].bias, bias) and model[0].bias._version == version
+    monkeypatch.setattr(hidden, "LARGE", 8)
+    rf.runs.clear()
+    [run] = record(loop)
+    with torch.no_grad():
+        model[0].bias += 1
     fork = run.fork(1)
     assert fork.flags == ["with today's weights"] and not rf.compare(run, fork)
 

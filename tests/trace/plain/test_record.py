@@ -134,8 +134,9 @@ def test_a_break_an_error_and_a_return_end_the_run():
     run = rf.runs["error"]
     assert run.steps == 2 and run.failed.step == 2 and "ZeroDivisionError" in run.flags[0]
     assert run[2].t.item() == 2
-    with pytest.raises(LoopNameError, match="no value 'x'"):
-        run[2].x  # noqa: B018
+    assert run[2].x.item() == run[2].eval("x") == 1  # still that of the step before
+    with pytest.raises(LoopNameError, match="no value 'y'"):
+        run[2].y  # noqa: B018
 
 
 def test_an_error_that_the_same_function_catches_is_that_of_the_step():
@@ -899,6 +900,27 @@ def test_values_of_fake_tensors_and_values_read_under_their_mode():
     with FakeTensorMode():
         x, flags = run[1].x, run.flags
     assert x.raw_tensor.tolist() == [2, 2, 2] and flags == []
+
+
+def test_a_problem_in_the_choice_of_code_is_none_of_the_loop(monkeypatch):
+    monkeypatch.setattr(recorder, "outline", Mock(side_effect=RecursionError("too deep")))
+    with pytest.warns(LoopWarning, match="too deep|has no loop") as words, rf.record_loops(Decoder.step):
+        assert Decoder().step(3) == 7
+    expected = {
+        "record_loops: not recorded: RecursionError: too deep",
+        "a loop is not recorded: RecursionError: too deep",
+    }
+    assert expected <= {str(word.message) for word in words}
+
+
+def test_equal_code_of_several_functions_is_recorded_each_time(tmp_path):
+    text = "def loop(n):\n    for t in range(n):\n        k = t\n    return k\n"
+    first, second = module(text, tmp_path / "equal.py").loop, module(text, tmp_path / "equal.py").loop
+    assert first.__code__ == second.__code__ and first.__code__ is not second.__code__
+    with rf.record_loops(first):
+        first(2)
+        second(3)
+    assert [run.steps for run in rf.runs] == [3, 2]
 
 
 def test_a_list_that_grows_is_kept_once_and_has_its_length_at_each_step():

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.errors import LoopError
 from rfnb.trace.plain.recorder import FrameRecorder, recording_here
 from tests.trace.plain import loops_by_hand, loops_of_others
 from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
+from tests.trace.plain.test_fork import assert_same_steps
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +88,44 @@ def test_a_wrong_value_is_seen(problems):
         taken[1][1]["centers"] = normal(torch.zeros(3, 2))
     with pytest.raises(AssertionError, match="centers"):
         check(loops, copies)
+
+
+@pytest.fixture
+def alive(monkeypatch):
+    """Objects of loops live on, as those of cells do."""
+    held, begin = [], FrameRecorder._begin
+
+    def hold(self, number, names, *more):
+        held.append(dict(names))
+        return begin(self, number, names, *more)
+
+    monkeypatch.setattr(FrameRecorder, "_begin", hold)
+    monkeypatch.setattr(rf.options, "record", "all")
+    yield held
+    held.clear()
+
+
+def run_of(name):
+    """The longest run of the loops in a function written by hand."""
+    loop = loops_by_hand.LOOPS[name]
+    with rf.record_loops(loop):
+        result_of(loop)
+    own = [run for run in rf.runs if run.replay.iterations.code is inspect.unwrap(loop).__code__]
+    return max(own or rf.runs, key=lambda run: run.steps)
+
+
+NOT_FORKED = {"asynchronous_loop", "recursion_with_loops"}
+FORKED = {"sgd_by_hand", "policy_optimization"}  # of those that train
+
+
+@pytest.mark.parametrize("name", sorted(loops_by_hand.LOOPS.keys() - loops_by_hand.TRAINING - NOT_FORKED))
+def test_a_fork_gives_the_steps_again(name, alive, problems):
+    run = run_of(name)
+    for step in sorted({0, run.steps // 2, run.steps - 1}):
+        assert_same_steps(run, run.fork(step))
+
+
+@pytest.mark.parametrize("name", sorted(loops_by_hand.TRAINING - FORKED))
+def test_a_fork_of_a_training_says_why_it_cannot_be(name, alive, problems):
+    with pytest.raises(LoopError, match=r"fork: (the loop changes the weights of|`\w+` cannot be had again: )"):
+        run_of(name).fork(0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import rfnb as rf
 from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording
 from rfnb.trace.plain.syntax import LoopText
 from tests.examples import FACTOR
@@ -104,3 +105,16 @@ def compare(loops: list[Iterations], snapshots: Snapshots) -> None:
 def targets(loop: Iterations) -> set[str]:
     """The variables that the header assigns."""
     return set(loop.outline.statements[next(s for s, n in loop.outline.headers.items() if n == loop.number)].assigned)
+
+
+def test_parameters_of_a_fused_optimizer_are_those_of_the_step():
+    torch.manual_seed(0)
+    layer, weights = torch.nn.Linear(2, 2), []
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1, fused=True)
+    for _ in rf.steps(range(3), name="training"):
+        weight = layer.weight
+        layer(torch.ones(2)).sum().backward()
+        optimizer.step()
+        weights.append(weight.detach().clone())
+    run = rf.runs["training"]
+    assert all(run[step].weight.raw_tensor.equal(weights[step]) for step in range(3))

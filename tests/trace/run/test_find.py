@@ -393,3 +393,13 @@ def test_variables_called_like_members_stay_reachable():
     assert [at[name].item() for name in ("ops", "eval", "step", "run", "find")] == [2.0, 3.0, 4.0, 5.0, 6.0]
     assert at.find.item() == 6.0
     assert (at.step, at.eval("step").item(), len(at.ops())) == (0, 4.0, 5)
+
+
+@pytest.mark.parametrize(("fill", "steps"), [(-torch.inf, []), (torch.inf, [1]), (torch.nan, [1])])
+def test_a_mask_is_found_only_by_its_name(fill, steps):
+    for step in rf.steps(range(3), name="masked"):
+        energy = torch.arange(3.0)
+        if step == 1:
+            energy = energy.masked_fill(torch.tensor([False, True, False]), fill)
+    run = rf.runs["masked"]
+    assert run.find(rf.when.not_finite()) == steps and run.find(rf.when.not_finite("energy")) == [1]
