@@ -49,6 +49,11 @@ class Expression:
         """The names in it: of values, modules and functions; of `before.h`, the first."""
         return {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
 
+    @property
+    def asks_for_none(self) -> bool:
+        """Whether it has `is None` or `is not None` in it."""
+        return any(isinstance(node, ast.Is | ast.IsNot) for node in ast.walk(self._tree))
+
     def check_calls(self, names: Names) -> None:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
         reader = Reader(names, self._error)

@@ -29,12 +29,21 @@ class Log:
     where the first value is that was not replaced by statistics.
     """
 
-    __slots__ = ("items", "statements", "summarized")
+    __slots__ = ("_places", "items", "statements", "summarized")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.statements: list[int] = []  # those that ran, in order
         self.summarized = 0
+        self._places: tuple[int, dict[str, list[int]]] = (0, {})  # how much was looked at, and what it was
+
+    def places(self) -> dict[str, list[int]]:
+        """By variable, where its values are."""
+        start, places = self._places
+        for at in range(start, len(self.items), 3):
+            places.setdefault(self.items[at].name, []).append(at)
+        self._places = len(self.items), places
+        return places
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -99,14 +100,13 @@ class Iterations:
 
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
-        items, start = self.log.items, self.starts[step]
-        entries: dict[str, Entry] = {}
-        for at in range(0, len(items), 3):
-            use, value, version = items[at : at + 3]
-            if at < start:
-                entries[use.name] = Entry(use.name, use.line, value, version)
-            elif use.statement == BEFORE:
-                entries.setdefault(use.name, Entry(use.name, 0, value, version))
+        start, log, entries = self.starts[step], self.log, dict[str, Entry]()
+        for name, places in log.places().items():
+            number = bisect_left(places, start)
+            if number:
+                entries[name] = log.entry(places[number - 1])
+            elif log.items[places[0]].statement == BEFORE:
+                entries[name] = log.entry(places[0])._replace(line=0)
         return entries
 
     def targets(self, step: int) -> dict[str, Entry]:

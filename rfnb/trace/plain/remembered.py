@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -106,20 +107,36 @@ class Remembered(KeptSteps):
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
 
-    def variable(self, name: str, step: int) -> Any:
-        """A variable before `step`, as code has it: a raw tensor, array, number or text, or a list or dict of them.
+    def variable(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable before or after `step`, as code has it: a raw tensor, array, number or text, or a list or dict.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
-        kept = self._before(name, step)
+        kept = self._before(name, step, after)
         if kept is MISSING:
             raise KeyError(name)
         return self._as_code(name, kept)
 
-    def _before(self, name: str, step: int) -> Any:
-        """What was kept of a variable before `step`; MISSING if there was none."""
+    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
+
+        Words for what is not kept.
+        """
+        kept = self._before(name, step, after)
+        if kept is MISSING:
+            raise KeyError(name)
+        if _array(kept) is None:
+            with suppress(NoValue):
+                return _plain(name, kept)
+        return self._tensor(name, kept)
+
+    def _before(self, name: str, step: int, after: bool = False) -> Any:
+        """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
+        there was none.
+        """
         loop, places = self.iterations, self._places.get(name, [])
-        number = bisect_left(places, loop.starts[step] if step < len(loop.starts) else loop.end)
+        start = loop.starts[step] if step < len(loop.starts) else loop.end
+        number = bisect_left(places, loop.span(step)[1] if after else start)
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
@@ -439,7 +456,7 @@ def _array(kept: Any) -> Any:
     if isinstance(kept, Kept) and kept.backend is not None:
         return value
     if isinstance(value, Parts) and issubclass(value.kind, list | tuple) and value.items:
-        numbers = all(isinstance(item, bool | int | float) for item in value.items)
+        numbers = all(issubclass(kind, bool | int | float) for kind in set(map(type, value.items)))
         value = np.asarray(value.items) if numbers else None
     if isinstance(value, bool | int | float | np.generic | np.ndarray):
         array = np.asarray(value)

@@ -17,7 +17,7 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import LostValue, NoValue, evaluate, known_functions, own_functions
+from rfnb.trace.run.names import LostValue, NoValue, evaluate, known_functions, own_functions, variable_names
 from rfnb.trace.run.random_numbers import with_own_numbers
 from rfnb.trace.run.warn import warn
 
@@ -60,8 +60,8 @@ def _words(where: Where) -> str:
 
 
 def is_kept(at: RunStep) -> bool:
-    """Whether there are values of the step: plain Python code has those of its last steps only."""
-    return bool(at.run.states or at.values())
+    """Whether there are values of the step: plain Python code that is not recorded has those of its last steps only."""
+    return bool(at.run.states or variable_names(at.run.replay) or at.values())
 
 
 def sequence_number(run: Run, batch: int | str) -> int:

@@ -40,7 +40,19 @@ known_functions = cache(functions_of_ops)
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
     """The value of an expression at a step. Raw tensors in it become Tensors."""
     expression = expression if isinstance(expression, Expression) else read(expression)
-    return _as_tensor(compute(expression, Names(at._variables(), known_functions(), own_functions)))
+    names = Names(at._variables(), known_functions(), own_functions)
+    try:
+        return _as_tensor(compute(expression, names))
+    except Unassigned as error:
+        if not expression.asks_for_none:
+            raise
+        token = _none_if_unassigned.set(True)
+        try:
+            return _as_tensor(compute(expression, names))
+        except ExpressionError:
+            raise error from None
+        finally:
+            _none_if_unassigned.reset(token)
 
 
 def reads_states_after(expression: str, at: RunStep) -> bool:
@@ -69,6 +81,14 @@ class NoValue(ExpressionNameError):
     """A name of the run has no value at this step, where a condition is false."""
 
 
+class Unassigned(NoValue):
+    """Nothing was assigned to a variable before a step."""
+
+
+_none_if_unassigned: ContextVar[bool] = ContextVar("rfnb_none_if_unassigned", default=False)
+"""Whether `before.h` is None if nothing was assigned to it."""
+
+
 class LostValue(NoValue):
     """A value was not kept: what is left are `statistics`, or None."""
 
@@ -88,10 +108,14 @@ class AtLine(str):
         return made
 
 
-def has_variable(at: RunStep, name: str) -> bool:
-    """Whether a name is that of a variable of plain Python, which keeps its value until it is assigned again."""
-    replay: Any = at.run.replay
-    return hasattr(replay, "variable") and name in replay.variable_names()
+def variable_names(replay: Any) -> list[str]:
+    """The variables of plain Python, which keep their values until they are assigned again; none of other loops."""
+    return list(replay.variable_names()) if hasattr(replay, "variable") else []
+
+
+def is_variable(replay: Any, name: str) -> bool:
+    """Whether a name is that of a variable of plain Python."""
+    return name in variable_names(replay)
 
 
 def variable_at(at: RunStep, name: str, step: int) -> Any:
@@ -144,8 +168,11 @@ class StepNames(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         at, root = self._at, name.partition(".")[0]
-        if has_variable(at, name):
-            return Variables(at.run.replay, at.step + 1)[name]
+        if is_variable(at.run.replay, name):
+            try:
+                return at.run.replay.variable(name, at.step, after=True)  # type: ignore[attr-defined]
+            except KeyError:
+                raise NoValue(f"`{name}` has no value yet after step {at.step}") from None
         if root != name and (root in _OF_STEP or root in self.states):
             raise KeyError(name)  # without a look at the values, which are computed again
         if hasattr(at.run.replay, "variable"):
@@ -225,7 +252,9 @@ class Variables(Members):
         try:
             return self._replay.variable(str(name), self._step)
         except KeyError:
-            raise NoValue(f"there was no `{name}` before step {self._step}") from None
+            if _none_if_unassigned.get():
+                return None
+            raise Unassigned(f"there was no `{name}` before step {self._step}") from None
 
 
 class StepValues(Members):

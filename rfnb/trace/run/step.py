@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.expression.reader import Members
@@ -12,7 +12,15 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import AtLine, LostValue, NoValue, StepNames, evaluate, has_variable, variable_at
+from rfnb.trace.run.names import (
+    AtLine,
+    LostValue,
+    NoValue,
+    StepNames,
+    evaluate,
+    is_variable,
+    variable_at,
+)
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -195,9 +203,14 @@ class States(Members):
 
     def __getitem__(self, name: str | int) -> Any:
         name = str(name)  # the entries of a list are named "0", "1", …
+        is_part = any(known.startswith(f"{name}.") for known in self.names())
+        if is_variable(self._replay, self._prefix + name) and (name in self.names() or not is_part):
+            with suppress(KeyError):
+                return self._replay.shown(self._prefix + name, self._step)  # type: ignore[attr-defined]
+            return None
         if name in self.names():
             return self._replay.state(self._prefix + name, self._step)
-        if any(known.startswith(f"{name}.") for known in self.names()):
+        if is_part:
             return States(self._replay, self._step, f"{self._prefix}{name}.")
         raise LoopNameError(f"there is no state {name!r}", expected=", ".join(self.names()))
 
@@ -236,17 +249,23 @@ class RunStep(Shown):
         """The values of plain Python code that are neither tensors nor numbers, in words."""
         return self.run.replay.texts(self.step)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> Any:
+        if is_variable(self.run.replay, name):
+            try:
+                return self.run.replay.shown(name, self.step, after=True)  # type: ignore[attr-defined]
+            except KeyError:
+                words = f"{self.run.name}: {name!r} has no value yet after step {self.step}"
+                raise LoopNameError(words, expected=", ".join(self._assigned())) from None
         found: list[Any] = [value.tensor for value in self.values() if value.name == name]
         found = found or [value.text for value in self.texts() if value.name == name]
         if not found:
-            names = list(dict.fromkeys(value.name for value in self.values()))
+            names = self._assigned()
             if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
-    def __getattr__(self, name: str) -> Tensor:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
@@ -265,7 +284,7 @@ class RunStep(Shown):
         if name is None:
             found = [value.tensor for value in self.values()]
             found += getattr(self.run.replay, "lost", lambda step: [])(self.step)
-        elif has_variable(self, name) and (name in states or not states):
+        elif is_variable(self.run.replay, name) and (name in states or not states):
             try:
                 value = variable_at(self, name, self.step + 1)
             except LostValue as error:
@@ -310,8 +329,12 @@ class RunStep(Shown):
         """
         return evaluate(expression, self)
 
+    def _assigned(self) -> list[str]:
+        rows: list[StepValue | StepText] = [*self.values(), *self.texts()]
+        return list(dict.fromkeys(row.name for row in rows))
+
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(value.name for value in self.values())]
+        return [*super().__dir__(), *self._assigned()]
 
     def __repr__(self) -> str:
         names = dict.fromkeys(printable_name(value.name) for value in self.values())

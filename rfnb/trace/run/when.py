@@ -17,7 +17,7 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
-from rfnb.trace.run.names import AtLine, LostValue, NoValue, has_variable, variable_at
+from rfnb.trace.run.names import AtLine, LostValue, NoValue, is_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -212,7 +212,7 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if not isinstance(name, AtLine):
         if name in at.before.names():
             return at.before[name], at.after[name]
-        if has_variable(at, name):
+        if is_variable(at.run.replay, name):
             try:
                 pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
             except LostValue:

@@ -134,8 +134,9 @@ def test_a_break_an_error_and_a_return_end_the_run():
     run = rf.runs["error"]
     assert run.steps == 2 and run.failed.step == 2 and "ZeroDivisionError" in run.flags[0]
     assert run[2].t.item() == 2
-    with pytest.raises(LoopNameError, match="no value 'x'"):
-        run[2].x  # noqa: B018
+    assert run[2].x.item() == run[2].eval("x") == 1  # still that of the step before
+    with pytest.raises(LoopNameError, match="no value 'y'"):
+        run[2].y  # noqa: B018
 
 
 def test_an_error_that_the_same_function_catches_is_that_of_the_step():

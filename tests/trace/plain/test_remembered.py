@@ -28,3 +28,51 @@ def test_arrays_of_numpy_in_expressions(words):
     run, expected = run_of(), [eval(words, {"a": np.arange(3.0) + t, "np": np}) for t in range(4)]
     assert [run[t].eval(words).numpy().tolist() for t in range(4)] == [value.tolist() for value in expected]
     assert run.stack(words).numpy().tolist() == np.stack(expected).tolist() and a[0] == 3
+
+
+def names_of_all_kinds():
+    for t in rf.steps(range(4)):
+        if t == 1:
+            continue
+        hyps = []
+        for k in range(3):
+            hyps.append((k, f"{t}"))
+        words, d, kind, done, nothing = ["a", "b"], {t: t * 2, "w": [str(t)]}, "two" if t == 2 else "one", t > 2, None
+        x, numbers = np.full(2, t), [t, t + 1]
+    return hyps, words, d, kind, done, nothing, x, numbers
+
+
+def as_code(value):
+    return value.numpy().tolist() if isinstance(value, rf.Tensor) else value
+
+
+def test_a_name_is_the_value_after_the_step():
+    names_of_all_kinds()
+    run = run_of()
+    assert run[2].hyps == run[2].eval("hyps") == [(0, "2"), (1, "2"), (2, "2")]
+    assert run[2].words == ["a", "b"] and run[2].d == {2: 4, "w": ["2"]} and run[2].kind == "two"
+    assert run[2].nothing is None and run[3].done.item() is True and run[2].numbers.tolist() == [2, 3]
+    for step in range(4):
+        for name in ("hyps", "words", "d", "kind", "done", "nothing", "x", "numbers", "t"):
+            carried = 0 if step == 1 and name != "t" else step  # a step that assigns nothing
+            assert as_code(run[step][name]) == as_code(run[carried][name]), (step, name)
+            assert as_code(run[step].eval(name)) == as_code(run[step][name]) == as_code(run[step].after[name])
+            if step:
+                assert as_code(run[step].before[name]) == as_code(run[step - 1][name])
+            else:
+                assert run[0].before[name] is None
+    assert run.find(lambda at: at.kind == "two") == run.find("kind == 'two'") == [2]
+    assert run.find("before.t is None") == [0] and run.find("before.t is not None") == [1, 2, 3]
+    assert run.find("before.t < 2") == [1, 2]  # a step without a value before it is no hit
+
+
+def test_a_name_without_a_value_says_so():
+    for t in rf.steps(range(4)):
+        if t > 1:
+            late = t
+    run = run_of()
+    with pytest.raises(rf.errors.LoopNameError, match="'late' has no value yet after step 1"):
+        run[1].late  # noqa: B018
+    with pytest.raises(rf.errors.ExpressionNameError, match="`late` has no value yet after step 1"):
+        run[1].eval("late")
+    assert run[2].late.item() == late - 1 and run.find("late > 0") == [2, 3]
