@@ -8,13 +8,14 @@ import inspect
 import sys
 import sysconfig
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
@@ -24,7 +25,7 @@ from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
-from rfnb.trace.plain.remembered import Axes, run_of
+from rfnb.trace.plain.remembered import Axes, block_of, run_of
 from rfnb.trace.plain.syntax import (
     LoopText,
     Outline,
@@ -35,7 +36,8 @@ from rfnb.trace.plain.syntax import (
     outline_of_calls,
     why_unknown,
 )
-from rfnb.trace.run.session import store
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.session import store, store_later
 from rfnb.trace.run.warn import warn
 
 T = TypeVar("T")
@@ -210,8 +212,18 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
 def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
-        store(run_of(loop, dims, also=also))
-        loop.run = None
+        if loop.run is not None or dims:  # which have the lengths of now
+            store(run_of(loop, dims, also=also))
+            loop.run = None
+        else:
+            modules = 0 if loop.around is None else sum(loop.around.sizes.values())
+            key = id(loop.code), loop.number, loop.name
+            store_later(key, (loop.bytes or 0) + modules, partial(_made, loop, also, block_of(loop)))
+
+
+def _made(loop: Iterations, also: Sequence[str], text: Lines) -> Run:
+    with raw_registry.selected().unobserved():
+        return run_of(loop, also=also, text=text)
 
 
 @guarded
