@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -387,7 +386,7 @@ def place_of(iterations: Iterations, source: Source) -> str:
 def block_of(iterations: Iterations) -> Block:
     """The source lines of a loop."""
     source, text = Source(iterations.code, 0), iterations.text
-    cell, lines = source.cell, linecache.getlines(source.file)
+    cell, lines = source.cell, iterations.outline.lines
     return Block(
         file=None if cell else source.file,
         cell_id=cell.cell_id if cell else None,
