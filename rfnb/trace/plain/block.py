@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import wraps
 from typing import Any
 
 from rfnb.errors import ParameterError
+
+DECORATES = bytes((dis.opmap["CALL"], 0))
+"""The instruction that calls a decorator: what it decorates is not counted."""
 
 
 class Block(ContextDecorator):
@@ -17,6 +22,12 @@ class Block(ContextDecorator):
     Args:
         arguments, options: of the class.
     """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """The decorated function, where the class is a decorator without brackets: its call then has no argument."""
+        frame = sys._getframe(1)
+        is_decorator = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == DECORATES
+        return cls()(*arguments) if is_decorator and len(arguments) == 1 else super().__new__(cls)
 
     def __init__(self, *arguments: Any, **options: Any):
         self._made_of = arguments, options

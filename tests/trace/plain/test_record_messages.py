@@ -374,3 +374,30 @@ def test_names_are_in_the_list_of_runs_and_its_error_says_how_to_record():
     for i in rf.steps(range(2), name="loop"):
         k = i
     assert k == 1 and "loop" in rf.runs and rf.runs["loop"] in rf.runs and "k" not in rf.runs
+
+
+def test_a_decorator_without_brackets():
+    @rf.record_loops
+    def bare(n):
+        while n > 0:
+            n = n - 1
+        return n
+
+    class Model:
+        @rf.record_loops
+        def method(self, n):
+            for i in range(n):
+                k = i
+            return k
+
+    assert bare.__name__ == "bare" and bare(3) == 0 and Model().method(2) == 1
+    assert rf.runs["bare"].steps == 3 and rf.runs["method"].steps == 2
+    with pytest.raises(ParameterError, match="record_calls: no function is named"):
+
+        @rf.record_calls
+        def called(x):
+            return x
+
+    with rf.record_loops(countdown):
+        countdown(2)
+    assert rf.runs["countdown"].steps == 2
