@@ -72,7 +72,7 @@ class OneRun(Runs):
 
     def __init__(self, run: Run):
         super().__init__()
-        self._runs = [run]
+        self._added = [run]
 
 
 def with_static_view(made: Any, history: View, model_id: str) -> Any:

@@ -19,6 +19,9 @@ from typing import Any, Protocol
 monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
 ITERATION = (dis.opmap["FOR_ITER"], dis.opmap["SEND"])
+ENTER_HANDLER = dis.opmap["PUSH_EXC_INFO"]
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RESUME"}
+RETURNS = {number for name, number in dis.opmap.items() if name in ENDS}
 
 
 class Follower(Protocol):
@@ -111,20 +114,30 @@ class Tracing:
             return None
         line, leave, caught, frames = follower.line, follower.leave, follower.caught, self._frames
         error: list[BaseException | None] = [None]
+        handled: list[BaseException | None] = [None]  # at the end of a `with` or `finally` block, it is raised again
 
         def local(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "line":
+                if error[0] is None and handled[0] is not None:
+                    if frame.f_code.co_code[frame.f_lasti] == ENTER_HANDLER:
+                        error[0] = handled[0]
+                    else:
+                        handled[0] = sys.exc_info()[1]
                 if error[0] is not None:
                     caught(error[0])
-                    error[0] = None
+                    handled[0], error[0] = error[0], None
                 line(frame)
             elif event == "exception":
                 ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
                 if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
                     error[0] = arg[1]
-            elif event == "return" and not ((arg is not None or error[0] is None) and _yields(frame)):
-                frames.pop(frame, None)
-                leave(frame, error[0], arg)
+            elif event == "return":
+                if error[0] is None and arg is None and frame.f_code.co_code[frame.f_lasti] not in RETURNS:
+                    error[0] = handled[0]
+                if not ((arg is not None or error[0] is None) and _yields(frame)):
+                    frames.pop(frame, None)
+                    leave(frame, error[0], arg)
+                    error[0] = handled[0] = None
             return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
 
         frames[frame] = local

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import PLAIN, Kept, backend_of
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.hidden import Numbers
+    from rfnb.trace.plain.recorder import Iterations
 
 OBJECT = 256
 """Bytes that an object of the log needs beside its numbers."""
@@ -77,3 +81,20 @@ def let_graphs_go(items: list[Any], start: int = 0) -> None:
     for at, value, version in zip(count(start, 3), items[start + 1 :: 3], items[start + 2 :: 3], strict=False):
         if version is not None and backend_of(value).needs_gradient_raw(value):
             items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
+
+
+class Tested(NamedTuple):
+    """A `while` loop whose test has run: where in the log that began, the variables there, and the random numbers."""
+
+    loop: int
+    at: int
+    initial: dict[str, int]
+    numbers: Numbers
+
+
+class Raised(NamedTuple):
+    """An error, the statement that raised it, and the loops that were open."""
+
+    error: BaseException
+    statement: int
+    loops: list[Iterations]

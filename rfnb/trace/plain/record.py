@@ -8,13 +8,14 @@ import inspect
 import sys
 import sysconfig
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
@@ -24,9 +25,19 @@ from rfnb.trace.plain.calls import CallRecorder
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recorder import Client, Iterations, recording_here
-from rfnb.trace.plain.remembered import Axes, run_of
-from rfnb.trace.plain.syntax import LoopText, Outline, is_compiled, outline, outline_of_calls
-from rfnb.trace.run.session import store
+from rfnb.trace.plain.remembered import Axes, block_of, run_of
+from rfnb.trace.plain.syntax import (
+    LoopText,
+    Outline,
+    change_of,
+    is_compiled,
+    may_loop,
+    outline,
+    outline_of_calls,
+    why_unknown,
+)
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.session import store, store_later
 from rfnb.trace.run.warn import warn
 
 T = TypeVar("T")
@@ -41,22 +52,41 @@ class Steps(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]
 
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the items, such as the `batch_size` of a loader."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._items, name)
+
     def __iter__(self) -> Iterator[T]:
-        items: Iterator[T] = iter(self._items)  # type: ignore[arg-type]
-        self._begin(sys._getframe(1))
+        return self._record(iter(self._items))  # type: ignore[arg-type]
+
+    def __reversed__(self) -> Iterator[T]:
+        return self._record(reversed(self._items))  # type: ignore[call-overload]
+
+    def _record(self, items: Iterator[T]) -> Iterator[T]:
+        self._begin(sys._getframe(2))
         return _until_the_end(items)
+
+    def _begin(self, frame: FrameType) -> None:
+        if record_loop(frame, self._name, self._dims, caller="steps"):
+            return
+        while frame.f_back is not None and not (is_yours(file := frame.f_code.co_filename) or file.startswith("<")):
+            frame = frame.f_back
+        reason = why_unknown(frame.f_code) or "it is not the iterable of a `for` statement"
+        warn(f"steps: not recorded, as {reason.replace('its source', 'the source', 1)}")
+
+
+class AsyncSteps(Steps[T]):
+    """Those of items for `async for`. Others have no `__aiter__`: tqdm and others prefer it where it is."""
 
     def __aiter__(self) -> AsyncIterator[T]:
         items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
         self._begin(sys._getframe(1))
         return items
-
-    def _begin(self, frame: FrameType) -> None:
-        user = _user_frame(frame)
-        if user is not None and is_compiled(user.f_code):
-            warn(f"steps: not recorded, as {user.f_code.co_name} runs as torch.compile made it, without its lines")
-        elif not record_loop(frame, self._name, self._dims, caller="steps"):
-            warn("steps: not recorded, as it is not the iterable of a `for` statement whose source can be read")
 
 
 def record_loop(
@@ -182,8 +212,18 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
 def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
-        store(run_of(loop, dims, also=also))
-        loop.run = None
+        if loop.run is not None or dims:  # which have the lengths of now
+            store(run_of(loop, dims, also=also))
+            loop.run = None
+        else:
+            modules = 0 if loop.around is None else sum(loop.around.sizes.values())
+            key = id(loop.code), loop.number, loop.name
+            store_later(key, (loop.bytes or 0) + modules, partial(_made, loop, also, block_of(loop)))
+
+
+def _made(loop: Iterations, also: Sequence[str], text: Lines) -> Run:
+    with raw_registry.selected().unobserved():
+        return run_of(loop, also=also, text=text)
 
 
 @guarded
@@ -209,7 +249,8 @@ def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dim
         raise ParameterError("steps: `items` cannot be iterated", got=type(items).__name__, expected="an iterable")
     if not (name is None or isinstance(name, str)):
         raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")
-    return Steps(items, name, _axes("steps", dims))
+    kind: type[Steps[T]] = AsyncSteps if isinstance(items, AsyncIterable) else Steps
+    return kind(items, name, _axes("steps", dims))
 
 
 def _axes(caller: str, dims: Any) -> Axes | None:
@@ -254,7 +295,7 @@ class record_loops(Block):
         self._files = frozenset(code.co_filename for code in self._functions)
         self._others = OtherFunctions(self._files)
         self._client = AllLoops(self._chosen, _axes("record_loops", dims))
-        self._called: dict[str, bool] = {}  # names of functions that were called, and whether torch.compile made them
+        self._called: dict[CodeType, None] = {}  # code that ran, and was chosen
         self.warns = True
 
     def __enter__(self) -> record_loops:
@@ -268,7 +309,12 @@ class record_loops(Block):
     def __exit__(self, *error: object) -> None:
         recording_here().remove(self._client)
         self._client.also += self._others.with_loops()
-        if self.warns and not self._client.ran and error[0] is None:
+        if not self.warns or error[0] is not None:
+            return
+        if self._client.ran:
+            for words in self._called_but(change_of):
+                warn(f"record_loops: not all is recorded: {words}")
+        else:
             others = f"; loops ran in {', '.join(self._client.also)}, which can be named" if self._client.also else ""
             warn(f"record_loops: nothing was recorded: {self._reason()}{others}")
 
@@ -278,19 +324,22 @@ class record_loops(Block):
         else:
             is_chosen = is_yours(code.co_filename)
         if is_chosen:
-            self._called[code.co_name] = is_compiled(code)
+            self._called[code] = None
         return is_chosen
 
     def _reason(self) -> str:
         """Why there is no run."""
-        compiled = [name for name, is_so in self._called.items() if is_so]
-        if compiled:
-            return f"{', '.join(compiled)} ran as torch.compile made it, without its lines"
-        words = [self._reason_of(code) for code in self._functions]
+        words = self._called_but(why_unknown) or [self._reason_of(code) for code in self._functions]
         return "; ".join(words or ["no loop of your code ran; name the function that has the loop"])
 
+    def _called_but(self, reason_of: Callable[[CodeType], str | None]) -> list[str]:
+        """Why code that ran, and may have loops, is not recorded: each reason once."""
+        called = [code for code in self._called if outline(code) is None and (may_loop(code) or is_compiled(code))]
+        reasons = {reason: code.co_name for code in called if (reason := reason_of(code)) is not None}
+        return [f"{name} ran, but {reason}" for reason, name in reasons.items()]
+
     def _reason_of(self, code: CodeType) -> str:
-        if code.co_name not in self._called:
+        if code not in self._called:
             return f"{code.co_name} was not called in this thread"
         return f"{code.co_name} ran, and {'has no loop' if outline(code) is None else 'no loop in it had a step'}"
 
@@ -374,7 +423,8 @@ def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, An
     code = _code_of("record_calls", function)
     text, owner = outline_of_calls(code), getattr(function, "__self__", None)
     if text is None:
-        raise ParameterError(f"record_calls: the source of {code.co_name!r} cannot be read", got=code.co_filename)
+        reason = why_unknown(code) or "it has no lines of its own; write it as a function with `def`"
+        raise ParameterError(f"record_calls: {code.co_name} cannot be recorded: {reason}", got=code.co_filename)
     return code, text, None if isinstance(owner, type) else owner
 
 

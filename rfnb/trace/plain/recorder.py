@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
@@ -16,8 +17,8 @@ from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
-from rfnb.trace.plain.hidden import Around, Hidden, Moment, Numbers
-from rfnb.trace.plain.log import MOMENT, Entry, Log, let_graphs_go
+from rfnb.trace.plain.hidden import Around, Hidden, Moment
+from rfnb.trace.plain.log import MOMENT, Entry, Log, Raised, Tested, let_graphs_go
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
@@ -184,15 +185,6 @@ class Client(Protocol):
         """Is called before a loop pauses."""
 
 
-class _Tested(NamedTuple):
-    """A `while` loop whose test has run: where in the log that began, the variables there, and the random numbers."""
-
-    loop: int
-    at: int
-    initial: dict[str, int]
-    numbers: Numbers
-
-
 class FrameRecorder:
     """Follows one frame, and gives the iterations of its loops to `clients` when each has ended.
 
@@ -205,6 +197,7 @@ class FrameRecorder:
         self._open: list[Iterations] = []
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
+        self._raised: Raised | None = None  # while it is handled
         backend = raw_registry.selected()
         self._version, self._unobserved = backend.version_raw, backend.unobserved
         self._hides = any(statement.hides for statement in text.statements)
@@ -217,7 +210,7 @@ class FrameRecorder:
         self._writers = {number: set(names) for number, names in text.writes.items()}
         self._hidden: Any = None  # a Hidden, from the first line on
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
-        self._before_test: _Tested | None = None
+        self._before_test: Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
         self.goes_on = False  # whether a paused loop was resumed up to a step or condition
@@ -227,6 +220,8 @@ class FrameRecorder:
     def line(self, frame: FrameType) -> None:
         """A line is about to run."""
         place = self._places.get(frame.f_lasti)
+        if self._raised is not None and self._caught is None and sys.exc_info()[1] is not self._raised.error:
+            self._raised = None
         if place is not None:
             self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
             try:
@@ -244,6 +239,8 @@ class FrameRecorder:
         self._make_room(error)
         if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
             self._caught = error
+            if self._raised is None or self._raised.error is not error:
+                self._raised = Raised(error, self._previous, [*self._open])
 
     def _line(self, frame: FrameType, place: Place) -> None:
         statement, starts, begins, tentative = place
@@ -277,7 +274,8 @@ class FrameRecorder:
         around = self._outline.statements[statement].loops
         while self._open and self._open[-1].number not in around and self._open[-1].number != own:
             self._look_again(names)
-            self._close(self._caught)
+            raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
+            self._close(self._caught if raised is None else raised.error)
 
     def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
         """The function returns, or is left by an error."""
@@ -288,7 +286,7 @@ class FrameRecorder:
         except BaseException as stopped:
             recording_here().interrupt(stopped)
             raise
-        self._frame = None
+        self._frame = self._raised = None
         self._frames.pop(frame, None)
         for client in [*self.clients]:
             client.left()
@@ -442,7 +440,7 @@ class FrameRecorder:
             client.wants(text, number) for client in self.clients
         ):
             initial = self._look_first(text, names)
-        self._before_test = _Tested(number, len(self._log.items), initial, self._hidden.numbers())
+        self._before_test = Tested(number, len(self._log.items), initial, self._hidden.numbers())
 
     def _look_first(self, text: LoopText, names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log."""
@@ -456,7 +454,8 @@ class FrameRecorder:
         """The innermost open loop has ended."""
         loop, end = self._open[-1], len(self._log.items)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
-            loop.starts.pop()
+            if error is None or len(loop.starts) == 1:  # else the next item is missing
+                loop.starts.pop()
         elif error is None:
             self._pause({}, ended=True)
         self._mark_ends()
@@ -485,7 +484,8 @@ class FrameRecorder:
 
     def _failure(self, loop: Iterations, error: BaseException) -> Failure:
         """The error that ended the last iteration of a loop."""
-        line = self._outline.statements[self._previous].line if self._previous != BEFORE else None
+        number = self._raised.statement if self._raised is not None and self._raised.error is error else self._previous
+        line = self._outline.statements[number].line if number != BEFORE else None
         return Failure(len(loop.starts) - 1, error_text(error), line=line)
 
     # -- pauses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -351,10 +350,11 @@ def run_of(
     raised_in: str | None = None,
     also: Sequence[str] = (),
     parent: Run | None = None,
+    text: Block | None = None,
 ) -> Run:
     """The Run of a recorded loop; that of a loop which has paused gets the steps that it has now.
 
-    parent: for a fork, the run that it continues.
+    parent: for a fork, the run that it continues. text: the source lines, if they were read before.
     """
     run, source = iterations.run, Source(iterations.code, 0)
     replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
@@ -369,7 +369,7 @@ def run_of(
         run.states = replay.state_names()
         run._take(replay, done, size, replay.failed)
         return run
-    block = block_of(iterations)
+    block = text or block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
         steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
@@ -395,7 +395,7 @@ def place_of(iterations: Iterations, source: Source) -> str:
 def block_of(iterations: Iterations) -> Block:
     """The source lines of a loop."""
     source, text = Source(iterations.code, 0), iterations.text
-    cell, lines = source.cell, linecache.getlines(source.file)
+    cell, lines = source.cell, iterations.outline.lines
     return Block(
         file=None if cell else source.file,
         cell_id=cell.cell_id if cell else None,

@@ -6,19 +6,19 @@ import ast
 import builtins
 import dis
 import inspect
-import linecache
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
-from rfnb.core.ground.source import PerPlace, Source, parsed
+from rfnb.core.ground.source import PerPlace, Source
 from rfnb.trace.plain.attributes import Path, path_of
+from rfnb.trace.plain.text import ChangedText, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
@@ -123,6 +123,8 @@ class Outline:
     """The variables of the module that are assigned, or of which an attribute is."""
     shared: frozenset[str]
     """The variables that other functions may assign."""
+    lines: Sequence[str]
+    """All lines of its file or cell."""
 
     def header_of(self, loop: int) -> int:
         """The statement that is the header of a loop."""
@@ -131,12 +133,39 @@ class Outline:
 
 def outline(code: CodeType) -> Outline | None:
     """The outline of a code object; None if it has no loop, or if its text is no longer available."""
-    return _outlines[Source(code, 0)]
+    with suppress(ChangedText):
+        return _outlines[Source(code, 0)]
+    return None
+
+
+def why_unknown(code: CodeType) -> str | None:
+    """Why the outline of a code object cannot be made; None if it can."""
+    if is_compiled(code):
+        return "it runs as torch.compile made it, without its lines"
+    if (change := change_of(code)) is not None:
+        return change
+    if _has_no_statements(code) or _scope(code) is not None:
+        return None
+    others = ", as that of a magic cell such as %%time, of `python -c`, or of a text that is executed"
+    return f"its source cannot be read{others if code.co_filename.startswith('<') else ''}"
+
+
+def change_of(code: CodeType) -> str | None:
+    """A word about a file that has another text than some code was compiled from; None if it has the same."""
+    try:
+        _scope(code)
+    except ChangedText as error:
+        return str(error)
+    return None
+
+
+def _has_no_statements(code: CodeType) -> bool:
+    return code.co_name.startswith("<") and code.co_name != "<module>"
 
 
 def may_loop(code: CodeType) -> bool:
     """Whether the instructions of a code object jump back, as those of loops do; its text is not read."""
-    return not BACK.isdisjoint(code.co_code[::2])
+    return not _has_no_statements(code) and not BACK.isdisjoint(code.co_code[::2])
 
 
 def is_compiled(code: CodeType) -> bool:
@@ -149,7 +178,9 @@ def outline_of_calls(code: CodeType) -> Outline | None:
 
     The function is the last of the loops, and its arguments are what the last of the statements assigns.
     """
-    return _outlines_of_calls[Source(code, 0)]
+    with suppress(ChangedText):
+        return _outlines_of_calls[Source(code, 0)]
+    return None
 
 
 def _outline_of_calls(source: Source) -> Outline | None:
@@ -222,6 +253,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         paths,
         outside,
         frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
+        text_of(code).lines,
     )
 
 
@@ -314,33 +346,9 @@ _outlines_of_calls: PerPlace[Outline | None] = PerPlace(_outline_of_calls)
 
 def _scope(code: CodeType) -> Any:
     """The node of a function or class, or of a whole text, that a code object was compiled from."""
-    if is_compiled(code) or (code.co_name.startswith("<") and code.co_name != "<module>"):
+    if is_compiled(code) or _has_no_statements(code):
         return None
-    lines = linecache.getlines(code.co_filename)
-    known = _scopes.get(code.co_filename)
-    if known is None or known[0] is not lines:
-        if len(_scopes) >= MOST_FILES:
-            _scopes.clear()
-        known = _scopes[code.co_filename] = lines, _scopes_of("".join(lines))
-    return known[1].get((code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno))
-
-
-MOST_FILES = 8
-"""Number of files whose syntax trees are kept."""
-_scopes: dict[str, tuple[list[str], dict[tuple[str, int], Any]]] = {}
-
-
-def _scopes_of(text: str) -> dict[tuple[str, int], Any]:
-    """The functions and classes of a text by name and first line, and the whole."""
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError):
-        return {}
-    scopes: dict[tuple[str, int], Any] = {("<module>", 0): tree}
-    for node in ast.walk(tree):
-        if isinstance(node, NAMED):
-            scopes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)
-    return scopes
+    return text_of(code).scope(code)
 
 
 def _gather(
@@ -405,7 +413,7 @@ def _places(
     short: dict[int, int] = {}
     for loop, header in enumerate(loops):
         body = range(nodes.index(nodes[header].body[0]), last[nodes.index(nodes[header].body[-1])] + 1)
-        first = next((number for number in body if number in present), None)
+        first = next((number for number in body if number in present and not _has_no_start(nodes[number])), None)
         if first is not None:
             firsts[first] = (*firsts.get(first, ()), loop)
         elif header in present:  # `pass` in the line of the header
@@ -432,6 +440,11 @@ def _places(
         begun.add(number)
         places[2 * index] = Place(number, starts, begins, tentative)
     return places, short
+
+
+def _has_no_start(node: Any) -> bool:
+    """Whether no instruction is that with which a statement begins: in `try: x = 1`, it is that of the assignment."""
+    return isinstance(node, ast.Try | ast.TryStar) and node.body[0].lineno == node.lineno
 
 
 def _next_items(code: CodeType, headers: Set[int], run: Spans) -> set[int]:

@@ -8,7 +8,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from itertools import chain, repeat
 from operator import attrgetter, call, is_
 from types import FunctionType, MethodType, NoneType
@@ -265,7 +265,14 @@ def keep(value: Any, copied: bool = False, before: Any = None) -> Kept:
 
 def _is_atom(value: Any) -> bool:
     """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
-    return issubclass(type(value), ATOMS)
+    kind = type(value)
+    is_atom = _atoms.get(kind)
+    if is_atom is None:
+        is_atom = _atoms[kind] = issubclass(kind, ATOMS)
+    return is_atom
+
+
+_atoms: dict[type, bool] = {}
 
 
 def is_opaque(value: Any) -> bool:
@@ -434,7 +441,9 @@ SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
 def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
     """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
     kind = type(value)
-    for base in SEQUENCES:
+    if kind is list or kind is tuple:
+        return None, tuple(value)
+    for base in SEQUENCES if kind is not dict else ():
         if issubclass(kind, base):
             items = tuple(base.__iter__(value))  # type: ignore[attr-defined]
             fields = kind.__dict__.get("_fields")
@@ -448,9 +457,14 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
             inside: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
         except AttributeError:
             inside = {}
-        names = [field.name for field in dataclasses.fields(kind) if field.name in inside]
+        names = [name for name in _fields(kind) if name in inside]
         return tuple(names), tuple(inside[name] for name in names)
     return None
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _key(key: Any) -> Any:

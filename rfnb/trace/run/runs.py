@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.op_call import guard_methods
@@ -17,10 +17,21 @@ class Runs(Shown):
     """The recorded runs, newest first: `rf.runs["decoder"]` is the newest run of the loop with that name."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._added: list[Run] = []
+        self._later: list[_Later] = []  # that nobody has looked at
         self._counted: dict[int, Mapping[Hashable, int]] = {}  # the storages of each run, by its number
         self._held = HeldStorages()
         self._listeners: list[Callable[[], Any]] = []
+
+    @property
+    def _runs(self) -> list[Run]:
+        self._make()
+        return self._added
+
+    def _make(self) -> None:
+        later, self._later = self._later, []
+        for entry in later:
+            self._add(entry.make())
 
     def __iter__(self) -> Iterator[Run]:
         return iter(reversed(self._runs))
@@ -54,6 +65,26 @@ class Runs(Shown):
 
         A run that is in the list, whose loop was paused and has gone on, is counted again with all its steps.
         """
+        self._add(run)
+        self._changed()
+
+    def add_later(self, loop: Hashable, n_bytes: int, make: Callable[[], Run]) -> None:
+        """Adds a run that is made when the list is looked at; never if too many newer ones of its loop come first.
+
+        Args:
+            loop: what all runs of the loop share, and no others.
+            n_bytes: what the run keeps alive.
+            make: makes the run.
+        """
+        self._later.append(_Later(loop, n_bytes, make))
+        same = [entry for entry in self._later if entry.loop == loop]
+        if len(same) > options.keep and recording_mode() != "all":
+            self._later.remove(same[0])
+        if sum(entry.n_bytes for entry in self._later) > options.trace_budget:
+            self._make()
+        self._changed()
+
+    def _add(self, run: Run) -> None:
         storages = run.storages
         if run in self._runs:
             self._drop(run)
@@ -68,7 +99,6 @@ class Runs(Shown):
         for old in [old for old in self._runs[:-1] if not old.pinned]:
             if self.bytes > options.trace_budget:
                 self._drop(old)
-        self._changed()
 
     def _drop(self, run: Run) -> None:
         self._runs.remove(run)
@@ -77,6 +107,7 @@ class Runs(Shown):
     @property
     def bytes(self) -> int:
         """The bytes that the runs keep alive; storages that several runs share are counted once."""
+        self._make()
         return self._held.bytes
 
     def pin(self, serial: int, pinned: bool = True) -> None:
@@ -91,6 +122,7 @@ class Runs(Shown):
 
     def clear(self) -> None:
         """Removes all runs."""
+        self._later.clear()
         self._runs.clear()
         self._counted.clear()
         self._held = HeldStorages()
@@ -103,6 +135,14 @@ class Runs(Shown):
     def _changed(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+class _Later(NamedTuple):
+    """A run that is not made yet; the arguments are those of `Runs.add_later`."""
+
+    loop: Hashable
+    n_bytes: int
+    make: Callable[[], Run]
 
 
 class HeldStorages:

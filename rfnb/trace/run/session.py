@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
@@ -57,6 +57,16 @@ def store(run: Run) -> Run:
     if receiver is not None or observer is None or recording_mode():
         (receiver or runs.add)(run)
     return run
+
+
+def store_later(loop: Hashable, n_bytes: int, make: Callable[[], Run]) -> None:
+    """Adds a run to `rf.runs` that is made when these are looked at, as `Runs.add_later`; now, if more than that is
+    active.
+    """
+    if _receiver.get() is None and _observer.get() is None and current_meter() is None:
+        runs.add_later(loop, n_bytes, make)
+    else:
+        store(make())
 
 
 def redirecting_runs(receiver: Callable[[Run], None]) -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ import torch
 import rfnb as rf
 from rfnb.errors import LoopWarning, ParameterError
 from rfnb.trace.plain.recorder import recording_here
-from tests.trace.plain.test_record import Decoder
+from tests.trace.plain.test_record import Decoder, run_text
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_a_function_that_is_compiled():
         return x
 
     compiled = torch.compile(loop, backend="eager")
-    without = pytest.warns(LoopWarning, match=r"loop ran as torch\.compile made it, without its lines")
+    without = pytest.warns(LoopWarning, match=r"loop ran, but it runs as torch\.compile made it, without its lines")
     with without as warned, rf.record_loops(loop):
         assert compiled(torch.ones(1)) == compiled(torch.ones(1)) == 4
     assert len(warned) == 1
@@ -242,3 +242,127 @@ def test_workers_of_a_loader_are_not_recorded():
         for batch in torch.utils.data.DataLoader(Traced(), num_workers=1, multiprocessing_context="fork"):
             traced = batch.any()
     assert not traced and rf.runs[0].steps == 2
+
+
+def fails_in(block):
+    """Loops of five steps, of which the third raises inside of a block."""
+
+    def with_block():
+        for i in range(5):
+            with contextlib.nullcontext():
+                k = 1 / (2 - i)
+        return k
+
+    def caught_around():
+        with contextlib.suppress(ZeroDivisionError):
+            for i in range(5):
+                with contextlib.nullcontext():
+                    k = 1 / (2 - i)
+        return k
+
+    def finally_block():
+        for i in range(5):
+            try:
+                k = 1 / (2 - i)
+            finally:
+                k = 7
+                k = 8
+        return k
+
+    return {function.__name__: function for function in (with_block, caught_around, finally_block)}[block]
+
+
+@pytest.mark.parametrize("block", ["with_block", "caught_around", "finally_block"])
+def test_an_error_that_leaves_a_block_inside_the_loop_is_its_failure(block):
+    loop = fails_in(block)
+    with rf.record_loops(), contextlib.suppress(ZeroDivisionError):
+        loop()
+    run = rf.runs[block]
+    assert run.steps == 2 and run.failed.step == 2 and "ZeroDivisionError" in run.failed.error
+    line = next(at for at, text in enumerate(run.source.lines, run.source.first_line) if "1 /" in text)
+    assert run.failed.line == line
+
+
+def test_errors_that_are_handled_are_no_failures():
+    def handled():
+        for i in range(3):
+            try:
+                k = 1 / (1 - i)
+            except ZeroDivisionError:
+                for j in range(2):
+                    k = j
+                k = 7
+            with contextlib.suppress(ZeroDivisionError):
+                k = 1 / (2 - i)
+        try:
+            k = 1 / 0
+        except ZeroDivisionError:
+            for i in range(3):
+                k = i
+        return k
+
+    with rf.record_loops():
+        handled()
+    assert [(run.steps, run.failed) for run in rf.runs] == [(3, None), (3, None)]
+
+
+def test_a_loader_that_raises_after_two_items_of_a_loop_in_one_line(tmp_path):
+    def loader():
+        yield 1
+        yield 2
+        raise RuntimeError("the loader failed")
+
+    with contextlib.suppress(RuntimeError):
+        run_text("for x in rf.steps(items, name='short'): k = x", tmp_path / "short.py", items=loader())
+    run = rf.runs["short"]
+    assert run.steps == 2 and run.failed.step == 2 and [run[step].k.item() for step in (0, 1)] == [1, 2]
+
+
+def test_a_body_that_begins_with_try_in_one_line(tmp_path):
+    text = """
+for t in rf.steps(range(4), name='try'):
+    try: h = 1 / (2 - t)
+    except ZeroDivisionError: h = 0
+"""
+    run_text(text, tmp_path / "try.py")
+    assert rf.runs["try"].steps == 4 and rf.runs["try"].stack("h").tolist() == [0.5, 1, 0, -1]
+
+
+def test_items_keep_their_attributes_and_are_async_only_if_they_were():
+    class Loader(list):
+        batch_size = 4
+
+        def set_epoch(self, epoch):
+            self.epoch = epoch
+
+    loader = Loader([1, 2])
+    items = rf.steps(loader)
+    items.set_epoch(3)
+    assert items.batch_size == 4 and loader.epoch == 3 and items and not rf.steps([])
+    assert not hasattr(items, "__aiter__") and not hasattr(items, "_other") and rf.steps(x for x in [])
+
+    async def numbers():
+        yield 1
+
+    assert hasattr(rf.steps(numbers()), "__aiter__")
+    for x in reversed(rf.steps([1, 2, 3], name="backward")):
+        y = x
+    assert y == 1 and rf.runs["backward"].stack("y").tolist() == [3, 2, 1]
+
+
+def test_tqdm_around_the_items():
+    auto = pytest.importorskip("tqdm.auto")
+    for t in auto.tqdm(rf.steps(range(3), name="bar"), disable=True):
+        h = t
+    assert h == 2 and rf.runs["bar"].stack("h").tolist() == [0, 1, 2]
+
+
+def test_code_without_source_says_so():
+    names = {"rf": rf}
+    exec("def f():\n    for i in range(3):\n        k = i", names)
+    with pytest.warns(LoopWarning, match="f ran, but its source cannot be read"), rf.record_loops(names["f"]):
+        names["f"]()
+    with pytest.warns(LoopWarning, match="the source cannot be read, as that of a magic cell such as %%time"):
+        exec("for i in rf.steps(range(3)):\n    k = i", names)
+    with pytest.raises(ParameterError, match="it has no lines of its own; write it as a function with `def`"):
+        rf.record_calls(lambda x: x)
