@@ -208,7 +208,7 @@ def to_text(view: HistoryView) -> str:
 
 def to_repr(view: HistoryView) -> str:
     """The run in one line."""
-    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"], *others_lines(view["run"])]) + "}"
+    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"]]) + "}"
 
 
 def to_html(view: HistoryView) -> Html:

@@ -348,6 +348,8 @@ class LoopPauses:
         names = {**frame.f_globals, **frame.f_locals}
         if unknown := [name for name in variables if name not in names or name not in self.last]:
             raise LoopNameError(f"edit: {self.name} has no variable `{unknown[0]}`", expected=", ".join(self.last))
+        if not variables:
+            return
         at = self.run()[step]
         values = {name: edited(name, names[name], new, at) for name, new in variables.items()}
         write_variables(frame, values)

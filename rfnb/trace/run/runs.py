@@ -49,9 +49,14 @@ class Runs(Shown):
         hint = (
             None
             if names
-            else "loops are recorded in notebooks; elsewhere: rf.options.record = 'last', or rf.Loop(debug=True)"
+            else "rf.steps and rf.record_loops record loops of plain Python; rf.Loop is recorded in notebooks, "
+            "elsewhere with rf.options.record = 'last', or rf.Loop(debug=True)"
         )
         raise LoopError(f"there is no run of a loop {name!r}", expected=names or "a recorded run", hint=hint)
+
+    def __contains__(self, run: object) -> bool:
+        """Whether a run, or one of this name, is kept."""
+        return any(run in (kept, kept.name) for kept in self)
 
     def by_serial(self, serial: int) -> Run:
         """The run with this serial number. Raises LoopError if it is not kept."""

@@ -68,6 +68,13 @@ def test_numbers_and_texts(h, new, expected):
         assert [at.h.item() for at in run] == expected and run[2].before.h.item() == expected[1]
 
 
+def test_an_edit_of_no_variable_leaves_no_mark():
+    rf.pause_when("t == 1 and h == h")
+    with user(lambda paused: paused.edit({}) or Resume()):
+        assert program(1) == [2, 4, 8, 16]
+    assert rf.runs["edited"].edits == {} and not rf.runs["edited"].flags
+
+
 def tensors(new: Any, steps: int = 3) -> tuple[list[Any], Exception | None]:
     rf.pause_when("t == 1 and h[0] > 0")
     edits = Edits(h=new)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.errors import LoopWarning, ParameterError
+from rfnb.errors import LoopError, LoopWarning, ParameterError
 from rfnb.trace.plain.recorder import recording_here
 from tests.trace.plain.test_record import Decoder, run_text
 
@@ -366,3 +366,11 @@ def test_code_without_source_says_so():
         exec("for i in rf.steps(range(3)):\n    k = i", names)
     with pytest.raises(ParameterError, match="it has no lines of its own; write it as a function with `def`"):
         rf.record_calls(lambda x: x)
+
+
+def test_names_are_in_the_list_of_runs_and_its_error_says_how_to_record():
+    with pytest.raises(LoopError, match=r"rf\.steps and rf\.record_loops"):
+        rf.runs["loop"]
+    for i in rf.steps(range(2), name="loop"):
+        k = i
+    assert k == 1 and "loop" in rf.runs and rf.runs["loop"] in rf.runs and "k" not in rf.runs
