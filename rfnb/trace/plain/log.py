@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import Kept, backend_of
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers
     from rfnb.trace.plain.recorder import Iterations
+
+OBJECT = 256
+"""Bytes that an object of the log needs beside its numbers."""
+MOMENT = 128
+"""Bytes that the beginning of an iteration needs."""
 
 
 class Entry(NamedTuple):
@@ -48,6 +54,14 @@ class Log:
             places.setdefault(self.items[at].name, []).append(at)
         self._places = len(self.items), places
         return places
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the log itself, without that of tensors and arrays."""
+        values = {id(value): value for value in self.items[1::3]}
+        plain = sum(getsizeof(value) for value in values.values() if type(value) in PLAIN)
+        others = sum(type(value) not in PLAIN for value in values.values())
+        return getsizeof(self.items) + getsizeof(self.statements) + plain + OBJECT * others
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""

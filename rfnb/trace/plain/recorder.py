@@ -18,7 +18,7 @@ from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
-from rfnb.trace.plain.log import Entry, Log, Raised, Tested, let_graphs_go
+from rfnb.trace.plain.log import MOMENT, Entry, Log, Raised, Tested, let_graphs_go
 from rfnb.trace.plain.pause import LoopPauses, after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Place, Use, outline
 from rfnb.trace.plain.values import (
@@ -470,7 +470,7 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
-            loop.bytes = self._budgets.bytes
+            loop.bytes = self._budgets.bytes + self._log.bytes + MOMENT * len(loop.starts)
             for value in (loop.log.items[at + 1] for at in self._last.values()):
                 if type(value) is Kept:
                     value.let_go()

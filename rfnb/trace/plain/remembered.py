@@ -129,6 +129,15 @@ class Remembered(KeptSteps):
                 return _plain(name, kept)
         return self._tensor(name, kept)
 
+    def odd_names(self, step: int) -> list[str]:
+        """The variables that a step assigned, and that are neither tensors nor numbers after it."""
+        names = dict.fromkeys(entry.name for entry in self.iterations.entries(step))
+        return [name for name in names if not _is_shown_as_tensor(self._before(name, step, after=True))]
+
+    def initial_names(self) -> list[str]:
+        """The variables that had a value before the first step."""
+        return list(self._initial)
+
     def _before(self, name: str, step: int, after: bool = False) -> Any:
         """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
         there was none.
@@ -491,6 +500,11 @@ def _kept_of(entry: Entry) -> Any:
 
 def _is_numeric(entry: Entry) -> bool:
     return entry.version is not None or _array(entry.value) is not None
+
+
+def _is_shown_as_tensor(kept: Any) -> bool:
+    is_lost = isinstance(kept, Kept) and (bool(kept.note) or kept.changed())
+    return not is_lost and _array(kept) is not None
 
 
 def _kind(kept: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.expression.reader import Members
@@ -205,9 +205,12 @@ class States(Members):
         name = str(name)  # the entries of a list are named "0", "1", …
         is_part = any(known.startswith(f"{name}.") for known in self.names())
         if is_variable(self._replay, self._prefix + name) and (name in self.names() or not is_part):
-            with suppress(KeyError):
+            try:
                 return self._replay.shown(self._prefix + name, self._step)  # type: ignore[attr-defined]
-            return None
+            except KeyError:
+                return None
+            except NoValue as error:
+                raise LoopNameError(error.what) from None
         if name in self.names():
             return self._replay.state(self._prefix + name, self._step)
         if is_part:
@@ -256,6 +259,8 @@ class RunStep(Shown):
             except KeyError:
                 words = f"{self.run.name}: {name!r} has no value yet after step {self.step}"
                 raise LoopNameError(words, expected=", ".join(self._assigned())) from None
+            except NoValue as error:  # such as of a file that does not have it
+                raise LoopNameError(f"{self.run.name}: {error.what}") from None
         found: list[Any] = [value.tensor for value in self.values() if value.name == name]
         found = found or [value.text for value in self.texts() if value.name == name]
         if not found:

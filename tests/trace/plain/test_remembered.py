@@ -76,3 +76,50 @@ def test_a_name_without_a_value_says_so():
     with pytest.raises(rf.errors.ExpressionNameError, match="`late` has no value yet after step 1"):
         run[1].eval("late")
     assert run[2].late.item() == late - 1 and run.find("late > 0") == [2, 3]
+
+
+def test_a_saved_run_has_the_same_values(tmp_path):
+    names_of_all_kinds()
+    run = run_of()
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    for step in range(4):
+        assert [row.name for row in again[step].texts()] == [row.name for row in run[step].texts()]
+        for name in ("hyps", "words", "d", "kind", "done", "nothing", "x", "numbers", "t"):
+            for words in (name, f"before.{name}"):
+                if words == name or step:
+                    assert as_code(again[step].eval(words)) == as_code(run[step].eval(words)), (step, words)
+            assert as_code(again[step][name]) == as_code(run[step][name])
+            assert as_code(again[step].before[name]) == as_code(run[step].before[name])
+    for words in ("kind == 'two'", "before.t is None", "t > 1", "len(hyps) == 3", "hyps[0][1] == '2'"):
+        assert again.find(words) == run.find(words)
+
+
+def test_what_is_not_in_a_file_is_said(tmp_path):
+    given = np.ones(3)
+    for t in rf.steps(range(4)):
+        odd, total = {(t,): "s"}, given.sum() + t
+    run = run_of()
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    assert again[2].total.item() == run[2].total.item() == total - 1 and odd
+    for name in ("odd", "given"):
+        with pytest.raises(rf.errors.LoopNameError, match=f"`{name}`.* is not in the file"):
+            again[2][name]
+
+
+def test_a_saved_run_says_what_was_no_longer_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 2**20)
+    for t in rf.steps(range(20)):
+        x = np.full(100_000, float(t))
+        loss = x.mean()
+    run = run_of(20)
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    assert again.find("loss < 5") == run.find("loss < 5") == [0, 1, 2, 3, 4] and loss == 19
+    with pytest.raises(rf.errors.LoopNameError, match="μ 3, no longer kept"):
+        again[3].x  # noqa: B018
+    assert "μ 3, no longer kept" in again[3].texts()[0].text
+
+
+def test_the_bytes_of_a_run_count_its_log():
+    for t in rf.steps(range(2000)):
+        a = t * 2  # noqa: F841
+    assert 2000 * 3 * 24 < run_of(2000).bytes < 2000 * 700

@@ -21,6 +21,7 @@ from rfnb.trace.run.file.raws import RawReader
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.stored import StoredReplay, StoredState
+from rfnb.trace.run.file.stored_variables import StoredVariables, read_variables
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.training import OneStep
@@ -105,7 +106,9 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         raise RunFileError("the number of steps in the file does not fit the rest")
     graph, axis = read_graph(get(data, "graph", dict), dims), dims.dim(data["axis"])
     dims.bind(axis, size)
-    stored = StoredReplay(
+    variables = None if data.get("variables") is None else get(data, "variables", dict)
+    replay: Any = StoredReplay if variables is None else StoredVariables
+    stored = replay(
         axis=axis,
         size=size,
         steps=steps,
@@ -126,6 +129,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         why=list_of(data, "ends", str) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, dims, raws, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), raws),
+        **({} if variables is None else read_variables(variables, len(checks))),
     )
     return Run(
         name=get(data, "name", str),

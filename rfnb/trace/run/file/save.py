@@ -22,6 +22,7 @@ from rfnb.trace.run.file.found import write_found
 from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.raws import RawWriter
 from rfnb.trace.run.file.series import Series
+from rfnb.trace.run.file.variables import write_variables
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -122,6 +123,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "graph": write_graph(run.graph, replay.name_of, dims),
         "lineages": [_lineage(each, dims, raws) for each in replay.lineages],
         "found": _found(run, raws),
+        "variables": write_variables(run),
     }
 
 

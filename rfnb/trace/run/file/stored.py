@@ -120,7 +120,7 @@ class StoredReplay:
         return None
 
     def texts(self, step: int) -> list[StepText]:
-        """None: a file has tensors only."""
+        """None: those of plain Python are in `StoredVariables`."""
         return []
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:

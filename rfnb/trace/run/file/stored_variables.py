@@ -1,0 +1,113 @@
+"""A run of plain Python from a file: variables keep their values until they are assigned again."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.errors import RunFileError
+from rfnb.trace.run.file.fields import count, get, list_of
+from rfnb.trace.run.file.stored import StoredReplay
+from rfnb.trace.run.file.variables import ABSENT
+from rfnb.trace.run.names import NoValue
+from rfnb.trace.run.step import StepText
+
+KINDS: dict[str, Any] = {"list": list, "tuple": tuple}
+NUMBERS = ("bool", "int", "float")
+
+
+@dataclass
+class StoredVariables(StoredReplay):
+    """The same for loops of plain Python, whose variables keep their values until they are assigned again.
+
+    codes: by variable, its values after steps that JSON has. rows: texts of steps. initial: what had a value before.
+    """
+
+    codes: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
+    rows: Mapping[int, list[StepText]] = field(default_factory=dict)
+    initial: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._steps: dict[str, list[int]] = {}
+
+    def texts(self, step: int) -> list[StepText]:
+        """What a step assigned that is neither a tensor nor a number, in words."""
+        return self.rows.get(step, [])
+
+    def variable_names(self) -> list[str]:
+        """The variables."""
+        return list(self.codes)
+
+    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable before or after `step`, with numbers as Tensors. Raises KeyError if there is none."""
+        last = step if after else step - 1
+        if name not in self._steps:
+            own = {at for each in self.series if each.name == name for at in each.steps}
+            self._steps[name] = sorted(own | {*self.codes[name]})
+        number = bisect_right(self._steps[name], last)
+        if not number:
+            if name in self.state_names():
+                value = self.state(name, 0)
+                if value is not None:
+                    return value
+            if name in self.initial:
+                raise NoValue(f"`{name}` before step 0 {ABSENT}")
+            raise KeyError(name)
+        at = self._steps[name][number - 1]
+        code = self.codes[name].get(at, ABSENT)
+        if isinstance(code, dict) and "lost" in code:
+            raise NoValue(f"`{name}` has no value at this step: {code['lost']}")
+        if at in self.codes[name]:
+            return _decoded(code)
+        return [each for each in self.series if each.name == name and at in each.steps][-1].tensor(at)
+
+    def variable(self, name: str, step: int, *, after: bool = False) -> Any:
+        """The same, as code has it."""
+        value = self.shown(name, step, after=after)
+        if not hasattr(value, "dims"):
+            return value
+        op = next((each.op for each in reversed(self.series) if each.name == name), "")
+        raw = value._raw
+        if op in (*NUMBERS, *KINDS) and not value.dims[1:]:
+            numbers = backend_of_raw(raw).to_numpy_raw(raw).tolist()
+            return KINDS[op](numbers) if op in KINDS else numbers
+        if any(dim.name != f"axis{i}" for i, dim in enumerate(value.dims)):
+            return value
+        return np.asarray(backend_of_raw(raw).to_numpy_raw(raw)) if op == "ndarray" else raw
+
+
+def read_variables(data: Any, steps: int) -> dict[str, Any]:
+    """The fields of `StoredVariables`."""
+    codes: dict[str, dict[int, Any]] = {}
+    for name, values in get(data, "values", dict).items():
+        codes[name] = {count({"step": step}, "step", steps): code for step, code in values}
+        for code in codes[name].values():
+            if not (isinstance(code, dict) and isinstance(code.get("lost"), str)):
+                _decoded(code)
+    rows = {
+        count({"step": step}, "step", steps): [_row(row) for row in texts] for step, texts in get(data, "texts", list)
+    }
+    return {"codes": codes, "rows": rows, "initial": list_of(data, "initial", str)}
+
+
+def _row(row: Any) -> StepText:
+    name, kind, line, text = row
+    if not all(isinstance(part, str) for part in (name, kind, text)) or type(line) is not int:
+        raise RunFileError("a text of a step in the file is no text")
+    return StepText(name, kind, line, text)
+
+
+def _decoded(code: Any) -> Any:
+    if not isinstance(code, dict):
+        if isinstance(code, list):
+            raise RunFileError("a value of a variable in the file is of no known kind")
+        return code
+    [(kind, parts)] = code.items()
+    if kind == "dict":
+        return {key: _decoded(item) for key, item in parts}
+    return KINDS[kind](_decoded(item) for item in parts)
