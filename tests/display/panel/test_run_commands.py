@@ -99,7 +99,8 @@ def where(kind: str, **more: Any) -> dict[str, Any]:
         (where("expression", text="step == 3"), None, [3]),
     ],
 )
-def test_a_search(ask, condition, sequence, steps):
+def test_a_search(ask, monkeypatch, condition, sequence, steps):
+    monkeypatch.setattr(run_commands, "SLICE", 60)
     if condition["line"] is not None:
         condition = condition | {"line": ask.run.source.first_line + LINE[condition["line"]]}
     assert ask("find", where=[condition], start=0, stop=5, sequence=sequence) == {"hits": steps, "next": None}
