@@ -123,3 +123,13 @@ def test_the_bytes_of_a_run_count_its_log():
     for t in rf.steps(range(2000)):
         a = t * 2  # noqa: F841
     assert 2000 * 3 * 24 < run_of(2000).bytes < 2000 * 700
+
+
+def test_a_saved_run_is_searched_for_variables_that_are_no_states(tmp_path):
+    for step in rf.steps(range(4), name="losses"):
+        x = torch.tensor(float(step))
+        loss = (x - 2).log()
+    run = rf.runs["losses"]
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    for condition in (rf.when.not_finite("loss"), rf.when.over(0.5, "x"), rf.when.changes("x")):
+        assert again.find(condition) == run.find(condition)

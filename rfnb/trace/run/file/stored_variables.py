@@ -14,7 +14,7 @@ from rfnb.errors import RunFileError
 from rfnb.trace.run.file.fields import count, get, list_of
 from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.file.variables import ABSENT
-from rfnb.trace.run.names import NoValue
+from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.step import StepText
 
 KINDS: dict[str, Any] = {"list": list, "tuple": tuple}
@@ -43,6 +43,10 @@ class StoredVariables(StoredReplay):
         """The variables."""
         return list(self.codes)
 
+    def state(self, name: str, step: int) -> Any:
+        """A state or another variable before `step`."""
+        return super().state(name, step) if name in self.state_names() else self.shown(name, step)
+
     def shown(self, name: str, step: int, *, after: bool = False) -> Any:
         """A variable before or after `step`, with numbers as Tensors. Raises KeyError if there is none."""
         last = step if after else step - 1
@@ -61,7 +65,7 @@ class StoredVariables(StoredReplay):
         at = self._steps[name][number - 1]
         code = self.codes[name].get(at, ABSENT)
         if isinstance(code, dict) and "lost" in code:
-            raise NoValue(f"`{name}` has no value at this step: {code['lost']}")
+            raise LostValue(f"`{name}` has no value at this step: {code['lost']}")
         if at in self.codes[name]:
             return _decoded(code)
         return [each for each in self.series if each.name == name and at in each.steps][-1].tensor(at)
