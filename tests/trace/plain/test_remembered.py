@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 
@@ -130,6 +131,7 @@ def test_a_saved_run_is_searched_for_variables_that_are_no_states(tmp_path):
         x = torch.tensor(float(step))
         loss = (x - 2).log()
     run = rf.runs["losses"]
+    assert run.find(rf.when.not_finite("loss")) == [0, 1, 2] and loss == 0
     again = rf.load_run(run.save(tmp_path / "x.rfrun"))
     for condition in (rf.when.not_finite("loss"), rf.when.over(0.5, "x"), rf.when.changes("x")):
         assert again.find(condition) == run.find(condition)
