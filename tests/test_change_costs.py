@@ -222,7 +222,7 @@ def memory(dispatcher: Dispatcher, run: int) -> Memory:
     ],
     "extension/src/views/stepper/stepper.tsx": [
         Insert(
-            "<Gradients state={state} actions={actions} />}\n",
+            "<Gradients state={state} actions={actions} />\n          )}\n",
             """\
           <button className="rfnb-Button" type="button" onClick={() => actions.ask('memory', {})}>
             {`${state.asides.memory?.answer?.bytes ?? '?'} bytes`}

@@ -225,7 +225,9 @@ def prepare() -> None:
     generators.__dict__["global_generators"] = list
     sys.modules |= {**stand_ins, "rfnb": package, generators.__name__: generators}
     from rfnb.core.ground import raw
+    from rfnb.trace.plain import generators as others
 
+    others._look = lambda: None  # there is no memory of numpy's generator
     raw.register_backend_by_tensor_type(StandIn, Backend())
     raw.select(raw.get_backend_by_raw_tensor_type(StandIn))
 
