@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
@@ -98,7 +99,8 @@ def main(folder, device="cpu"):
         state = {key: getattr(raw, "full_tensor", lambda raw=raw: raw)() for key, raw in net.state_dict().items()}
         found[name] = losses.cpu(), {key: raw.cpu() for key, raw in state.items()}
     torch.save(found, f"{folder}/{rank}.pt")
-    distributed.destroy_process_group()
+    distributed.barrier()  # the other process still needs this one
+    os._exit(0)  # threads of gloo that outlive the interpreter now and then abort the process
 
 
 if __name__ == "__main__":
