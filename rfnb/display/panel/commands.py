@@ -29,6 +29,7 @@ from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.plain.cells import cells
+from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.names import beside
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def step_of(
     hypothesis: of a search, to show values of this one only. seen: how many columns of its tree the front end has.
     """
     found = dispatcher.run_of(run)
-    if not 0 <= int(step) < history_view.steps_begun(found):
+    if not 0 <= int(step) < steps_begun(found):
         raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
     chosen = _sequence(found, sequence)
     view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen)

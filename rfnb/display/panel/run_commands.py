@@ -26,6 +26,7 @@ from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
 from rfnb.trace.plain.others import add_file_of
+from rfnb.trace.run.find import of_step, steps_begun
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
@@ -46,7 +47,7 @@ def find(
     end = time.monotonic() + SLICE
     for done, step in enumerate(steps, 1):
         at = found[step]
-        hits += [step] * any(test(at) for test in tests)
+        hits += [step] * any(of_step(test, at) for test in tests)
         if time.monotonic() >= end and done < len(steps):
             return {"hits": hits, "next": step + way}
     return {"hits": hits, "next": None}
@@ -100,7 +101,7 @@ def training(
         raise ViewError(f"training: run {run} is not that of a probe")
     found = shots.run(min(shots.steps(), key=lambda each: abs(each - int(at))))  # old shots may be gone
     dispatcher.remember([found])
-    view, steps = history_view.describe_run(found), history_view.steps_begun(found)
+    view, steps = history_view.describe_run(found), steps_begun(found)
     if not steps or not found.replay.is_isolated:
         return {"run": view, "step": None}
     one = sequence if sequence is not None and sequence < (found.batch or 0) else None

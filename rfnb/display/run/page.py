@@ -18,6 +18,7 @@ from rfnb.display.run import view as history_view
 from rfnb.display.run.schema import HistoryView, StepView
 from rfnb.display.run.step import describe_step, spread
 from rfnb.errors import ViewError
+from rfnb.trace.run.find import steps_begun
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -51,7 +52,7 @@ def trees_of(run: Run, steps: Sequence[StepView], limit: int) -> dict[str, list[
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
     """All steps with small pictures, else without, else as many as fit; plus those of each sequence, if all fit."""
     notes = Notes()
-    total = history_view.steps_begun(run)
+    total = steps_begun(run)
 
     def view(step: int, sequence: int | None = None) -> StepView | None:
         return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence, seen=step + 1), None)

@@ -32,6 +32,7 @@ from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
 from rfnb.trace.plain.others import is_added
+from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.kept_steps import KeptSteps
 
 if TYPE_CHECKING:
@@ -171,11 +172,6 @@ def _training(run: Run) -> TrainingView | None:
         "steps": at.steps(),
         "measures": {name: plain(value) for name, value in at.measures.items()},
     }
-
-
-def steps_begun(run: Run) -> int:
-    """Number of steps computed, including a failed one."""
-    return run.steps + (run.failed is not None and run.failed.step == run.steps)
 
 
 def _failure(run: Run) -> FailureView | None:

@@ -16,7 +16,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block, with_block
 from rfnb.core.tensor.listener import listening
-from rfnb.errors import LoopError
+from rfnb.errors import LoopNameError
 from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried, place_of
 from rfnb.loop.program.program import Program
@@ -202,7 +202,7 @@ class RecordedSteps:
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
         if step > self.steps:
-            raise LoopError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
+            raise LoopNameError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
         if step == self.steps:
             return self.final
         if self.origin is not None and step < self.start:

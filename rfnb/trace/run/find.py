@@ -15,7 +15,7 @@ from rfnb.core.expression.reader import Names
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers
 from rfnb.trace.run.names import LostValue, NoValue, evaluate, known_functions, own_functions, variable_names
 from rfnb.trace.run.random_numbers import with_own_numbers
@@ -31,13 +31,14 @@ Where = Callable[["RunStep"], Any] | str
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
     """Yields the steps where `where` holds, among those that are kept. Each step is recomputed at most once.
 
-    Warns of steps whose values are no longer kept.
+    Warns of steps whose values are no longer kept. In the step that failed, a condition on a value that it did not get
+    to does not hold.
     """
     test, lost = test_of(where), list[int]()
     for step in steps:
         in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
         try:
-            holds = is_kept(in_use[-1]) and truth(test(in_use[-1]), where, step)
+            holds = is_kept(in_use[-1]) and truth(of_step(test, in_use[-1]), where, step)
         except LostValue:
             lost.append(step)
             continue
@@ -45,6 +46,23 @@ def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
             _warn_of(lost, run, where)
             yield step
     _warn_of(lost, run, where)
+
+
+def steps_begun(run: Run) -> int:
+    """Number of steps computed, including a failed one."""
+    return run.steps + (run.failed is not None and run.failed.step == run.steps)
+
+
+def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
+    """The result of a condition; False in a step that failed before it had the values that are named."""
+    try:
+        return test(at)
+    except LostValue:
+        raise
+    except (ExpressionNameError, LoopNameError):
+        if 0 < at.step == at.run.steps:  # other steps know whether there is such a name
+            return False
+        raise
 
 
 def _warn_of(lost: list[int], run: Run, where: Where) -> None:

@@ -21,7 +21,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.save import write
-from rfnb.trace.run.find import Where, search
+from rfnb.trace.run.find import Where, search, steps_begun
 from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
 from rfnb.trace.run.training import Training
@@ -195,8 +195,8 @@ class Run(Shown):
     def find(self, where: Where, *, start: int = 0, stop: int | None = None) -> list[int]:
         """The steps where `where` holds: a function of the step, `rf.when.…`, or an expression as for `run[i].eval`.
 
-        Conditions of `rf.when` ignore padding and sequences that have ended. Raises LoopError if the result of `where`
-        is not True, False or a Tensor {} bool.
+        Conditions of `rf.when` ignore padding and sequences that have ended. The step that failed is searched too, as
+        far as it got. Raises LoopError if the result of `where` is not True, False or a Tensor {} bool.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1.0, -3.0, 2.0]], dims=[rf.batch_dim, time])
@@ -207,7 +207,7 @@ class Run(Shown):
         >>> loop.run.find(rf.when.over(1.5, "s")), loop.run.find("rf.reduce_all(s < 0, axis=s.dims)")
         ([1], [1])
         """
-        return list(search(self, where, range(*slice(start, stop).indices(self.steps))))
+        return list(search(self, where, range(*slice(start, stop).indices(steps_begun(self)))))
 
     def next(self, where: Where, after: int = -1) -> int | None:
         """The first step after `after` where `where` holds; None if there is none.
@@ -219,7 +219,7 @@ class Run(Shown):
         >>> loop.run.next("after.n > 3"), loop.run.next("after.n > 3", after=1), loop.run.next("after.n > 99")
         (1, 2, None)
         """
-        return next(search(self, where, range(max(after, -1) + 1, self.steps)), None)
+        return next(search(self, where, range(max(after, -1) + 1, steps_begun(self))), None)
 
     def previous(self, where: Where, before: int | None = None) -> int | None:
         """The last step before `before` where `where` holds; None if there is none.
@@ -231,7 +231,7 @@ class Run(Shown):
         >>> loop.run.previous(rf.when.changes("n")), loop.run.previous(rf.when.changes("n"), before=2)
         (4, 1)
         """
-        last = self.steps if before is None else min(before, self.steps)
+        last = steps_begun(self) if before is None else min(before, steps_begun(self))
         return next(search(self, where, reversed(range(last))), None)
 
     def __getitem__(self, step: int) -> RunStep:

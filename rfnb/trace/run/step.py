@@ -285,7 +285,9 @@ class RunStep(Shown):
         """
         if isinstance(name, AtLine):
             return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
-        states = [state for state in self.before.names() if name is None or f"{state}.".startswith(f"{name}.")]
+        has_states = self.step < self.run.steps or hasattr(self.run.replay, "variable")  # not after a step that failed
+        names = self.before.names() if has_states else []
+        states = [state for state in names if name is None or f"{state}.".startswith(f"{name}.")]
         if name is None:
             found = [value.tensor for value in self.values()]
             found += getattr(self.run.replay, "lost", lambda step: [])(self.step)

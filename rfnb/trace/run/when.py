@@ -256,7 +256,8 @@ def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bo
     """Whether `found` is true for an entry that counts: no padding, and no sequence that has ended."""
     if not found.any():
         return False
-    counts = frames(value) & going_on(value, at.run.size, at.step)
+    steps = at.run.size if at.step < at.run.steps else at.run.begun  # in a step that failed
+    counts = frames(value) & going_on(value, steps, at.step)
     if sequence is not None:
         counts = counts & of_sequence(value, at.run.sequence_dim, sequence)
     return bool((found & counts).any())

@@ -403,3 +403,70 @@ def test_a_mask_is_found_only_by_its_name(fill, steps):
             energy = energy.masked_fill(torch.tensor([False, True, False]), fill)
     run = rf.runs["masked"]
     assert run.find(rf.when.not_finite()) == steps and run.find(rf.when.not_finite("energy")) == [1]
+
+
+def failing_plain_loop():
+    with pytest.raises(ValueError, match="too large"):
+        doubled_until_16()
+    return rf.runs["doubled"]
+
+
+def doubled_until_16():
+    h, t = torch.ones(3), 0
+    for _ in rf.steps(range(9), name="doubled"):
+        h = h * 2
+        ratio = h / (h - 16)  # noqa: F841
+        if h[0] == 16:
+            raise ValueError("too large")
+        t = t + 1
+        left = 9 - t  # noqa: F841
+
+
+def failing_loop():
+    loop = rf.Loop(max_seq_len=9, name="doubled", debug=True)
+    loop.state.h = rf.convert_to_tensor([1.0, 1.0, 1.0], dims=[batch_dim])
+    loop.state.t = rf.convert_to_tensor(0)
+    with pytest.raises(AssertionError, match="too large"), loop:
+        loop.state.h = loop.state.h * 2
+        ratio = loop.state.h / (loop.state.h - 16.0)  # noqa: F841
+        rf.assert_(rf.reduce_all(loop.state.h < 16, axis=batch_dim), "too large")
+        loop.state.t = loop.state.t + 1
+        left = 9 - loop.state.t  # noqa: F841
+    return loop.run
+
+
+@pytest.mark.parametrize("run", [failing_plain_loop, failing_loop])
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (rf.when.not_finite("ratio"), [3]),
+        (rf.when.not_finite(), [3]),
+        (rf.when.over(2, "ratio"), [3]),  # ∞; before it −1/7, −1/3, −1
+        ("rf.reduce_any(abs(ratio) > 2, axis=ratio.dims)", [3]),
+        ("step > 1", [2, 3]),
+        (lambda at: at.step == 3, [3]),
+    ],
+    ids=shown,
+)
+def test_the_step_that_failed_is_searched(run, is_loaded, where, expected, tmp_path):
+    run = run()
+    assert (run.steps, run.failed.step) == (3, 3)
+    run = rf.load_run(run.save(tmp_path / "failed.rfrun")) if is_loaded else run
+    if isinstance(where, str) and not run.graph.values:
+        where = where.replace("rf.reduce_any(abs(ratio) > 2, axis=ratio.dims)", "(ratio.abs() > 2).any()")
+    assert run.find(where) == expected
+    assert run.next(where) == expected[0]
+    assert run.previous(where) == expected[-1]
+    assert run.next(where, after=2) == (3 if 3 in expected else None)
+    assert run.find(where, stop=3) == [step for step in expected if step < 3]
+
+
+def test_a_condition_on_what_the_failed_step_did_not_get_to_does_not_hold():
+    loop, plain = failing_loop(), failing_plain_loop()
+    for where in (lambda at: at.left.item() < 8, "left < 8"):
+        assert loop.find(where) == [1, 2]
+        assert plain.find(where) == [1, 2, 3]  # a variable of Python has the value of the step before
+    assert loop.find(lambda at: bool((at.after.h.raw_tensor > 0).all())) == [0, 1, 2]
+    with pytest.raises(ExpressionError, match="typo"):
+        loop.find("typo < 8")
