@@ -318,6 +318,8 @@ export interface RunItem extends Origin {
   pinned: boolean;
   /** whether the steps are plain Python code, which has no ops */
   is_plain?: boolean;
+  /** whether it is the last iteration of a loop that was not recorded and raised */
+  is_last_only?: boolean;
 }
 
 /** The failure that ended a run. */

@@ -33,7 +33,7 @@ export class Stepper implements IDisposable {
     this._context = context;
     this._finder = new Finder(
       requests,
-      run,
+      { run: run.run, steps: stepsBegun(run) },
       () => store.update({ find: this._finder.state }),
       step => this.goto(step)
     );
@@ -239,7 +239,7 @@ export class Stepper implements IDisposable {
 
   /** The loop of the run was paused, went on, or has ended: the run has more steps. */
   grow(run: RunView, held: PausedView | null): void {
-    this._finder.grow(run.steps);
+    this._finder.grow(stepsBegun(run));
     this._held.grow(run, held);
     this._search(false);
   }

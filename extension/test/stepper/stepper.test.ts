@@ -125,6 +125,24 @@ describe('Stepper', () => {
     expect(asked[0].args.step).toBe(3);
   });
 
+  it('the step where a run broke off is searched too, as soon as it is known', async () => {
+    const failure = { step: 3, line: 5, error: 'no' };
+    const found = ({ args }: Message) => ({ hits: args.stop === 4 ? [3] : [], next: null });
+    const { stepper, asked } = travelling(found, runView({ steps: 3 }));
+    const where = { kind: 'not finite' as const, name: null, line: null, limit: null, text: null };
+    stepper.note({ where });
+    stepper.grow(runView({ steps: 3, failure }), null);
+    stepper.goToHit('next');
+    await settled();
+    expect(asked.filter(({ command }) => command === 'find').at(-1)?.args).toMatchObject({ stop: 4 });
+    expect(stepper.state.step?.step).toBe(3);
+    const broken = travelling(found, runView({ steps: 3, failure })).stepper;
+    broken.note({ where });
+    broken.goToHit('next');
+    await settled();
+    expect(broken.state.step?.step).toBe(3);
+  });
+
   it('without a kernel there are only the steps', () => {
     const asked: Message[] = [];
     const context = { notes: new Notes(), trail: [], still: true, open: () => undefined };

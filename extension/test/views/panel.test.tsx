@@ -114,6 +114,12 @@ describe('LoopsView', () => {
     expect(host.querySelector('[data-run="3"] .rfnb-Run-parent')?.textContent).toBe('fork of #2 at 4');
   });
 
+  it('says that of a loop that raised unrecorded there is the last iteration only', () => {
+    const host = show(<LoopsView {...props({ runs: [item(2, { steps: 0, is_last_only: true }), item(1)] })} />);
+    const sizes = [...host.querySelectorAll('.rfnb-Run-size')].map(size => size.textContent);
+    expect(sizes).toEqual(['last iteration only', '12 steps × 2']);
+  });
+
   it('makes a call again, but not that of a fork', () => {
     const given = props({ runs: [item(3, { parent: 2, forked_at: 4 }), item(2)] });
     const host = show(<LoopsView {...given} />);

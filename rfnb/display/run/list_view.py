@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
+LAST_ONLY = "last iteration only"
+"""In place of a number of steps, for a loop that was not recorded and raised."""
+
+
 def describe(runs: Iterable[Run]) -> RunsView:
     """The JSON of all runs."""
     return {"kind": "runs", "runs": [describe_item(run) for run in list(runs)]}
@@ -37,6 +41,8 @@ def describe_item(run: Run) -> RunItem:
     }
     if isinstance(run.replay, KeptSteps):
         item["is_plain"] = True
+    if getattr(run.replay, "raised_in", None) is not None:
+        item["is_last_only"] = True
     return item
 
 
@@ -65,10 +71,14 @@ def to_table(view: RunsView) -> Table:
 
 def item_text(item: RunItem) -> str:
     """`3  decoder  cell 4, line 2  9 steps  3 sequences  not finite`"""
-    parts = [str(item["run"]), item["name"], item["place"], count_of(item["steps"], "step")]
+    parts = [str(item["run"]), item["name"], item["place"], _steps_of(item)]
     if item["batch"] is not None:
         parts.append(count_of(item["batch"], "sequence"))
     return "  ".join([*parts, *marks_of(item)])
+
+
+def _steps_of(item: RunItem) -> str:
+    return LAST_ONLY if item.get("is_last_only") else count_of(item["steps"], "step")
 
 
 def marks_of(item: RunItem) -> list[str]:
@@ -90,7 +100,7 @@ def _row(item: RunItem) -> Html:
         str(item["run"]),
         el("b", item["name"]),
         item["place"],
-        count_of(item["steps"], "step"),
+        _steps_of(item),
         sequences,
     ]
     calm = [mark for mark in marks_of(item) if mark not in item["flags"]]

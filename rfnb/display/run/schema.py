@@ -30,6 +30,7 @@ class RunItem(Origin):
     flags: list[str]
     pinned: bool
     is_plain: NotRequired[bool]  # whether the steps are plain Python code, which has no ops
+    is_last_only: NotRequired[bool]  # whether it is the last iteration of a loop that was not recorded and raised
 
 
 class RunsView(TypedDict):

@@ -19,7 +19,7 @@ from rfnb.display.markup.numbers import plain, size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
-from rfnb.display.run.list_view import describe_origin
+from rfnb.display.run.list_view import LAST_ONLY, describe_origin
 from rfnb.display.run.schema import FailureView, HistoryView, OtherFunction, RunView, StepView, TrainingView
 from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
@@ -229,7 +229,8 @@ def to_html(view: HistoryView) -> Html:
 def facts(view: HistoryView) -> list[str]:
     """Name, place, number of steps and sequences, and size of the recording."""
     run = view["run"]
-    words = [run["name"], run["place"], f"{count_of(run['steps'], 'step')} over {run['axis']}"]
+    steps = LAST_ONLY if "raised_in" in run else f"{count_of(run['steps'], 'step')} over {run['axis']}"
+    words = [run["name"], run["place"], steps]
     if run["lengths"] is not None:
         lengths = run["lengths"]
         span = "–".join(str(n) for n in sorted({min(lengths, default=0), max(lengths, default=0)}))

@@ -152,7 +152,10 @@ def fork(
     seed = None if seed is None else operator.index(seed)
     around, node = loop.around, _loop_of(loop, lines)
     if around is None:
-        raise LoopError("fork: plain Python code that was not recorded as a loop cannot be continued")
+        raise LoopError(
+            "fork: plain Python code that was not recorded as a loop cannot be continued",
+            hint="rf.steps in the line of its loop, or %%record_loops in its cell",
+        )
     _check_syntax(node)
     if around.trained:
         raise LoopError(

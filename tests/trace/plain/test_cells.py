@@ -100,6 +100,8 @@ def test_a_loop_that_raises_shows_its_last_iteration(notebook):
         ("n", 2), ("h", 3), ("k", 4), ("first", 5), ("scale", 6)
     ]  # fmt: skip
     assert run.states == [] and "raised in line 6: RuntimeError" in rf.show(run).text
+    for text in (repr(run), rf.show(run).text, rf.show(rf.runs).text, rf.show(rf.runs).html):
+        assert "last iteration only" in text and "0 steps" not in text
     assert step.check == "from the traceback" and step.lines().skipped == []
     assert {"y", "last"}.isdisjoint(dir(step))  # they are of the iteration before
     notebook.run("h *= 9")

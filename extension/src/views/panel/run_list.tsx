@@ -115,7 +115,11 @@ function Item(props: {
   const { item, place, chosen, comparable, actions } = props;
   const words = useWords();
   const steps = words._n('%1 step', '%1 steps', item.steps);
-  const size = item.batch === null ? steps : `${steps} × ${item.batch}`;
+  const size = item.is_last_only
+    ? words.__('last iteration only')
+    : item.batch === null
+      ? steps
+      : `${steps} × ${item.batch}`;
   const act = (name: 'compare' | 'rerun' | 'forget', label: string, title: string) => (
     <button
       className="rfnb-Run-act"

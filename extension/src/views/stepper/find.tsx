@@ -4,7 +4,7 @@ import type { Where } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import type { FindState } from '../../stepper/finder';
 import { holds, Stop } from '../../stepper/notes';
-import type { StepperState } from '../../stepper/stepper_state';
+import { StepperState, stepsBegun } from '../../stepper/stepper_state';
 import { IconButton } from '../icon_button';
 import { Icon } from '../icons';
 import { useWords, Words } from '../words';
@@ -22,7 +22,7 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
   const words = useWords();
   const { notes, run, find } = state;
   const stops = notes.stops.filter(stop => holds(stop, run));
-  const idle = (notes.where === null && stops.length === 0) || state.gone || run.steps === 0;
+  const idle = (notes.where === null && stops.length === 0) || state.gone || stepsBegun(run) === 0;
   const button = (name: 'previous' | 'next', label: string) => (
     <IconButton
       icon={name === 'next' ? 'nextHit' : 'previousHit'}
@@ -50,7 +50,7 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
             {words.__('pause')}
           </label>
         )}
-        <Progress find={find} steps={run.steps} idle={idle} onCancel={actions.cancelSearch} />
+        <Progress find={find} steps={stepsBegun(run)} idle={idle} onCancel={actions.cancelSearch} />
       </div>
       {stops.map(stop => (
         <StopRow key={stop.line} stop={stop} actions={actions} />
