@@ -625,7 +625,7 @@ export interface ValueView {
   dtype: string;
   stats: StatsView | null;
   picture: string | null;
-  /** "nan", "inf", "constant" */
+  /** "nan", "inf", "−inf", "constant" */
   flags: string[];
   /** those of the flags that are errors; older kernels do not send it */
   alarms?: string[];

@@ -123,5 +123,5 @@ class ValueView(TypedDict):
     dtype: str
     stats: StatsView | None
     picture: str | None
-    flags: list[str]  # "nan", "inf", "constant"
+    flags: list[str]  # "nan", "inf", "−inf", "constant"
     alarms: NotRequired[list[str]]  # those of the flags that are errors; older kernels do not send it

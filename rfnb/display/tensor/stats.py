@@ -49,12 +49,6 @@ def measure(data: Data, *, closely: bool = True) -> Measured | None:
     return found
 
 
-def describe_stats(data: Data) -> StatsView | None:
-    """The statistics that every view shows; None if there are no real entries."""
-    found = measure(data)
-    return None if found is None else stats_of(found, sample(found))
-
-
 def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
     """The statistics that every view shows; `seen` is a sample for the histogram."""
     nan = found.bad["NaN"].count if "NaN" in found.bad else 0

@@ -19,7 +19,7 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.tensor.labels import label_of, line, shown, tokens
 from rfnb.display.tensor.picture import describe_picture
 from rfnb.display.tensor.schema import StatsView, ValueView
-from rfnb.display.tensor.stats import describe_stats
+from rfnb.display.tensor.stats import Measured, measure, sample, stats_of
 from rfnb.display.tensor.table import PAD
 
 SHOWN = 6
@@ -27,6 +27,8 @@ ENDED = "ended"
 """Text of a value for which all sequences have ended."""
 NOT_YET = "not assigned yet"
 """Text of a state to which nothing was assigned so far."""
+MINUS = "−inf"
+"""The flag of a value with entries −∞ whose others are finite."""
 MANY = 8
 """From this number of equal entries on, a value is flagged as constant."""
 PICTURE_CELLS = (24, 96)
@@ -53,13 +55,16 @@ def describe_value(
     if data is None:
         text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
         return in_words(name, text)
-    stats = notes.attempt("statistics", lambda: describe_stats(data), None) if data.sparse is None else None
+    found = notes.attempt("statistics", lambda: measure(data), None) if data.sparse is None else None
+    stats = None if found is None else notes.attempt("statistics", lambda: stats_of(found, sample(found)), None)
     drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
     text = notes.attempt("text", lambda: value_text(data), "?")
     alarms = [] if stats is None else [word for word in ("nan", "inf") if stats[word]]
+    masked = [MINUS] if found is not None and stats is not None and _is_mask(found, stats) else []
+    alarms = [] if masked else alarms
     return {
         **in_words(name, text, data.dtype),
-        "flags": [*alarms, *_calm(stats, data, alarms)],
+        "flags": [*alarms, *masked, *_calm(stats, data, [*alarms, *masked])],
         "alarms": alarms,
         "dims": describe_axes(data.axes, data.feature),
         "stats": stats,
@@ -147,6 +152,11 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
         return None
     drawn = describe_picture(data, PICTURE_CELLS, PICTURE_PIXELS)
     return None if drawn is None else drawn[0]
+
+
+def _is_mask(found: Measured, stats: StatsView) -> bool:
+    """Whether entries are −∞ and all others finite, as in masked energies: no error, as for `rf.when.not_finite()`."""
+    return {*found.bad} == {"−Inf"} and stats["min"] != "nan"
 
 
 def _calm(stats: StatsView | None, data: Data, alarms: list[str]) -> list[str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, strategies as st
 
+import rfnb as rf
 from rfnb.display.tensor import stats
+from rfnb.display.tensor.value import describe_value
 
 
 @pytest.mark.parametrize("entries", [2, 3, 32, 1000])
@@ -15,3 +19,18 @@ def test_a_histogram_is_that_of_numpy(entries, scale):
     seen = stats._histogram(values, float(values.min()), float(values.max()))
     assert seen == np.histogram(values, bins=8)[0].tolist()
     assert stats._histogram(values, 1.0, 1.0) is None
+
+
+NUMBERS = st.sampled_from([0.0, 1.5, -2.0, float("inf"), -float("inf"), float("nan")])
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6))
+def test_values_are_alarming_where_a_search_finds_them_not_finite(numbers):
+    x = torch.zeros(())
+    for _ in rf.steps(range(1), name="masked"):
+        x = torch.tensor(numbers)
+    run = rf.runs["masked"]
+    view = describe_value("x", run[0].x, at={}, pictures=False)
+    assert bool(view["alarms"]) == bool(run.find(rf.when.not_finite()))
+    infinite = {number for number in numbers if not np.isfinite(number)}
+    assert ("−inf" in view["flags"]) == (infinite == {-np.inf} and bool(np.isfinite(numbers).any()))
