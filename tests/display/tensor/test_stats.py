@@ -28,7 +28,7 @@ NUMBERS = st.sampled_from([0.0, 1.5, -2.0, float("inf"), -float("inf"), float("n
 def test_values_are_alarming_where_a_search_finds_them_not_finite(numbers):
     x = torch.zeros(())
     for _ in rf.steps(range(1), name="masked"):
-        x = torch.tensor(numbers)
+        x = torch.tensor(numbers)  # noqa: F841
     run = rf.runs["masked"]
     view = describe_value("x", run[0].x, at={}, pictures=False)
     assert bool(view["alarms"]) == bool(run.find(rf.when.not_finite()))
