@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -60,8 +61,8 @@ def describe_value(
     drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
     text = notes.attempt("text", lambda: value_text(data), "?")
     alarms = [] if stats is None else [word for word in ("nan", "inf") if stats[word]]
-    masked = [MINUS] if found is not None and stats is not None and _is_mask(found, stats) else []
-    alarms = [] if masked else alarms
+    is_masked = bool(alarms) and notes.attempt("statistics", lambda: _is_mask(found, stats), False)
+    masked, alarms = ([MINUS], []) if is_masked else ([], alarms)
     return {
         **in_words(name, text, data.dtype),
         "flags": [*alarms, *masked, *_calm(stats, data, [*alarms, *masked])],
@@ -154,9 +155,13 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
     return None if drawn is None else drawn[0]
 
 
-def _is_mask(found: Measured, stats: StatsView) -> bool:
+def _is_mask(found: Measured | None, stats: StatsView | None) -> bool:
     """Whether entries are −∞ and all others finite, as in masked energies: no error, as for `rf.when.not_finite()`."""
-    return {*found.bad} == {"−Inf"} and stats["min"] != "nan"
+    if found is None or stats is None or {*found.bad} != {"−Inf"}:
+        return False
+    if found.where is None:
+        return stats["min"] != "nan"
+    return math.isfinite(found.data.raw.max())  # of large tensors, only the first bad frames are in `bad`
 
 
 def _calm(stats: StatsView | None, data: Data, alarms: list[str]) -> list[str]:

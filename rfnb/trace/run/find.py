@@ -32,7 +32,7 @@ def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
     """Yields the steps where `where` holds, among those that are kept. Each step is recomputed at most once.
 
     Warns of steps whose values are no longer kept. In the step that failed, a condition on a value that it did not get
-    to does not hold.
+    to does not hold; a variable of plain Python still has the value of the step before.
     """
     test, lost = test_of(where), list[int]()
     for step in steps:
@@ -54,15 +54,21 @@ def steps_begun(run: Run) -> int:
 
 
 def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
-    """The result of a condition; False in a step that failed before it had the values that are named."""
+    """The result of a condition; False in a step that failed before it had the values that are named.
+
+    Raises ExpressionNameError or LoopNameError for a name that the step before it does not have either.
+    """
     try:
         return test(at)
     except LostValue:
         raise
     except (ExpressionNameError, LoopNameError):
-        if 0 < at.step == at.run.steps:  # other steps know whether there is such a name
-            return False
-        raise
+        if not 0 < at.step == at.run.steps:
+            raise
+        earlier = at.run[at.step - 1]
+        if is_kept(earlier):
+            test(earlier)
+        return False
 
 
 def _warn_of(lost: list[int], run: Run, where: Where) -> None:

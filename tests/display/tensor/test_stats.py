@@ -21,6 +21,15 @@ def test_a_histogram_is_that_of_numpy(entries, scale):
     assert stats._histogram(values, 1.0, 1.0) is None
 
 
+@pytest.mark.parametrize(("last", "alarms"), [(0.0, []), (float("nan"), ["inf"]), (float("inf"), ["inf"])])
+def test_a_large_tensor_is_masked_only_if_all_of_its_other_entries_are_finite(last, alarms):
+    x = torch.zeros(300_000, 16)  # a sample is measured, and the first frames that are not finite
+    x[:150_000, 0], x[-1, -1] = -torch.inf, last
+    dims = [rf.Dim(size, name=name) for size, name in zip(x.shape, ("frames", "feat"), strict=True)]
+    view = describe_value("x", rf.convert_to_tensor(x, dims=dims), at={}, pictures=False)
+    assert view["alarms"] == alarms and ("−inf" in view["flags"]) == (not alarms)
+
+
 NUMBERS = st.sampled_from([0.0, 1.5, -2.0, float("inf"), -float("inf"), float("nan")])
 
 

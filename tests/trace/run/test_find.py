@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -468,5 +470,23 @@ def test_a_condition_on_what_the_failed_step_did_not_get_to_does_not_hold():
         assert loop.find(where) == [1, 2]
         assert plain.find(where) == [1, 2, 3]  # a variable of Python has the value of the step before
     assert loop.find(lambda at: bool((at.after.h.raw_tensor > 0).all())) == [0, 1, 2]
-    with pytest.raises(ExpressionError, match="typo"):
-        loop.find("typo < 8")
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_states_do_not_change_in_the_step_that_failed(is_loaded, tmp_path):
+    run = failing_loop()
+    run = rf.load_run(run.save(tmp_path / "failed.rfrun")) if is_loaded else run
+    for where in (rf.when.changes("t"), "after.t >= 1", rf.when.over(0, "t"), lambda at: at.after.t.item() > 0):
+        assert run.find(where) == [0, 1, 2]
+        assert run.next(where, after=2) is None and run.previous(where) == 2
+    with pytest.raises(LoopError, match="no state after step 3, which failed"):
+        run[3].after.t  # noqa: B018
+
+
+@pytest.mark.parametrize("run", [failing_plain_loop, failing_loop])
+def test_a_name_that_no_step_has_is_an_error_in_the_step_that_failed(run):
+    run = run()
+    for where in ("typo < 8", "after.typo < 8", rf.when.over(1, "typo"), lambda at: at.typo):
+        for search in (run.find, partial(run.next, after=2), run.previous):
+            with pytest.raises((ExpressionError, LoopError), match="typo"):
+                search(where)

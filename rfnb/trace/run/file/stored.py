@@ -12,7 +12,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import BodyGraph, Node, Value
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError, RunFileError
+from rfnb.errors import LoopError, LoopNameError, RunFileError
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.rerun import run_again
 from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps
@@ -102,7 +102,12 @@ class StoredReplay:
         return [state.name for state in self.states]
 
     def state(self, name: str, step: int) -> Any:
-        """The value of a state before `step`. Raises RunFileError if it is not in the file."""
+        """The value of a state before `step`.
+
+        Raises LoopNameError after a step that failed, and RunFileError if the state is not in the file.
+        """
+        if step > self.steps:
+            raise LoopNameError(f"there is no state after step {step - 1}, which failed")
         return next(state for state in self.states if state.name == name).at(step)
 
     def in_order(self) -> AbstractContextManager[None]:
