@@ -22,7 +22,7 @@ def test_a_histogram_is_that_of_numpy(entries, scale):
 
 
 @pytest.mark.parametrize(("last", "alarms"), [(0.0, []), (float("nan"), ["inf"]), (float("inf"), ["inf"])])
-def test_a_large_tensor_is_masked_only_if_all_of_its_other_entries_are_finite(last, alarms):
+def test_a_large_tensor_is_masked_only_if_all_other_entries_are_finite(last, alarms):
     x = torch.zeros(300_000, 16)  # a sample is measured, and the first frames that are not finite
     x[:150_000, 0], x[-1, -1] = -torch.inf, last
     dims = [rf.Dim(size, name=name) for size, name in zip(x.shape, ("frames", "feat"), strict=True)]
