@@ -102,7 +102,7 @@ def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
 
 
 def _state(chosen: Chosen, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
-    """The JSON of a state before and after a step; of one that failed, after the line of plain Python that assigned it."""
+    """The JSON of a state before and after a step; one that failed has it if a line of plain Python assigned it."""
     notes, done = Notes(), step < chosen.run.steps
     assigned = not done and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
 
