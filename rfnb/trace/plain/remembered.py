@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
+from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.iterations import Iterations
@@ -290,12 +291,13 @@ class Remembered(KeptSteps):
 
     @property
     def flags(self) -> list[str]:
-        """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
+        """Whether a variable of the last step is NaN; in a step that failed, also whether one is infinite."""
         steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
+        bad = np.isnan if self.failed is None else bad_entries  # masks of good runs are infinite
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
-        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
+        return [*failed, *(["not finite"] if any(_has(bad, value) for value in last) else []), *self.iterations.notes]
 
     @property
     def kept_from(self) -> int:
@@ -513,11 +515,12 @@ def _kind(kept: Any) -> str:
     return value.kind if isinstance(value, Opaque) else type(value).__name__
 
 
-def _has_nan(value: StepValue) -> bool:
+def _has(entries: Callable[[np.ndarray], np.ndarray], value: StepValue) -> bool:
+    """Whether a value has such entries, of those that are not finite."""
     if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
         return False
     backend = raw_registry.backend_of_raw(value.tensor._raw)
     with backend.unobserved():
         if backend.is_finite_raw(value.tensor._raw):
             return False
-        return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())
+        return bool(entries(backend.to_numpy_raw(value.tensor._raw)).any())
