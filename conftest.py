@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,13 @@ from rfnb.core.run import run_ctx
 def names_in_examples(doctest_namespace: dict[str, object], folder: Path) -> None:
     """`rf`, `np`, `torch`, and a `folder` for files."""
     doctest_namespace.update(rf=rf, np=np, torch=torch, folder=folder)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_the_garbage_of_this_file() -> None:
+    """Collections of garbage skip what is there before a file: most of their time goes to modules and other tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
