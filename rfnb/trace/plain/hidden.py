@@ -64,8 +64,8 @@ class Numbers(NamedTuple):
 class State:
     """What is in an object: attributes as a `Kept`, or the state of a generator.
 
-    identity: the `id` that the object had. inside: the objects in it. first: of a state that is assumed to be an earlier
-    one, since it was not compared, that one; else itself. was_wrong: whether it turned out that it was not.
+    identity: the `id` that the object had. inside: the objects in it. first: of a state that is assumed to be an
+    earlier one, since it was not compared, that one; else itself. was_wrong: whether it turned out that it was not.
     """
 
     __slots__ = ("_kept", "first", "identity", "inside", "is_long", "skipped", "to_skip", "was_wrong")
