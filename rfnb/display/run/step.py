@@ -22,7 +22,7 @@ from rfnb.display.run.sequence_choice import Chosen, live_at
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
-from rfnb.trace.run.names import reads_states_after
+from rfnb.trace.run.names import is_variable, reads_states_after
 from rfnb.trace.run.step import AGREES, KEPT
 
 if TYPE_CHECKING:
@@ -102,22 +102,23 @@ def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
 
 
 def _state(chosen: Chosen, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
-    """The JSON of a state before and after a step; a step that failed has no state after it."""
+    """The JSON of a state before and after a step; one that failed has it if a line of plain Python assigned it."""
     notes, done = Notes(), step < chosen.run.steps
+    assigned = not done and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
 
     def described(value: Any, begun: int, where: Mapping[Dim, int]) -> ValueView:
         """The JSON of the state; entries count for sequences that reach the step `begun`."""
         return describe_value(name, value, at=where, pictures=pictures, live=chosen.live(value, step, begun))
 
     before = at.before[name]
-    after = at.after[name] if done else None
+    after = at.after[name] if done else at[name] if assigned else None
     told = described(before, step - 1, chosen.in_step(step))
     unknown: Magnitudes = ([], True)
     spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(chosen, name), unknown)
     return {
         "name": name,
         "before": told,
-        "after": described(after, step, chosen.after(step)) if done else _not_reached(told),
+        "after": _not_reached(told) if after is None else described(after, step, chosen.after(step)),
         "change": notes.attempt("change", lambda: _change(chosen, step, before, after), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],

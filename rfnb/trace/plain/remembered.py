@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,10 +32,11 @@ from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
+from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
+    from rfnb.trace.plain.iterations import Iterations
     from rfnb.trace.plain.log import Entry
-    from rfnb.trace.plain.recorder import Iterations
 
 Axes = Mapping[str, Sequence[str | Dim]]
 """For variables, the names of their axes, or Dims."""
@@ -181,8 +182,8 @@ class Remembered(KeptSteps):
     def _places(self) -> dict[str, list[int]]:
         """By variable, where in the log its values are."""
         loop, places = self.iterations, dict[str, list[int]]()
-        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
-            use = loop.log.items[at]
+        for at in range((loop.starts or [loop.end])[0], loop.end):
+            use = loop.log.uses[at]
             if use.statement != BEFORE:
                 places.setdefault(use.name, []).append(at)
         return places
@@ -242,8 +243,8 @@ class Remembered(KeptSteps):
     def _changes(self) -> dict[Any, list[tuple[int, int]]]:
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
         changes: dict[Any, list[tuple[int, int]]] = {}
-        items = self.iterations.log.items
-        for use, value, version in zip(items[::3], items[1::3], items[2::3], strict=True):
+        log = self.iterations.log
+        for use, value, version in zip(log.uses, log.values, log.versions, strict=True):
             for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
                 if part.version is not None:
                     key = part.backend.storage_raw(part.raw)[0]
@@ -276,13 +277,12 @@ class Remembered(KeptSteps):
 
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
-        around, items = self.iterations.around, self.iterations.log.items
+        around, log = self.iterations.around, self.iterations.log
         sizes: dict[Any, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
-            return sizes | {id(self.iterations.log): self.iterations.bytes}
+            return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
-        for at in range(start, end, 3):
-            value, version = items[at + 1 : at + 3]
+        for value, version in zip(log.values[start:end], log.versions[start:end], strict=True):
             if version is not None:
                 sizes[id(value)] = value.nbytes
             elif isinstance(value, Kept):
@@ -291,12 +291,13 @@ class Remembered(KeptSteps):
 
     @property
     def flags(self) -> list[str]:
-        """Whether a variable of the last step is NaN; infinite numbers are as good as others in masks."""
+        """Whether a variable of the last step is NaN; in a step that failed, also whether one is infinite."""
         steps = len(self.iterations.starts)
         last = self.values(steps - 1)[0] if steps else []
+        bad = np.isnan if self.failed is None else bad_entries  # masks of good runs are infinite
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
-        return [*failed, *(["not finite"] if any(map(_has_nan, last)) else []), *self.iterations.notes]
+        return [*failed, *(["not finite"] if any(_has(bad, value) for value in last) else []), *self.iterations.notes]
 
     @property
     def kept_from(self) -> int:
@@ -514,11 +515,12 @@ def _kind(kept: Any) -> str:
     return value.kind if isinstance(value, Opaque) else type(value).__name__
 
 
-def _has_nan(value: StepValue) -> bool:
+def _has(entries: Callable[[np.ndarray], np.ndarray], value: StepValue) -> bool:
+    """Whether a value has such entries, of those that are not finite."""
     if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
         return False
     backend = raw_registry.backend_of_raw(value.tensor._raw)
     with backend.unobserved():
         if backend.is_finite_raw(value.tensor._raw):
             return False
-        return bool(np.isnan(backend.to_numpy_raw(value.tensor._raw)).any())
+        return bool(entries(backend.to_numpy_raw(value.tensor._raw)).any())

@@ -64,15 +64,19 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     h is not finite
     """
 
-    def entries(numbers: np.ndarray) -> np.ndarray:
-        infinite = ~np.isfinite(numbers)
-        is_mask = name is None and not infinite.all() and bool((numbers[infinite] == -np.inf).all())
-        return infinite & (not is_mask)
+    entries = bad_entries if name is None else lambda numbers: ~np.isfinite(numbers)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
         return _in_any(at, name, sequence, entries, lambda left: not left.finite)
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
+
+
+def bad_entries(numbers: np.ndarray) -> np.ndarray:
+    """The entries that are NaN or infinite; none of masked energies, which are finite or −∞."""
+    infinite = ~np.isfinite(numbers)
+    is_mask = not infinite.all() and bool((numbers[infinite] == -np.inf).all())
+    return infinite & (not is_mask)
 
 
 def over(limit: float, name: str | None = None, *, batch: int | str | None = None) -> Condition:

@@ -147,3 +147,18 @@ def test_numbers_shown_are_of_sequences_that_go_on():
         loop.state.last = loop.state.last * 0 + loop.unstack(x)
     last = rf.show(loop.run).data["steps"][2]["states"][0]["after"]["text"]
     assert last == "… 40 41 42 43 44 45 … (2×8)"
+
+
+@pytest.mark.parametrize(("factor", "flags"), [(np.nan, ["not finite"]), (np.inf, ["not finite"]), (1.0, [])])
+def test_of_a_plain_step_that_failed_its_states_and_numbers_are_told(factor, flags, tmp_path):
+    h = other = 1.0
+    with pytest.raises(ValueError, match="enough"):
+        for t in rf.steps(range(5), name="failing"):
+            h = h * factor if t == 2 else h
+            if t == 2:
+                raise ValueError("enough")
+            other = other + 1
+    for run in (rf.runs["failing"], rf.load_run(rf.runs["failing"].save(tmp_path / "x.rfrun"))):
+        assert run.flags[1:] == flags
+        after = {row["name"]: row["after"]["text"] for row in rf.show(run).data["steps"][-1]["states"]}
+        assert after == {"h": f"{factor:g}", "other": "not reached"}
