@@ -69,7 +69,6 @@ def close(body: Body) -> TracedStep:
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
     axis = body.loop.axis or body.new_axis()
-    by_axis = axis.size if has_steps(axis) else None
     inputs = [*schedule.states, *schedule.frames]
     return TracedStep(
         name=body.loop.name,
@@ -81,10 +80,10 @@ def close(body: Body) -> TracedStep:
         schedule=schedule,
         carried=tuple(body.carried),
         size=body.size,
-        frames_size=body.size or by_axis,
+        frames_size=body.size or (axis.size if has_steps(axis) else None),
         limit=limit,
         axis=axis,
-        gives_size=by_axis is None and not body.follows_axis,
+        gives_size=not (body.follows_axis or has_steps(axis)),
         ends=body.condition is not None,
         include_eos=body.include_eos,
         search=None if body.hypotheses is None else body.hypotheses.plan,
