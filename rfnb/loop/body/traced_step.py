@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from rfnb.backend.base.tape import Tape, Var
+from rfnb.backend.base.tape import External, Tape, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
@@ -101,8 +101,9 @@ class Step:
         own_ops: number of ops that the lines do; the loop adds more.
         states: the names of the states, nested ones by their outer name.
         call: call of the user's function that the loop runs in, if the loop is recorded.
-        assigned_vars: for a recorded loop, the Vars that the body assigns to the states, with their dims, before ended
-            sequences keep theirs. changes: a message that names the line which writes into something that the steps
+        vars: for a recorded loop, the Vars of the values in the graph; in_branches: those of values in the sides of
+            branches. assigned_vars: what the body assigns to the states, with its dims, before ended sequences keep
+            theirs. changes: a message that names the line which writes into something that the steps
             read, if any. explanation_data: where the ops were computed.
     """
 
@@ -128,6 +129,8 @@ class Step:
     own_ops: int
     states: tuple[str, ...]
     call: EnclosingCall | None
+    vars: Mapping[int, Var | External] = field(default_factory=dict)
+    in_branches: Mapping[int, Var] = field(default_factory=dict)
     assigned_vars: Mapping[str, tuple[Var, Sequence[Dim]]] = field(default_factory=dict)
     changes: str | None = None
     explanation_data: ExplanationData | None = None

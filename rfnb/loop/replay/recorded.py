@@ -20,6 +20,7 @@ from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.execute import Given, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
+from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -30,13 +31,28 @@ if TYPE_CHECKING:
 
 def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
     """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
-    step.recorder.note_vars()
+    recorder = step.recorder
+    found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return step.without_tensors(
         block=with_block(step.source),
+        vars=found,
+        in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
         assigned_vars=dict(_assigned(step)),
         changes=_changes(step),
         explanation_data=explanation_data,
     )
+
+
+def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | External]:
+    """The place of each value on the tape, by its number. Also stores the dims of the values in the recorder."""
+    found: dict[int, Var | External] = {}
+    for each in traced:
+        number, plain = each.value.number, each.plain
+        recorder.templates[number] = plain.sig, plain.lengths
+        var = recorder.tape.find(plain._raw)
+        if isinstance(var, Var | External):
+            found[number] = var
+    return found
 
 
 def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:

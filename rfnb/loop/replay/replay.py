@@ -62,7 +62,7 @@ class Replay(RecordedSteps):
             return self.origin.values(step)
         named = self._computable(self._named(), step)
         after = self.after(step) if step < self.steps else ()
-        wanted = [*[self.recorder.vars[value.number] for value in named], *after]
+        wanted = [*[self.plan.vars[value.number] for value in named], *after]
         results = self.step(step, wanted)
         found = []
         for value, raw in zip(named, results, strict=False):
@@ -90,16 +90,16 @@ class Replay(RecordedSteps):
         """
         if self.origin is not None and step < self.start:
             return self.origin.computed(step, only)
-        recorder = self.recorder
+        recorder, plan = self.recorder, self.plan
         values = recorder.graph.values[: recorder.graph.body_values]
         if only is not None:
             values = [value for value in values if value.number in only]
         known = self._computable(values, step)
-        inspection = Inspection(wanted=set(recorder.vars_in_branches.values()))
+        inspection = Inspection(wanted=set(plan.in_branches.values()))
         with inspecting(inspection):
-            raws = self.step(step, [recorder.vars[value.number] for value in known])
+            raws = self.step(step, [plan.vars[value.number] for value in known])
         found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
-        found |= {n: inspection.values[var] for n, var in recorder.vars_in_branches.items() if var in inspection.values}
+        found |= {n: inspection.values[var] for n, var in plan.in_branches.items() if var in inspection.values}
         return [
             (value, self._tensor(self.name_of(value), found[number], *recorder.templates[number], step))
             for value in values
@@ -111,7 +111,7 @@ class Replay(RecordedSteps):
         failed, later = self.failed, set[Var | External]()
         if failed is not None and step == failed.step and failed.position is not None:
             later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made}
-        found = [(value, self.recorder.vars.get(value.number)) for value in values]
+        found = [(value, self.plan.vars.get(value.number)) for value in values]
         return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
 
     def _named(self) -> list[Value]:
@@ -150,12 +150,12 @@ class Replay(RecordedSteps):
 
     def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
         """The last value of the body with this name, and its dims."""
-        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.recorder.vars)
+        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
         value = next((v for v in values if self.name_of(v) == name), None)
         if value is None:
             known = list(dict.fromkeys(self.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
-        return self.recorder.vars[value.number], self.recorder.templates[value.number]
+        return self.plan.vars[value.number], self.recorder.templates[value.number]
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A value of the body over all steps; that of a search by final hypothesis, if `resolve`. → {axis, …}"""
@@ -276,7 +276,7 @@ class Replay(RecordedSteps):
         """The runs of the loops inside of `step`, including one that failed."""
         found: list[Run] = []
         with inspecting(Inspection(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
-            self.step(step, list(self.recorder.vars.values()))
+            self.step(step, list(self.plan.vars.values()))
         return found
 
     @property

@@ -9,7 +9,7 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-from rfnb.backend.base.tape import External, Tape, Var
+from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
@@ -42,9 +42,7 @@ class Recorder(Listener):
         self.open = True
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
-        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number; see `note_vars`
-        self.vars: dict[int, Var | External] = {}  # of the values in the graph, by number
-        self.vars_in_branches: dict[int, Var] = {}  # of the values in the sides of branches
+        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
         self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: constants made of the sizes of dims; see `OfSizes`
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
@@ -211,17 +209,6 @@ class Recorder(Listener):
     def traced_in_branches(self) -> list[Traced]:
         """All values of the branches in the body, including nested branches."""
         return [each for side in self._sides_below() for each in side.traced()]
-
-    def note_vars(self) -> None:
-        """Notes where the values are on the tape, and their dims, for a recorded run."""
-        inside = self.traced_in_branches()
-        for each in (*self.traced(), *inside):
-            self.templates[each.value.number] = each.plain.sig, each.plain.lengths
-        self.vars = {n: var for n, var in self._found(self.traced()) if isinstance(var, Var | External)}
-        self.vars_in_branches = {n: var for n, var in self._found(inside) if isinstance(var, Var)}
-
-    def _found(self, traced: Sequence[Traced]) -> Iterator[tuple[int, Any]]:
-        return ((each.value.number, self.tape.find(each.plain._raw)) for each in traced)
 
     def take_names(self) -> None:
         """Names values after the variables of the body that hold them now, unless an assignment already names them."""
