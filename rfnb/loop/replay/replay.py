@@ -35,6 +35,7 @@ class Replay(RecordedSteps):
 
     fork_with = fork.fork_with
     fork = fork.fork
+    locked_states = fork.locked_states
     rerun = rerun.rerun
     gradients = gradients.gradients
     begun = property(ended.begun)

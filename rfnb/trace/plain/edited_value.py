@@ -34,7 +34,19 @@ def edited_value(name: str, old: Any, new: Any) -> Any:
         return _number(name, old, new)
     if old is None or isinstance(new, type(old)):
         return copy.deepcopy(new)
+    if is_list_of_numbers(old):
+        return type(old)(_filled(name, np.asarray(old), new).tolist())
     raise _refused(name, new, f"{printable(type(old).__name__)}, as it is")
+
+
+def is_list_of_numbers(value: Any) -> bool:
+    """Whether it is a list or tuple of numbers, and nothing else."""
+    return type(value) in (list, tuple) and bool(value) and all(isinstance(part, bool | int | float) for part in value)
+
+
+def reason_missing(name: str) -> str:
+    """Why something with this name, which has a value in the loop, is no variable that can be edited."""
+    return f"`{name}` has no value yet" if name.isidentifier() else f"`{name}` is not a variable of its own"
 
 
 def _number(name: str, old: Any, new: Any) -> Any:
