@@ -98,9 +98,11 @@ class _Again:
         program = Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis)
         return TracedStep(
             name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
-            size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs,
-            hypotheses=hypotheses, reordered=False, lasts=(),
-            condition=kept.condition and self._traced(*kept.condition), include_eos=kept.include_eos,
+            size=limit if kept.unstacked else None, carried=carried,
+            frames_size=limit if kept.unstacked or has_steps(kept.axis) else None, unstacked=(), outputs=outputs,
+            hypotheses=hypotheses, search=None if hypotheses is None else hypotheses.plan, reordered=False, lasts=(),
+            ends=kept.condition is not None, condition=kept.condition and self._traced(*kept.condition),
+            include_eos=kept.include_eos,
             originals=originals, assigned={}, own_ops=kept.own_ops,
             program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
             last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,

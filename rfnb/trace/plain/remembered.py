@@ -35,8 +35,8 @@ from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
 from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
+    from rfnb.trace.plain.iterations import Iterations
     from rfnb.trace.plain.log import Entry
-    from rfnb.trace.plain.recorder import Iterations
 
 Axes = Mapping[str, Sequence[str | Dim]]
 """For variables, the names of their axes, or Dims."""
@@ -182,8 +182,8 @@ class Remembered(KeptSteps):
     def _places(self) -> dict[str, list[int]]:
         """By variable, where in the log its values are."""
         loop, places = self.iterations, dict[str, list[int]]()
-        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
-            use = loop.log.items[at]
+        for at in range((loop.starts or [loop.end])[0], loop.end):
+            use = loop.log.uses[at]
             if use.statement != BEFORE:
                 places.setdefault(use.name, []).append(at)
         return places
@@ -243,8 +243,8 @@ class Remembered(KeptSteps):
     def _changes(self) -> dict[Any, list[tuple[int, int]]]:
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
         changes: dict[Any, list[tuple[int, int]]] = {}
-        items = self.iterations.log.items
-        for use, value, version in zip(items[::3], items[1::3], items[2::3], strict=True):
+        log = self.iterations.log
+        for use, value, version in zip(log.uses, log.values, log.versions, strict=True):
             for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
                 if part.version is not None:
                     key = part.backend.storage_raw(part.raw)[0]
@@ -277,13 +277,12 @@ class Remembered(KeptSteps):
 
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
-        around, items = self.iterations.around, self.iterations.log.items
+        around, log = self.iterations.around, self.iterations.log
         sizes: dict[Any, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
-            return sizes | {id(self.iterations.log): self.iterations.bytes}
+            return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
-        for at in range(start, end, 3):
-            value, version = items[at + 1 : at + 3]
+        for value, version in zip(log.values[start:end], log.versions[start:end], strict=True):
             if version is not None:
                 sizes[id(value)] = value.nbytes
             elif isinstance(value, Kept):

@@ -74,7 +74,7 @@ class Parts:
     entries of a defaultdict.
     """
 
-    __slots__ = ("_items", "extra", "keys", "kind", "length")
+    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Parts:
         extra: Any = None,
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
+        self._opened: list[Any] | None = None
 
     @property
     def growth(self) -> Growth | None:
@@ -95,6 +96,15 @@ class Parts:
     def items(self) -> Sequence[Any]:
         """The parts."""
         return self._items.parts[: self.length] if type(self._items) is Growth else self._items  # type: ignore[return-value]
+
+    @property
+    def opened(self) -> Sequence[Any]:
+        """The parts, with those of tuples, but for atoms, in place of the tuples, which cannot change."""
+        if type(self._items) is Growth:
+            return self.items
+        if self._opened is None:
+            self._opened = [part for item in self.items for part in _opened(item)]
+        return self._opened
 
     def named(self) -> Iterator[tuple[str, Any]]:
         """The parts with their names."""
@@ -481,21 +491,31 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     if now is None:
         return True
     keys, items = now
-    return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts.items, limit, closely)
+    return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
 def _has_grown(parts: Parts, items: tuple[Any, ...]) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
-    return 0 < parts.length < len(items) and _begins_with(items, parts.items, SMALL, False)
+    return 0 < parts.length < len(items) and _begins_with(items, parts, SMALL, False)
 
 
-def _begins_with(items: tuple[Any, ...], kept: Sequence[Any], limit: int, closely: bool) -> bool:
+def _opened(item: Any) -> Iterator[Any]:
+    inside = item.value if type(item) is Kept else None
+    if not isinstance(inside, Parts) or not issubclass(inside.kind, tuple):
+        yield item
+        return
+    for part in inside.items:
+        yield from _opened(part) if type(part) is Kept else ()
+
+
+def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
+    kept = parts.items
     if len(kept) > LONG and not closely:  # without a loop of Python
         if all(map(is_, items, kept)):
             return True
         try:
-            if None not in map(_version, kept):
+            if None not in map(_version, parts.opened):
                 return all(map(is_, map(call, map(_origin, kept)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass
@@ -519,6 +539,14 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
     elif isinstance(kept, Parts):
         for item in kept.items:
             yield from tensors_in(item)
+
+
+def all_in(kept: Any) -> Iterator[Any]:
+    """A value with all of its parts."""
+    yield kept
+    inside = kept.value if isinstance(kept, Kept) else None
+    for item in inside.items if isinstance(inside, Parts) else ():
+        yield from all_in(item)
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:
