@@ -34,8 +34,8 @@ class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
     fork_with = fork.fork_with
-    fork = fork.fork
     locked_states = fork.locked_states
+    fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients
     begun = property(ended.begun)

@@ -220,7 +220,7 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
 
 @locked_variables.register
 def locked(loop: Iterations, lines: Sequence[str], step: int, names: Sequence[str]) -> dict[str, str]:
-    """The variables that a fork cannot edit before an iteration, with the reasons: all, if the loop cannot be continued.
+    """The variables that a fork cannot edit before an iteration, with the reasons: all if the loop cannot be continued.
 
     Nothing is copied, and of the items that come, only the first is looked at.
     """

@@ -47,7 +47,7 @@ class Rebuilder:
     def __init__(
         self,
         objects: Mapping[int, State],
-        changing: Container[int],
+        changing: set[int],
         cells: Mapping[str, CellType],
         shares: Callable[[CodeType], bool],
     ):
@@ -60,29 +60,32 @@ class Rebuilder:
 
     def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
         """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
-        kept = {name: _as_kept(entry) for name, entry in entries.items()}
-        lost = {name for name, entry in entries.items() if name in anew and reason_lost(entry) is not None}
-        self._share([part for name in kept if name not in lost for part in self._tensors(name, kept[name])])
+        self._share(self.check(entries, anew))
         values: dict[str, Any] = {}
-        for name in kept:
+        for name, entry in entries.items():
             try:
-                values |= {name: self._value(name, kept[name])} if name not in lost else {}
+                values |= {name: self._value(name, _as_kept(entry))} if not _is_left_out(entry, anew) else {}
             except Lost as reason:
                 if name not in anew:
                     raise _lost(name, str(reason)) from None
         return values
 
-    def check(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> None:
-        """Raises LoopError for a variable that `values` cannot have again; copies nothing."""
-        for name, entry in entries.items():
-            if name not in anew:
-                for part, value in self._parts(name, _as_kept(entry)):
-                    if (reason := self._reason(value)) is not None:
-                        raise _lost(part if _is_tensor(value) else name, reason)
+    def check(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[int, tuple[str, Kept]]:
+        """The tensors and arrays in variables, also those in objects, each once with its name. Copies nothing.
 
-    def _tensors(self, name: str, value: Any) -> Iterator[tuple[str, Kept]]:
-        """The tensors and arrays in a value, also those in objects."""
-        return ((part, inside) for part, inside in self._parts(name, value) if _is_tensor(inside))
+        Raises LoopError for a variable that cannot be had again.
+        """
+        once: dict[int, tuple[str, Kept]] = {}
+        for name, entry in entries.items():
+            for part, value in () if _is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+                if _is_tensor(value):
+                    once[value.identity or id(value)] = part, value
+                elif name not in anew and (reason := self._reason(value)) is not None:
+                    raise _lost(name, reason)
+        for name, kept in once.values():
+            if (reason := self._reason(kept)) is not None:
+                raise _lost(name, reason)
+        return once
 
     def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         """A value and all in it, also in objects."""
@@ -109,12 +112,8 @@ class Rebuilder:
         state = self._objects.get(id(kept))
         return state.kept.value if state is not None and isinstance(state.kept, Kept) else kept.value.inside
 
-    def _share(self, parts: list[tuple[str, Kept]]) -> None:
+    def _share(self, once: Mapping[int, tuple[str, Kept]]) -> None:
         """Copies the tensors and arrays, in memory as it was."""
-        once = {kept.identity or id(kept): (name, kept) for name, kept in parts}
-        for name, kept in once.values():
-            if (reason := self._reason(kept)) is not None:
-                raise _lost(name, reason)
         backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
         layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
         raws = [kept.raw for _, kept in once.values()]
@@ -271,6 +270,11 @@ def reason_lost(entry: Entry) -> str | None:
     if isinstance(kept, Summary):
         return "no longer kept"
     return next((reason for part in tensors_in(kept) if (reason := _reason_of_tensor(part)) is not None), None)
+
+
+def _is_left_out(entry: Entry, anew: Container[str]) -> bool:
+    """Whether a variable is lost that need not be had again."""
+    return entry.name in anew and reason_lost(entry) is not None
 
 
 def _is_tensor(value: Any) -> bool:

@@ -337,7 +337,6 @@ class Remembered(KeptSteps):
             raise error
         return forked
 
-
     def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
         """The variables that a fork cannot edit before a step, with the reasons."""
         return locked_variables(self.iterations, run.source.lines, step, run.states)
