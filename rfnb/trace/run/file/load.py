@@ -99,7 +99,7 @@ def _read(raws: RawReader) -> Run:
 def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) -> Run:
     failed = _failure(optional(data, "failed", dict))
     words = list_of(data, "words", str)
-    checks = [chosen(words, int(number), "checks") for number in raws.numbers(data["checks"], lambda n=0.0: n)]
+    checks = [chosen(words, int(number), "checks") for [number] in raws.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = dims.size_or_none(get(data, "size", int))
     if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):

@@ -76,6 +76,7 @@ class StoredReplay:
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
+    _by_step: dict[int, list[Series]] | None = field(default=None, init=False)
 
     @property
     def is_isolated(self) -> bool:
@@ -94,7 +95,7 @@ class StoredReplay:
     def storages(self) -> dict[Any, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         kept = [*self.series, *(state.series for state in self.states if state.series is not None)]
-        raws = [raw for each in kept for raw in each.raws or ()]
+        raws = [raw for each in kept if each.raws is not None for raw in each.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 
     def state_names(self) -> list[str]:
@@ -116,9 +117,18 @@ class StoredReplay:
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
-        found = [each for each in self.series if step in each.steps]
+        found = self.series_at(step)
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
+
+    def series_at(self, step: int) -> list[Series]:
+        """The series that have a value at a step."""
+        if self._by_step is None:
+            self._by_step = {}
+            for series in self.series:
+                for at in series.steps:
+                    self._by_step.setdefault(at, []).append(series)
+        return self._by_step.get(step, [])
 
     def lines(self, step: int) -> StepLines | None:
         """Not known."""
@@ -166,8 +176,7 @@ class StoredReplay:
             raise LoopError(f"the body has no value {name!r}", expected=known or None)
         steps = range(min(self.steps, self.size.max))
         values = [series.tensor(step) for step in steps if step in series.steps]
-        shapes = {raw.shape for raw in series.raws or ()}
-        if not values or len(values) < len(steps) or len(shapes) > 1:
+        if not values or len(values) < len(steps) or len({*series.shapes}) > 1:
             raise RunFileError(
                 f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
             )
