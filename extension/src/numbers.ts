@@ -23,6 +23,11 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 && rank > 0 ? value.toFixed(1) : Math.round(value)} ${units[rank]}`;
 }
 
+/** The numbers of all steps, which count from 0 as `run[4]` does: 0–4 of five. */
+export function stepNumbers(steps: number): string {
+  return steps > 1 ? `0–${steps - 1}` : '0';
+}
+
 /** The numbers that can be drawn. */
 export function finite(values: readonly Number[]): number[] {
   return values.filter((value): value is number => typeof value === 'number' && Number.isFinite(value));

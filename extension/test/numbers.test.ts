@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { formatBytes, formatNumber } from '../src/numbers';
+import { formatBytes, formatNumber, stepNumbers } from '../src/numbers';
 
 describe('formatNumber', () => {
   it.each([
@@ -13,6 +13,13 @@ describe('formatNumber', () => {
     ['nan', 'NaN'],
     ['-inf', '−∞']
   ] as const)('%s → %s', (number, text) => expect(formatNumber(number)).toBe(text));
+});
+
+describe('stepNumbers', () => {
+  it.each([
+    [5, '0–4'],
+    [1, '0']
+  ])('%d steps: %s', (steps, text) => expect(stepNumbers(steps)).toBe(text));
 });
 
 describe('formatBytes', () => {

@@ -82,7 +82,7 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
         outputs = schedule.outputs if hoist is None else tuple(hoist.step_outputs)
-        kept = step.hypotheses.plan.vars if step.hypotheses is not None and step.hypotheses.plan is not None else ()
+        kept = () if step.search is None else step.search.vars
         states = (schedule.new[place] for place in step.unfrozen)
         schedule = replace(schedule, outputs=(*outputs, *kept, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
@@ -194,9 +194,9 @@ def _take_ends(step: TracedStep, outcome: Outcome) -> None:
 
 def _take_choices(step: TracedStep, outcome: Outcome) -> None:
     """Gives a search what was kept of the steps."""
-    if step.hypotheses is None or step.hypotheses.plan is None:
+    if step.hypotheses is None or step.search is None:
         return
-    count = len(outcome.outputs) - len(step.hypotheses.plan.vars)
+    count = len(outcome.outputs) - len(step.search.vars)
     kept = outcome.outputs[count:]
     del outcome.outputs[count:]
     if outcome.error is None and outcome.steps:

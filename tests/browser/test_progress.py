@@ -21,7 +21,7 @@ def test_the_live_plot_and_the_stop_button(open_notebook, lab):
     page, cell = notebook.page, notebook.cell(0)
     for _ in range(2):
         notebook.start_cell(0)
-        place, bar = cell.get_by_text(" of 5000"), cell.locator(".jupyter-widgets .progress-bar")
+        place, bar = cell.get_by_text(" of 5,000"), cell.locator(".jupyter-widgets .progress-bar")
         place.and_(cell.locator(":not(:text('stopped'))")).wait_for()
         expect(bar).to_be_visible()
         before = place.inner_text()

@@ -19,7 +19,7 @@ describe('the stepper in a cell', () => {
     const el = document.createElement('div');
     let close: () => void = () => undefined;
     act(() => void (close = inline.render({ model: model as never, el })));
-    expect(el.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 0 of 12');
+    expect(el.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 0 of 0–11');
     expect(el.dataset.lmSuppressShortcuts).toBe('true');
     act(() => el.querySelector<HTMLElement>('[data-step="next"]')?.click());
     expect(sent[0]).toMatchObject({ command: 'step', args: { run: 1, step: 1, sequence: null } });
@@ -27,7 +27,7 @@ describe('the stepper in a cell', () => {
       receive({ id: sent[0].id, status: 'ok', data: stepView(1), error: null });
       await settle();
     });
-    expect(el.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 1 of 12');
+    expect(el.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 1 of 0–11');
     act(() => close());
     expect(el.textContent).toBe('');
   });

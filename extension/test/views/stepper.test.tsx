@@ -23,7 +23,7 @@ describe('a run beyond its budget', () => {
 describe('StepperView', () => {
   it('shows step, states, and the values beside their lines', () => {
     const host = show(<StepperView state={state()} actions={actions()} />);
-    expect(host.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 3 of 12');
+    expect(host.querySelector('.rfnb-Transport-where')?.textContent).toBe('step 3 of 0–11');
     const row = host.querySelector('[data-state="h"]');
     expect(row?.querySelector('.rfnb-State-before')?.textContent).toBe('2.5');
     expect(row?.querySelector('.rfnb-State-after .rfnb-Value')?.textContent).toBe('3.5');

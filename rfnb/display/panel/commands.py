@@ -181,8 +181,8 @@ def step_of(
     hypothesis: of a search, to show values of this one only. seen: how many columns of its tree the front end has.
     """
     found = dispatcher.run_of(run)
-    if not 0 <= int(step) < steps_begun(found):
-        raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
+    if not 0 <= int(step) < (steps := steps_begun(found)):
+        raise ViewError(f"run {run} has no step {step}", expected=f"0 … {steps - 1}" if steps else "none")
     chosen = _sequence(found, sequence)
     view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen)
     if ops:

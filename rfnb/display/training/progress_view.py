@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
@@ -68,12 +69,12 @@ def describe_curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
 
 
 def _place(view: ProgressView) -> str:
-    """ "step 120 of 400, epoch 3" """
+    """`120 of 400 steps, stopped`"""
     steps, total, epoch = view["steps"], view["total"], view["epoch"]
     if epoch > 1 or total is None:
-        words = f"{steps} steps" + (f", epoch {epoch}" if epoch > 1 else "")
+        words = count_of(steps, "step") + (f", epoch {epoch}" if epoch > 1 else "")
     else:
-        words = f"step {steps} of {total}"
+        words = f"{steps:,} of {count_of(total, 'step')}"
     return f"{words}, stopped" if view["stopped"] else words
 
 

@@ -14,8 +14,7 @@ from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import TracedStep
-    from rfnb.loop.replay.recorded import RecordedPlan
+    from rfnb.loop.body.traced_step import Step, TracedStep
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import Only
 
@@ -25,10 +24,10 @@ class LoopPauses:
 
     Args:
         step: the traced step of the loop.
-        plan, frames: of the recorded run. The plan is made when it is needed.
+        plan, frames: of the recorded run. The Step is made when it is needed.
     """
 
-    def __init__(self, step: TracedStep, plan: Callable[[], RecordedPlan], frames: Sequence[Sequence[Any]]):
+    def __init__(self, step: TracedStep, plan: Callable[[], Step], frames: Sequence[Sequence[Any]]):
         self.name, self.lines = step.name, step.pauses
         self.run: Run | None = None  # from the first step on that had to be looked at
         self.has_paused = False

@@ -1,4 +1,4 @@
-"""What a recorded loop keeps: the plan, which all runs of the same steps share, and the data of one run."""
+"""What a recorded loop keeps: its step, which all runs of the same steps share, and the data of one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,85 +13,33 @@ import numpy as np
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import Block, with_block
+from rfnb.core.ground.source import with_block
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopNameError
-from rfnb.loop.body.rerun import EnclosingCall
-from rfnb.loop.body.traced_step import Carried, place_of
-from rfnb.loop.program.program import Program
-from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.steps.beams import SearchPlan, without_dead
+from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.execute import Given, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
-from rfnb.loop.steps.frames import has_steps
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.traced_step import TracedStep
+    from rfnb.loop.body.traced_step import Step, TracedStep
     from rfnb.loop.replay.fork import Edit
 
 
-@dataclass(frozen=True)
-class RecordedPlan:
-    """The steps of a loop without their data; shared by all runs of these steps.
-
-    carried: the values that each step passes to the next, without initial values. assigned: the Vars that the body
-    assigns to the states, before ended sequences keep theirs. vars: the Vars of the values in the graph; in_branches:
-    those of values in the sides of branches. size: how many steps each sequence takes, if the data determines it;
-    frames: how many frames it has. call: the call of the function in which the loop ran. explanation_data: where its
-    ops were computed. search: what a search keeps. changes: a message that names the line which writes into something
-    that the steps read, if any.
-    """
-
-    name: str
-    place: str
-    source: Block
-    backend: type[Backend]
-    program: Program
-    schedule: Schedule
-    recorder: Recorder
-    carried: tuple[Carried, ...]
-    assigned: dict[str, tuple[Var, Sequence[Dim]]]
-    vars: dict[int, Var | External]
-    in_branches: dict[int, Var]
-    axis: Dim
-    size: Size | None
-    frames: Size | None
-    ends: bool
-    include_eos: bool
-    explanation_data: ExplanationData | None
-    changes: str | None
-    call: EnclosingCall | None
-    search: SearchPlan | None
-
-
-def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> RecordedPlan:
-    """The RecordedPlan of a traced step. Call it while the recorder still has its traced frame."""
+def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
+    """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
     found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
-    return RecordedPlan(
-        name=step.name,
-        place=step.source.place() if step.source is not None else "",
-        source=with_block(step.source),
-        backend=step.backend,
-        program=step.program,
-        schedule=step.schedule,
-        recorder=recorder,
-        carried=tuple(replace(each, initial=None) for each in step.carried),
-        assigned=dict(_assigned(step)),
+    return step.without_tensors(
+        block=with_block(step.source),
         vars=found,
         in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
-        axis=step.axis,
-        size=step.limit,
-        frames=step.size or (step.axis.size if has_steps(step.axis) else None),
-        ends=step.condition is not None,
-        include_eos=step.include_eos,
-        explanation_data=explanation_data,
+        assigned_vars=dict(_assigned(step)),
         changes=_changes(step),
-        call=step.call,
-        search=None if step.hypotheses is None else step.hypotheses.plan,
+        explanation_data=explanation_data,
     )
 
 
@@ -142,7 +89,7 @@ COMPILED = 32
 
 
 class RecordedSteps:
-    """A Plan with the inputs and states of a run.
+    """A Step with the inputs and states of a run.
 
     origin: for a fork, the run with the steps before its own. given: by step, values that are not computed, but chosen
     by the user. not_copied: which of `externals` are weights that are
@@ -150,7 +97,7 @@ class RecordedSteps:
     """
 
     def __init__(
-        self, plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
+        self, plan: Step, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
     ):
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
@@ -182,7 +129,7 @@ class RecordedSteps:
         self.steps, self.failed = outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
-        self.size = self._axis_size(self.plan.size)
+        self.size = self._axis_size(self.plan.limit)
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 

@@ -45,26 +45,26 @@ class Budget:
         """Whether so much is used that the oldest values have to go."""
         return self.bytes > 0.75 * (self.limit or 0)
 
-    def free(self, items: list[Any], now: Set[int], drop: Drop, part: float = 0.75) -> None:
+    def free(self, log: Log, now: Set[int], drop: Drop, part: float = 0.75) -> None:
         """Replaces the oldest tensors by statistics until this part of the limit is used; `now` has those in use."""
         most = part * (self.limit or 0)
         bound, self._bound = iter(self._bound), []
         while self.bytes > most:
             at = next(bound, self.at)
             if at == self.at:
-                self.at += 3
-            if at >= len(items):
-                self.at = len(items)
+                self.at += 1
+            if at >= len(log):
+                self.at = len(log)
                 break
             if at in now:
                 self._bound.append(at)
                 continue
-            value, version = items[at + 1 : at + 3]
+            value, version = log.values[at], log.versions[at]
             if is_tiny(value, version):
                 continue
-            if items[at].statement != BEFORE and is_on_device(value, version) == self.of_device:
+            if log.uses[at].statement != BEFORE and is_on_device(value, version) == self.of_device:
                 self.bytes -= drop(value, version)
-                items[at + 1], items[at + 2] = summary(value, version), None
+                log.values[at], log.versions[at] = summary(value, version), None
         self._bound += bound
 
 
@@ -139,7 +139,7 @@ class Budgets:
     def free(self, budget: Budget | None = None, part: float = 0.75) -> None:
         """Replaces the oldest values by statistics, until a part of a budget is used: that of the host by default."""
         budget = budget or self.host
-        budget.free(self._log.items, {*self._last.values()}, self.drop, part)
+        budget.free(self._log, {*self._last.values()}, self.drop, part)
         self._log.summarized = max(self._log.summarized, budget.at)
 
 

@@ -7,11 +7,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rfnb.printable import error_text
-from rfnb.trace.plain.log import let_graphs_go
-from rfnb.trace.plain.recorder import FrameRecorder, Iterations, Recording
+from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.recorder import FrameRecorder
+from rfnb.trace.plain.recording import Recording
 from rfnb.trace.plain.remembered import Axes
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use
-from rfnb.trace.plain.values import Kept
 
 
 class CallRecorder(FrameRecorder):
@@ -36,7 +36,7 @@ class CallRecorder(FrameRecorder):
         store: Callable[[Iterations], None],
         dims: Axes | None = None,
     ):
-        super().__init__(code, text, [self], recording.frames)
+        super().__init__(code, text, [self], recording)
         self._owner, self._store, self._header = owner, store, len(text.statements) - 1
         self._call: FrameType | None = None
         self.dims = dims
@@ -73,16 +73,14 @@ class CallRecorder(FrameRecorder):
         for loop in self._open:
             name, result = ("returned", value) if error is None else ("raised", error_text(error))
             number = self._header if self._previous == BEFORE else self._previous
-            self._add(name, Use(name, number, self._outline.statements[number].line, True, False), result)
+            self.variables.add(name, Use(name, number, self._outline.statements[number].line, True, False), result)
             if error is None:
                 self._pause({})
                 self._pause({}, ended=True)
-            loop.end = len(loop.log.items)
+            loop.end = len(loop.log)
             loop.failed = None if error is None else self._failure(loop, error)
-            for kept in (loop.log.items[at + 1] for at in self._last.values()):
-                if type(kept) is Kept:
-                    kept.let_go()
-            let_graphs_go(loop.log.items, loop.starts[-1])
+            self.variables.let_go()
+            loop.log.let_graphs_go(loop.starts[-1])
 
     def close(self) -> bool:
         """The recording ends. Returns whether there was a call."""

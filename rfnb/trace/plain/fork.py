@@ -17,9 +17,10 @@ from rfnb.errors import LoopError
 from rfnb.trace.plain.edited_value import edited_value
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
+from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
-from rfnb.trace.plain.recorder import Iterations, recording_here
+from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
 from rfnb.trace.plain.values import Kept, Opaque, Summary, tensors_in
@@ -52,7 +53,7 @@ class Forked(Iterations):
         self.forked_at = at
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
-        self.log.items, self.log.statements = parent.log.items[:cut], parent.log.statements[:ran]
+        self.log.extend(parent.log, cut, ran)
         self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
         self.begins_with(parent.places)
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
@@ -65,16 +66,15 @@ class Forked(Iterations):
         header, known = self.outline.header_of(self.number), own.before(0)
         for name in self._parent.before(self._at):
             if name not in known:  # other names may change it
-                self.log.items += (Use(name, header, self.text.first, False, True), GONE, None)
-        cut, items = len(self.log.items), [*own.log.items]
-        for at in range(0, own.starts[0], 3):
-            use = items[at]
+                self.log.add(Use(name, header, self.text.first, False, True), GONE, None)
+        cut = len(self.log)
+        self.log.extend(own.log)
+        for at in range(cut, cut + own.starts[0]):
+            use = self.log.uses[at]
             if use.name in edited:
-                items[at] = use._replace(statement=header, line=self.text.first)
+                self.log.uses[at] = use._replace(statement=header, line=self.text.first)
                 if not self.starts:
-                    self.begins_with(self.places | {use.name: cut + at})
-        self.log.items += items
-        self.log.statements += own.log.statements
+                    self.begins_with(self.places | {use.name: at})
         for loop in _all_of(own):
             loop.move(self.log, cut, ran)
         self.starts, self.ran = [*self.starts, *own.starts], [*self.ran, *own.ran]
@@ -356,10 +356,10 @@ def _global_words(code: CodeType) -> Iterator[str]:
 
 def _changing(loop: Iterations) -> set[int]:
     """The identities of the objects that have several states."""
-    states: dict[int, set[int]] = {}
+    states: dict[int, set[tuple[int, bool]]] = {}
     for number in range(len(loop.starts)):
         for state in loop.moments[number].objects.values():
-            states.setdefault(state.identity, set()).add(id(state))
+            states.setdefault(state.identity, set()).add((id(state.first), state.was_wrong))
     return {identity for identity, several in states.items() if len(several) > 1}
 
 

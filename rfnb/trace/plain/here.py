@@ -9,10 +9,12 @@ from weakref import WeakKeyDictionary
 from rfnb.core.ground.source import Source, user_frame
 from rfnb.trace.pause.hold import can_hold
 from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.last_iteration import variables_at
 from rfnb.trace.plain.pause import pauses_of
 from rfnb.trace.plain.record import OneLoop
-from rfnb.trace.plain.recorder import FrameRecorder, Iterations, recording_here
+from rfnb.trace.plain.recorder import FrameRecorder
+from rfnb.trace.plain.recording import Recording, recording_here
 from rfnb.trace.plain.syntax import Outline, outline, outline_of_calls
 
 
@@ -41,8 +43,8 @@ def _recorder_of(frame: FrameType, text: Outline, number: int, running: int) -> 
     if frame.f_lineno not in recorders:
         name = frame.f_code.co_name
         client = OneLoop(number, "cell" if name == "<module>" else name, None, True, lambda: None)
-        recorder = recorders[frame.f_lineno] = FrameRecorder(frame.f_code, text, [client], {})
-        loop = Iterations(frame.f_code, text, number, recorder._log)
+        recorder = recorders[frame.f_lineno] = FrameRecorder(frame.f_code, text, [client], Recording())
+        loop = Iterations(frame.f_code, text, number, recorder.variables.log)
         loop.name = client.name(number)
         recorder._open.append(loop)
     return recorders[frame.f_lineno]

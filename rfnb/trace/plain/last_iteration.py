@@ -8,11 +8,11 @@ from typing import Any
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
+from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.record import is_yours
-from rfnb.trace.plain.recorder import BEFORE, Iterations
 from rfnb.trace.plain.remembered import run_of
-from rfnb.trace.plain.syntax import Outline, Use, outline
+from rfnb.trace.plain.syntax import BEFORE, Outline, Use, outline
 from rfnb.trace.plain.values import PLAIN, keep
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.run import Run
@@ -51,13 +51,13 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
     before: dict[str, int] = {}
     for use, value in variables_at(frame, text, number, raising):
         if use.statement == BEFORE:
-            before[use.name] = len(log.items)
+            before[use.name] = len(log)
         elif not loop.starts:
-            loop.starts.append(len(log.items))
-        log.items += (use, value if type(value) in PLAIN else keep(value, copied=True), None)
+            loop.starts.append(len(log))
+        log.add(use, value if type(value) in PLAIN else keep(value, copied=True), None)
     loop.begins_with(before)
-    loop.starts = loop.starts or [len(log.items)]
-    loop.ran, loop.end, loop.ran_end = [0], len(log.items), len(log.statements)
+    loop.starts = loop.starts or [len(log)]
+    loop.ran, loop.end, loop.ran_end = [0], len(log), len(log.statements)
     loop.failed = Failure(0, error_text(error), line=text.statements[raising].line)
     return loop
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.trace.plain.syntax import BEFORE
+from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import PLAIN, Kept, backend_of
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers
-    from rfnb.trace.plain.recorder import Iterations
+    from rfnb.trace.plain.iterations import Iterations
 
 OBJECT = 256
 """Bytes that an object of the log needs beside its numbers."""
@@ -33,54 +33,72 @@ class Entry(NamedTuple):
 
 
 class Log:
-    """What the lines of a frame assigned, in order: three entries of a list each, which need no collection of garbage.
+    """What the lines of a frame assigned, in order: three lists, which need no collection of garbage for their entries.
 
-    items: a `Use`, the value, and the version of a raw tensor; other values that may change are a `Kept`. summarized:
-    where the first value is that was not replaced by statistics.
+    uses, values: who assigned a value, and the value. versions: of raw tensors; other values that may change are a
+    `Kept`. statements: those that ran. summarized: where the first value is that was not replaced by statistics.
     """
 
-    __slots__ = ("_places", "items", "statements", "summarized")
+    __slots__ = ("_places", "statements", "summarized", "uses", "values", "versions")
 
     def __init__(self) -> None:
-        self.items: list[Any] = []
-        self.statements: list[int] = []  # those that ran, in order
+        self.uses: list[Use] = []
+        self.values: list[Any] = []
+        self.versions: list[int | None] = []
+        self.statements: list[int] = []
         self.summarized = 0
         self._places: tuple[int, dict[str, list[int]]] = (0, {})  # how much was looked at, and what it was
+
+    def __len__(self) -> int:
+        return len(self.uses)
+
+    def add(self, use: Use, value: Any, version: int | None) -> None:
+        """One more entry."""
+        self.uses.append(use)
+        self.values.append(value)
+        self.versions.append(version)
+
+    def extend(self, other: Log, end: int | None = None, statements: int | None = None) -> None:
+        """Adds the entries and statements of another log, up to a place in it and to a number of statements."""
+        self.uses += other.uses[:end]
+        self.values += other.values[:end]
+        self.versions += other.versions[:end]
+        self.statements += other.statements[:statements]
 
     def places(self) -> dict[str, list[int]]:
         """By variable, where its values are."""
         start, places = self._places
-        for at in range(start, len(self.items), 3):
-            places.setdefault(self.items[at].name, []).append(at)
-        self._places = len(self.items), places
+        for at in range(start, len(self)):
+            places.setdefault(self.uses[at].name, []).append(at)
+        self._places = len(self), places
         return places
 
     @property
     def bytes(self) -> int:
         """The memory of the log itself, without that of tensors and arrays."""
-        values = {id(value): value for value in self.items[1::3]}
+        values = {id(value): value for value in self.values}
         plain = sum(getsizeof(value) for value in values.values() if type(value) in PLAIN)
         others = sum(type(value) not in PLAIN for value in values.values())
-        return getsizeof(self.items) + getsizeof(self.statements) + plain + OBJECT * others
+        lists = sum(map(getsizeof, (self.uses, self.values, self.versions, self.statements)))
+        return lists + plain + OBJECT * others
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""
-        for at in range(start, end, 3):
-            use, value, version = self.items[at : at + 3]
-            if use.statement != BEFORE:
-                yield Entry(use.name, use.line, value, version)
+        for at in range(start, end):
+            if self.uses[at].statement != BEFORE:
+                yield self.entry(at)
 
     def entry(self, at: int) -> Entry:
         """The entry at a place."""
-        use, value, version = self.items[at : at + 3]
-        return Entry(use.name, use.line, value, version)
+        use = self.uses[at]
+        return Entry(use.name, use.line, self.values[at], self.versions[at])
 
-
-def let_graphs_go(items: list[Any], start: int = 0) -> None:
-    """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-    for at, value, version in zip(count(start, 3), items[start + 1 :: 3], items[start + 2 :: 3], strict=False):
-        if version is not None and backend_of(value).needs_gradient_raw(value):
-            items[at + 1], items[at + 2] = Kept.of_raw(value, version), None
+    def let_graphs_go(self, start: int = 0) -> None:
+        """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
+        for at, version in enumerate(islice(self.versions, start, None), start):
+            value = self.values[at]
+            if version is not None and backend_of(value).needs_gradient_raw(value):
+                self.values[at], self.versions[at] = Kept.of_raw(value, version), None
 
 
 class Tested(NamedTuple):

@@ -28,7 +28,9 @@ from rfnb.trace.run.runs import runs
 from rfnb.trace.run.step import Only, RunStep, States, StepText, StepValue
 
 if TYPE_CHECKING:
-    from rfnb.trace.plain.recorder import Client, FrameRecorder, Iterations
+    from rfnb.trace.plain.client import Client
+    from rfnb.trace.plain.iterations import Iterations
+    from rfnb.trace.plain.recorder import FrameRecorder
 
 EACH = "*"
 """Stands for each value that a line assigns."""
@@ -223,7 +225,7 @@ class LoopPauses:
     @property
     def last(self) -> dict[str, int]:
         """By variable, where in the log its value is."""
-        return self._recorder._last
+        return self._recorder.variables.last
 
     def begin(self) -> None:
         """An iteration begins."""
@@ -246,7 +248,8 @@ class LoopPauses:
 
     def arrays(self, name: str) -> list[Any]:
         """The numbers of a variable, or of its parts; rf Tensors as they are."""
-        _, value, version = self.loop.log.items[self.last[name] : self.last[name] + 3]
+        at, log = self.last[name], self.loop.log
+        value, version = log.values[at], log.versions[at]
         if version is not None:
             return [backend_of(value).to_numpy_raw(value)]
         if type(value) in (bool, int, float):
@@ -386,7 +389,7 @@ def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
         if of.loop.number in statement.loops and not of.is_off:
             of.hold(frame, str(pauses.answer()), statement.line)
             return True
-    uses = recorder._log.items[start::3]
+    uses = recorder.variables.log.uses[start:]
     reason: tuple[LoopPauses, str, int | None] | None = None
     tested: set[tuple[Pause, Where]] = set()
     for loop in reversed(recorder._open):

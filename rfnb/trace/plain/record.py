@@ -22,9 +22,11 @@ from rfnb.printable import printable
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import CallRecorder
+from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.events import Busy
+from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.others import OtherFunctions
-from rfnb.trace.plain.recorder import Client, Iterations, recording_here
+from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import Axes, block_of, run_of
 from rfnb.trace.plain.syntax import (
     LoopText,

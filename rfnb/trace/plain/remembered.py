@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -48,8 +48,8 @@ from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
 from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
+    from rfnb.trace.plain.iterations import Iterations
     from rfnb.trace.plain.log import Entry
-    from rfnb.trace.plain.recorder import Iterations
 
 Axes = Mapping[str, Sequence[str | Dim]]
 """For variables, the names of their axes, or Dims."""
@@ -74,6 +74,7 @@ class Remembered(KeptSteps):
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
         self._forms: dict[tuple[str, tuple[int, ...]], tuple[align.Sig, Lengths]] = {}  # by name and shape
+        self._sure: dict[Growth, int] = {}  # of lists that grow, how many parts have been looked at
         self._grown: dict[tuple[Growth, str, int], list[StepValue | StepText]] = {}  # of lists that grow
         given = [axis for axes in self._named.values() for axis in axes if isinstance(axis, Dim)]
         self._lengths = {dim: current_lengths([dim]).size(dim) for dim in given}  # of the batch that the loop had
@@ -198,9 +199,18 @@ class Remembered(KeptSteps):
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
-        if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
-            return Summary(MAY)
-        return _kept_of(entry)
+        return Summary(MAY) if self._may_have_changed(entry.value) else _kept_of(entry)
+
+    def _may_have_changed(self, kept: Any) -> bool:
+        """Whether a value has large parts that nothing compares; of a list that grows, new parts are looked at."""
+        growth = growth_of(kept)
+        start = 0 if growth is None else self._sure.get(growth, 0)
+        parts = [kept] if growth is None else growth.parts[start : kept.value.length]
+        if any(not part.compared and part.bytes > MEDIUM for item in parts for part in tensors_in(item)):
+            return True
+        if growth is not None:
+            self._sure[growth] = max(start, kept.value.length)
+        return False
 
     def as_code_has(self, entry: Entry) -> Any:
         """A value as `variable` gives it."""
@@ -231,8 +241,8 @@ class Remembered(KeptSteps):
     def _places(self) -> dict[str, list[int]]:
         """By variable, where in the log its values are."""
         loop, places = self.iterations, dict[str, list[int]]()
-        for at in range((loop.starts or [loop.end])[0], loop.end, 3):
-            use = loop.log.items[at]
+        for at in range((loop.starts or [loop.end])[0], loop.end):
+            use = loop.log.uses[at]
             if use.statement != BEFORE:
                 places.setdefault(use.name, []).append(at)
         return places
@@ -308,8 +318,8 @@ class Remembered(KeptSteps):
     def _changes(self) -> dict[Any, list[tuple[int, int]]]:
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
         changes: dict[Any, list[tuple[int, int]]] = {}
-        items = self.iterations.log.items
-        for use, value, version in zip(items[::3], items[1::3], items[2::3], strict=True):
+        log = self.iterations.log
+        for use, value, version in zip(log.uses, log.values, log.versions, strict=True):
             for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
                 if part.version is not None:
                     key = part.backend.storage_raw(part.raw)[0]
@@ -350,13 +360,12 @@ class Remembered(KeptSteps):
 
     def storages(self) -> dict[Any, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
-        around, items = self.iterations.around, self.iterations.log.items
+        around, log = self.iterations.around, self.iterations.log
         sizes: dict[Any, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
-            return sizes | {id(self.iterations.log): self.iterations.bytes}
+            return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
-        for at in range(start, end, 3):
-            value, version = items[at + 1 : at + 3]
+        for value, version in zip(log.values[start:end], log.versions[start:end], strict=True):
             if version is not None:
                 sizes[id(value)] = value.nbytes
             elif isinstance(value, Kept):

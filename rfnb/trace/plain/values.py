@@ -97,7 +97,7 @@ class Parts:
     entries of a defaultdict.
     """
 
-    __slots__ = ("_items", "extra", "keys", "kind", "length")
+    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length")
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class Parts:
         extra: Any = None,
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
+        self._opened: list[Any] | None = None
 
     @property
     def growth(self) -> Growth | None:
@@ -123,9 +124,18 @@ class Parts:
         """The parts of a list or tuple of numbers; None for others."""
         if not self.length or not issubclass(self.kind, list | tuple):
             return None
+        if self.growth is not None:
+            return self.growth.numbers(self.length)
+        return self.items if all(issubclass(kind, NUMBERS) for kind in {*map(type, self.items)}) else None
+
+    @property
+    def opened(self) -> Sequence[Any]:
+        """The parts, with those of tuples, but for atoms, in place of the tuples, which cannot change."""
         if type(self._items) is Growth:
-            return self._items.numbers(self.length)
-        return self._items if all(issubclass(kind, NUMBERS) for kind in {*map(type, self._items)}) else None
+            return self.items
+        if self._opened is None:
+            self._opened = [part for item in self.items for part in _opened(item)]
+        return self._opened
 
     def named(self) -> Iterator[tuple[str, Any]]:
         """The parts with their names."""
@@ -513,21 +523,31 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     if now is None:
         return True
     keys, items = now
-    return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts.items, limit, closely)
+    return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
 def _has_grown(parts: Parts, items: tuple[Any, ...]) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
-    return 0 < parts.length < len(items) and _begins_with(items, parts.items, SMALL, False)
+    return 0 < parts.length < len(items) and _begins_with(items, parts, SMALL, False)
 
 
-def _begins_with(items: tuple[Any, ...], kept: Sequence[Any], limit: int, closely: bool) -> bool:
+def _opened(item: Any) -> Iterator[Any]:
+    inside = item.value if type(item) is Kept else None
+    if not isinstance(inside, Parts) or not issubclass(inside.kind, tuple):
+        yield item
+        return
+    for part in inside.items:
+        yield from _opened(part) if type(part) is Kept else ()
+
+
+def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
+    kept = parts.items
     if len(kept) > LONG and not closely:  # without a loop of Python
         if all(map(is_, items, kept)):
             return True
         try:
-            if None not in map(_version, kept):
+            if None not in map(_version, parts.opened):
                 return all(map(is_, map(call, map(_origin, kept)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass
@@ -551,6 +571,14 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
     elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
         for item in kept.items:
             yield from tensors_in(item)
+
+
+def all_in(kept: Any) -> Iterator[Any]:
+    """A value with all of its parts."""
+    yield kept
+    inside = kept.value if isinstance(kept, Kept) else None
+    for item in inside.items if isinstance(inside, Parts) else ():
+        yield from all_in(item)
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:

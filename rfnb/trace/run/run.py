@@ -238,7 +238,8 @@ class Run(Shown):
         step = index(step)
         if self.failed is None or step != self.failed.step:
             if not -self.steps <= step < self.steps:
-                expected = f"0 … {self.steps - 1}" if self.steps else "none: the run has no steps"
+                last = steps_begun(self) - 1
+                expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
                 raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
             step %= self.steps
         found = self._in_use.get(step)

@@ -181,8 +181,8 @@ def test_an_interrupt_keeps_what_there_is(shown):
                 raise KeyboardInterrupt
     assert len(progress.history) == 5
     assert progress.step == 4
-    assert "step 5 of 9, stopped" in shown.bundles[-1]["text/html"]
-    assert "step 5 of 9, stopped" in repr(progress)
+    assert "5 of 9 steps, stopped" in shown.bundles[-1]["text/html"]
+    assert "5 of 9 steps, stopped" in repr(progress)
 
 
 @pytest.mark.parametrize(("cost", "drawings"), [(0.0, 14), (0.01, 4)])

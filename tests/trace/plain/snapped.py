@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.recorder import Iterations
 from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
 
 ANY = object()

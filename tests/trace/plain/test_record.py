@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import recorder, remembered, values
+from rfnb.trace.plain import recording, remembered, values, variables
 from rfnb.trace.plain.record import is_yours
 from tests.trace.plain.programs import module
 
@@ -807,7 +807,7 @@ def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkey
     assert [run.replay.state("x", i).raw_tensor[3].item() for i in range(4)] == [0, 1, 2, 3]
     monkeypatch.setattr(values, "SMALL", 10)
     monkeypatch.setattr(values, "MEDIUM", 100)
-    monkeypatch.setattr(recorder, "MEDIUM", 100)
+    monkeypatch.setattr(variables, "MEDIUM", 100)
     monkeypatch.setattr(remembered, "MEDIUM", 100)
     assert recorded(loop).replay.state("x", 1) == "may have changed later"
 
@@ -903,7 +903,7 @@ def test_values_of_fake_tensors_and_values_read_under_their_mode():
 
 
 def test_a_problem_in_the_choice_of_code_is_none_of_the_loop(monkeypatch):
-    monkeypatch.setattr(recorder, "outline", Mock(side_effect=RecursionError("too deep")))
+    monkeypatch.setattr(recording, "outline", Mock(side_effect=RecursionError("too deep")))
     with pytest.warns(LoopWarning, match="too deep|has no loop") as words, rf.record_loops(Decoder.step):
         assert Decoder().step(3) == 7
     expected = {
@@ -943,7 +943,7 @@ def test_a_list_that_grows_is_kept_once_and_has_its_length_at_each_step():
         assert run[i].losses.tolist() == expected and run[i][f"outs.{i}"].tolist() == [i, i]
     assert run[29]["outs.4"].tolist() == [4, 4] and run[39]["outs.4"].tolist() == [0, 0]
     assert run[10]["outs.5"].tolist() == [5, 5] and run[39]["outs.5"].tolist() == [6, 6]
-    lists = [part.value for part in run.replay.iterations.log.items[1::3] if type(part) is values.Kept]
+    lists = [part.value for part in run.replay.iterations.log.values if type(part) is values.Kept]
     assert len({id(value.growth) for value in lists if type(value) is values.Parts}) <= 6
 
 

@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import { formatNumber } from '../../numbers';
+import { formatNumber, stepNumbers } from '../../numbers';
 import type { BeamAt, BeamNode, BeamRow, BeamStep } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { pathTo } from '../../stepper/beam';
@@ -33,7 +33,7 @@ export function Beam(props: { state: StepperState; beam: BeamAt; actions: Steppe
       <h3>
         {words.__('Beam')}{' '}
         <span className="rfnb-place">
-          {words.__('%1, step %2 of %3', beam.name, beam.step, beam.steps)}
+          {words.__('%1, step %2 of %3', beam.name, beam.step, stepNumbers(beam.steps))}
           {beam.place !== null && ` · ${words.__('one hypothesis')}`}
         </span>
         {beam.hypothesis !== null && (

@@ -1,5 +1,6 @@
 import * as React from 'react';
 
+import { stepNumbers } from '../../numbers';
 import { StepperState, stepsBegun } from '../../stepper/stepper_state';
 import { IconButton } from '../icon_button';
 import { useWords } from '../words';
@@ -52,7 +53,7 @@ export function Transport(props: TransportProps): JSX.Element {
           last={last}
           off={still}
           label={words.__('Step')}
-          told={words.__('step %1 of %2', at, last + 1)}
+          told={words.__('step %1 of %2', at, stepNumbers(last + 1))}
           onGoto={props.onGoto}
         >
           <Summarized until={run.kept_from ?? 0} steps={last + 1} />
@@ -77,7 +78,7 @@ function Where({ state }: { state: StepperState }): JSX.Element {
   return (
     <div className="rfnb-Transport-where" aria-live="polite" title={title} data-waiting={away}>
       {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b>{' '}
-      {words.__('of %1', stepsBegun(run))}
+      {words.__('of %1', stepNumbers(stepsBegun(run)))}
     </div>
   );
 }

@@ -176,7 +176,8 @@ def _sequences(size: Size | None) -> Size | None:
 
 
 def _state(data: Any, dims: DimReader, raws: RawReader, steps: int) -> StoredState:
-    series = None if data.get("series") is None else Series.read(data["series"], dims, raws, steps + 1)
+    parts = [part for part in (data.get("series"), *data.get("more", ())) if part is not None]
+    series = [Series.read(part, dims, raws, steps + 1) for part in parts]
     sizes = {of_type(step, int, "sizes"): of_type(size, int, "sizes") for step, size in get(data, "sizes", list)}
     return StoredState(get(data, "name", str), series, sizes, set(list_of(data, "empty", int)))
 

@@ -83,7 +83,7 @@ class RawReader:
         return table
 
     def parts(self, where: Any, dtype: str) -> Sequence[Any]:
-        """The tensors given to `add`: parts of the stored one. Raises RunFileError if the dtype or shapes do not fit."""
+        """The tensors given to `add`, in the stored one. Raises RunFileError if the dtype or shapes do not fit."""
         import torch
 
         joined = self.tensor(get(where, "key", str))

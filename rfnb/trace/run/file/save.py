@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.align import Sig
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
@@ -101,7 +102,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
     values = SavedValues(limit)
     checks = values.collect(run)
     states = [_state(run, name) for name in run.states]
-    left_out = fit([state.series for state in states if state.series], states_limit)
+    left_out = fit([series for state in states for series in state.series.values()], states_limit)
     return {
         "name": run.name,
         "place": run.place,
@@ -145,22 +146,26 @@ def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
 
 @dataclass
 class SavedState:
-    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None, also for lost values."""
+    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None, also for lost values.
+
+    series: one for each signature and dtype that it has; variables of plain Python may have several.
+    """
 
     name: str
-    series: Series | None = None
+    series: dict[tuple[Sig, str], Series] = field(default_factory=dict)
     sizes: list[list[int]] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
 
 
 def _state(run: Run, name: str) -> SavedState:
     found, state_of = SavedState(name), getattr(run.replay, "number_or_state", run.replay.state)
-    numbers = (bool, int, float) if state_of != run.replay.state else ()
+    kinds: Any = (Tensor, bool, int, float) if hasattr(run.replay, "number_or_state") else Tensor
     for step in sorted({*range(0, run.steps, run.replay.every), run.steps}):
         state = state_of(name, step)
-        if isinstance(state, (Tensor, *numbers)):
-            found.series = found.series or Series.like(state, name)
-            found.series.add(step, state)
+        if isinstance(state, kinds):
+            if (series := found.series.get(form_of(state))) is None:
+                series = found.series[form_of(state)] = Series.like(state, name)
+            series.add(step, state)
         elif isinstance(state, int):
             found.sizes.append([step, state])
         else:
@@ -169,8 +174,9 @@ def _state(run: Run, name: str) -> SavedState:
 
 
 def _write_state(state: SavedState, dims: DimWriter, raws: RawWriter, steps: int) -> dict[str, Any]:
-    written = None if state.series is None else state.series.write(dims, raws, steps + 1)
-    return {"name": state.name, "series": written, "sizes": state.sizes, "empty": state.empty}
+    written = [series.write(dims, raws, steps + 1) for series in state.series.values()]
+    known = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
+    return {**known, "more": written[1:]} if written[1:] else known
 
 
 def fit(series: Collection[Series], limit: float) -> list[Series]:

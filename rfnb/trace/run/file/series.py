@@ -19,8 +19,6 @@ from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.raws import RawReader, RawWriter
 from rfnb.trace.run.file.statistics import Statistics, statistics_table
 
-
-
 PENDING, MANY = 2**18, 1024
 """Bytes and number of tensors whose statistics are computed together."""
 
@@ -113,6 +111,7 @@ class Series:
     def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, Any]:
         """The series as JSON; the tensors are added to `raws`."""
         lengths = [dims.of(self.sig.dims, each) for each in self.lengths]
+        is_whole = len(self.steps) == every_step and [*self.steps] == [*range(every_step)]
         return {
             "name": self.name,
             "op": self.op,
@@ -121,7 +120,7 @@ class Series:
             "sparse": dims.dim(self.sig.sparse_dim),
             "feature": dims.dim(self.sig.feature_dim),
             "dtype": self.dtype,
-            "steps": None if [*self.steps] == [*range(every_step)] else [*self.steps],
+            "steps": None if is_whole else [*self.steps],
             "lengths": lengths[:1] if len(set(lengths)) == 1 else lengths,
             "statistics": raws.numbers(self.statistics),
             "bytes": self.bytes,

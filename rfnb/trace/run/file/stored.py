@@ -30,9 +30,12 @@ class StoredState:
     """A state over the steps: tensors, sizes of a growing axis, or None, depending on the step."""
 
     name: str
-    series: Series | None = None
+    series: list[Series] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._series_at = {step: series for series in self.series for step in series.steps}
 
     def at(self, step: int) -> Any:
         """The state before a step. Raises RunFileError if it is not in the file."""
@@ -40,12 +43,12 @@ class StoredState:
             return None
         if step in self.sizes:
             return self.sizes[step]
-        if self.series is None or step not in self.series.steps:
+        if step not in self._series_at:
             raise RunFileError(f"{self.name} before step {step} is not in the file", got=self._kept(), hint=HINT)
-        return self.series.tensor(step)
+        return self._series_at[step].tensor(step)
 
     def _kept(self) -> str:
-        steps = sorted({*self.sizes, *self.empty, *(self.series.steps if self.series else ())})
+        steps = sorted({*self.sizes, *self.empty, *self._series_at})
         every = f", every {steps[1] - steps[0]}th" if len(steps) > 2 and steps[1] > steps[0] + 1 else ""
         return f"the states before {len(steps)} steps{every}"
 
@@ -94,7 +97,7 @@ class StoredReplay:
 
     def storages(self) -> dict[Any, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
-        kept = [*self.series, *(state.series for state in self.states if state.series is not None)]
+        kept = [*self.series, *(series for state in self.states for series in state.series)]
         raws = [raw for each in kept if each.raws is not None for raw in each.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 

@@ -1,0 +1,138 @@
+"""The iterations of a loop of plain Python: where in the log of its frame each begins."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import islice, takewhile
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from rfnb.trace.plain.log import Entry, Log
+from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline
+from rfnb.trace.run.failure import Failure
+
+if TYPE_CHECKING:
+    from rfnb.trace.plain.hidden import Around, Moment
+    from rfnb.trace.plain.pause import LoopPauses
+    from rfnb.trace.run.run import Run
+
+
+class Iterations:
+    """The iterations of a loop of plain Python, while it runs and afterwards.
+
+    code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
+    where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
+    moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
+    first one are. around: of the loop, or of the outermost one.
+    """
+
+    def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
+        self.code, self.outline, self.number, self.log = code, outline, number, log
+        self.starts: list[int] = []
+        self.moments: list[Moment] = []
+        self.around: Around | None = None
+        self.forked_at: int | None = None  # of a fork, its first iteration of its own
+        self.notes: Sequence[str] = ()  # of a fork: what is not as it was
+        self.ran: list[int] = []  # where in the statements of the log each iteration begins
+        self.end = self.ran_end = 0
+        self.places: dict[str, int] = {}
+        self.inner: list[Iterations] = []
+        self.failed: Failure | None = None
+        self.name: str | None = None
+        self.tentative = False  # whether the loop may have ended before its last iteration
+        self.stored = False  # whether it is a run already
+        self.bytes: int | None = None  # of all that the log has, if no loop is around it
+        self.inside = False  # whether it belongs to an iteration of another one that is recorded
+        self.pauses: LoopPauses | None = None  # while it runs
+        self.run: Run | None = None  # if it was needed while the loop ran
+        self.was_paused = False
+
+    @property
+    def text(self) -> LoopText:
+        """The loop as it is written."""
+        return self.outline.loops[self.number]
+
+    def begins_with(self, places: dict[str, int]) -> None:
+        """Takes the variables before the first iteration, by their places in the log."""
+        self.places = places
+
+    @property
+    def initial(self) -> list[Entry]:
+        """The variables before the first iteration."""
+        return [self.log.entry(at)._replace(line=0) for at in self.places.values()]
+
+    def codes(self) -> list[CodeType]:
+        """The code of the loop; in a fork, also that of the loop that it continues."""
+        return [self.code]
+
+    def move(self, log: Log, entries: int, statements: int) -> None:
+        """Moves to another log, to the end of so many entries and statements."""
+        self.log, self.end, self.ran_end = log, self.end + entries, self.ran_end + statements
+        self.starts = [start + entries for start in self.starts]
+        self.ran = [start + statements for start in self.ran]
+        self.places = {name: at + entries for name, at in self.places.items()}
+
+    def before(self, step: int) -> dict[str, Entry]:
+        """The variables at the beginning of an iteration, also those that later lines are the first to read."""
+        start, log, entries = self.starts[step], self.log, dict[str, Entry]()
+        for name, places in log.places().items():
+            number = bisect_left(places, start)
+            if number:
+                entries[name] = log.entry(places[number - 1])
+            elif log.uses[places[0]].statement == BEFORE:
+                entries[name] = log.entry(places[0])._replace(line=0)
+        return entries
+
+    def targets(self, step: int) -> dict[str, Entry]:
+        """The variables that the header assigned for an iteration."""
+        header = next(header for header, number in self.outline.headers.items() if number == self.number)
+        names, (start, end) = self.outline.statements[header].assigned, self.span(step)
+        entries: dict[str, Entry] = {}
+        for at in range(start, end):
+            use = self.log.uses[at]
+            if use.statement == header and use.name in names:
+                entries.setdefault(use.name, self.log.entry(at))
+        return entries
+
+    @property
+    def begin(self) -> int:
+        """Where in the log the loop begins."""
+        return self.starts[0] if self.starts else self.end
+
+    def span(self, step: int) -> tuple[int, int]:
+        """Where in the log an iteration begins and ends."""
+        return self.starts[step], self.starts[step + 1] if step + 1 < len(self.starts) else self.end
+
+    def entries(self, step: int) -> list[Entry]:
+        """What an iteration assigned, in order; of loops inside it, the last of each line and variable."""
+        start, end = self.span(step)
+        found: list[Entry] = []
+        for inner in self.loops(step):
+            found += self.log.entries(start, inner.starts[0])
+            start = inner.end
+            last: dict[tuple[int, str], Entry] = {}
+            for entry in (entry for number in range(len(inner.starts)) for entry in inner.entries(number)):
+                last.pop((entry.line, entry.name), None)  # in the order in which they were last assigned
+                last[entry.line, entry.name] = entry
+            found += last.values()
+        return [*found, *self.log.entries(start, end)]
+
+    def skipped(self, step: int) -> list[int]:
+        """The lines of the loop on which nothing ran in an iteration, although there is code."""
+        end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
+        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        written = {place.statement for place in self.outline.places.values()}
+        lines: dict[bool, set[int]] = {True: set(), False: set()}
+        for number in written:
+            statement = self.outline.statements[number]
+            if number in ran or self.number in statement.loops:
+                lines[number in ran].update(range(statement.line, statement.end + 1))
+        return sorted(lines[False] - lines[True])
+
+    def loops(self, step: int) -> list[Iterations]:
+        """The loops inside of an iteration."""
+        start, end = self.span(step)
+        first = bisect_left(self.inner, start, key=lambda inner: inner.begin)
+        inner = takewhile(lambda inner: inner.begin <= end, islice(self.inner, first, None))
+        return [loop for loop in inner if loop.starts and loop.end <= end]

@@ -1,0 +1,245 @@
+"""The variables of a frame that is followed, and how their values go into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
+from rfnb.trace.plain.budget import Budgets
+from rfnb.trace.plain.log import Log
+from rfnb.trace.plain.syntax import BEFORE, Outline, Use
+from rfnb.trace.plain.values import (
+    MEDIUM,
+    PLAIN,
+    SMALL,
+    Kept,
+    Opaque,
+    backend_of,
+    growth_of,
+    is_opaque,
+    is_same,
+    keep,
+    tensors_in,
+    version_of,
+)
+from rfnb.trace.run.options import options
+
+
+class FrameVariables:
+    """The variables and attributes of a frame.
+
+    log: what its lines assigned. last: by variable, where in the log its value is. uncounted: what may change where no
+    line of the frame shows it. hidden: what no line shows; None before the first line.
+    """
+
+    def __init__(self, text: Outline):
+        self._text = text
+        self._version = raw_registry.selected().version_raw
+        self.hides = any(statement.hides for statement in text.statements)
+        self.uncounted = {*text.paths, *text.shared}
+        self._uses, self._paths = [*text.uses], dict(text.paths)
+        self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
+        self.writers = {number: set(names) for number, names in text.writes.items()}
+        self.hidden: Any = None  # a Hidden, from the first line on
+        self.start()
+
+    def start(self) -> None:
+        """Begins an empty log."""
+        self.log = Log()
+        self.last: dict[str, int] = {}
+        self.budgets = Budgets(options.trace_budget, self.log, self.last)
+        self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
+
+    def value(self, name: str, names: Mapping[str, Any]) -> Any:
+        """The value of a variable or attribute; MISSING if there is none."""
+        path = self._paths.get(name)
+        value = names.get(name, MISSING) if path is None else path.value(names)
+        return MISSING if value is HIDDEN else value
+
+    def forget_functions(self, names: Mapping[str, Any]) -> None:
+        """Before the first loop, looks no longer at attributes that cannot be read, or are functions and the like."""
+        if not self.last:
+            self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
+
+    def _forget(self, hidden: set[str]) -> None:
+        """Looks no longer at attributes that have no value to show."""
+        if not hidden:
+            return
+        self._paths = {name: path for name, path in self._paths.items() if name not in hidden}
+        self.uncounted.difference_update(hidden)
+        self._uses = [tuple(use for use in uses if use.name not in hidden) for uses in self._uses]
+
+    def let_go(self) -> None:
+        """Keeps the objects that the variables have alive no longer."""
+        for value in (self.log.values[at] for at in self.last.values()):
+            if type(value) is Kept:
+                value.let_go()
+
+    def objects(self) -> Iterable[Any]:
+        """The values in which objects may change where no line shows it."""
+        return (self.log.values[self.last[name]] for name in self.uncounted if name in self.last)
+
+    # -- before and after lines
+
+    def look_first(self, used: Iterable[str], names: Mapping[str, Any]) -> dict[str, int]:
+        """Takes the variables before a loop; their places in the log. used: those that it uses."""
+        values = {name: value for name in used if (value := self.value(name, names)) is not MISSING}
+        self.hides = self.hides or any(map(raw_registry.selected().hides_changes, values.values()))
+        for name, value in values.items():
+            at = self.last.get(name)
+            if at is None or not self._is_same(value, at):
+                self.add(name, Use(name, BEFORE, 0, False, True), value)
+        return {name: at for name, at in self.last.items() if name in values}
+
+    def take(self, names: Mapping[str, Any], statement: int, whole: bool, header: bool) -> None:
+        """Takes what a statement assigned, or changed in place.
+
+        whole: it ran to its end. header: it is that of a loop, whose target has a new value.
+        """
+        log, last, version_raw = self.log, self.last, self._version
+        for use in self._uses[statement]:
+            name, reads = use[0], use[4]
+            try:
+                value = names[name]
+            except KeyError:
+                path = self._paths.get(name)
+                value = MISSING if path is None else path.value(names)
+                if value is HIDDEN:
+                    self._forget({name})
+                if value is MISSING or value is HIDDEN:
+                    continue
+            at = last.get(name)
+            if at is None:
+                self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
+                continue
+            old, version = log.values[at], log.versions[at]
+            if old is value:
+                same = version is None or version_raw(old) == version
+                if reads and same:
+                    continue
+            elif version is not None:
+                same = False
+            elif type(old) is Kept and type(old.value) is Opaque:
+                same = old.object is value
+            else:
+                same = is_same(value, old, closely=name in self.writers.get(statement, ()))
+            if not same:
+                if reads and (old is value or (type(old) is Kept and old.object is value)):
+                    self.writers.setdefault(statement, set()).add(name)
+                    changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
+                    self._parts.setdefault((statement, name), set()).update(changed)
+                self.add(name, use, value)
+            elif (use.always and whole) or (header and not reads):
+                if type(old) is Kept and not old.compared:  # other names may have changed it
+                    self.add(name, use, value)
+                    continue
+                if type(old) not in PLAIN:
+                    self.budgets.add(old, version)
+                last[name] = len(log)
+                log.add(use, old, version)
+
+    def look_again(self, names: Mapping[str, Any], used: Collection[str], targets: Collection[str], use: Use) -> None:
+        """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
+
+        used: the variables of the outermost loop. targets: what its header has assigned already, for the next
+        iteration. use: by whom a value is taken, without its name.
+        """
+        for name in [*self.uncounted]:
+            at, path = self.last.get(name), self._paths.get(name)
+            has_next = name in targets or (path is not None and not path.variables.isdisjoint(targets))
+            if has_next or (at is None and name not in used):
+                continue
+            value = self.value(name, names)
+            if value is not MISSING and (path if at is None else not self._is_same(value, at)):
+                self.add(name, use._replace(name=name), value)
+
+    def _is_same(self, value: Any, at: int) -> bool:
+        """Whether a variable still has the value in the log."""
+        old, version = self.log.values[at], self.log.versions[at]
+        if version is not None:
+            return old is value and bool(backend_of(old).version_raw(old) == version)
+        return old is value or is_same(value, old, MEDIUM)
+
+    def add(self, name: str, use: Use, value: Any) -> None:
+        """Takes a new value."""
+        at = self.last.get(name)
+        before = None if at is None else self.log.values[at]
+        self.last[name] = len(self.log)
+        version, kept = None, value
+        if type(value) not in PLAIN:
+            version = None if self.hides else version_of(value)
+            if version is None:
+                kept = keep(value, self.hides, before)
+                self.uncounted.add(name)
+            elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
+                kept, version = Kept.of_raw(value, version), None
+                kept.separate()
+                self.uncounted.add(name)
+            if use.statement != BEFORE:  # what was there needs no more memory
+                self.budgets.add(kept, version)
+        if type(before) is Kept:
+            before.let_go(parts=growth_of(kept) is None)
+        self.log.add(use, kept, version)
+        if self.budgets.is_over:
+            self.spend(0)
+
+    def spend(self, size: int) -> None:
+        """Counts what is kept of objects, and lets go of what does not fit."""
+        budget = self.budgets.host
+        budget.bytes += size
+        if not self.budgets.is_over:
+            return
+        while budget.is_full and self.hidden is not None and self.hidden.states:
+            budget.bytes -= self.hidden.free()
+        self.budgets.free()
+
+    # -- copies
+
+    def separate(self, statement: int) -> None:
+        """Takes copies before a statement of values that it is known to change in place, also of others in the same
+        memory."""
+        for name in self.writers[statement]:
+            at = self.last.get(name)
+            if at is None:
+                continue
+            memory = self._memory(at)
+            self._copy(name, at, self._parts.get((statement, name)))
+            for other, place in self.last.items() if memory is not None else ():
+                if other != name and self._memory(place) == memory:
+                    self._copy(other, place, ())
+
+    def _copy(self, name: str, at: int, parts: Collection[int] | None) -> None:
+        """Takes a copy of a value, where it is by reference.
+
+        parts: the tensors in a container that the line changes; None if it has not run before.
+        """
+        log = self.log
+        value, version = log.values[at], log.versions[at]
+        kept = value if version is None else Kept.of_raw(value, version)
+        if isinstance(kept, Kept) and kept.version is not None:
+            kept.separate()
+            log.values[at], log.versions[at] = kept, None
+            if version is not None and log.uses[at].statement != BEFORE:
+                self.budgets.separate(value, kept)
+            self.uncounted.add(name)
+        for number, part in enumerate(tensors_in(kept)):
+            if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
+                part.separate()
+
+    def _memory(self, at: int) -> Any:
+        """The memory of a tensor that is kept by reference; None for other values."""
+        if at not in self._memories:
+            value, version = self.log.values[at], self.log.versions[at]
+            raw = value if version is not None else None
+            if raw is None and type(value) is Kept and value.version is not None:
+                raw = value.raw
+            self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
+        return self._memories[at]
+
+
+def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
+    """Whether an attribute cannot be read, or is a module, a function or the like that the code only reads."""
+    value = path.value(names)
+    return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))
