@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopNameError
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.steps.beams import without_dead
-from rfnb.loop.steps.execute import Given, Outcome, compile_step, detached, held_bytes
+from rfnb.loop.steps.execute import Bindings, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
@@ -91,34 +92,29 @@ COMPILED = 32
 class RecordedSteps:
     """A Step with the inputs and states of a run.
 
-    origin: for a fork, the run with the steps before its own. given: by step, values that are not computed, but chosen
-    by the user. not_copied: which of `externals` are weights that are
+    origin: for a fork, the run with the steps before its own. not_copied: which of the externals are weights that are
     read from the model, as copies would exceed the budget.
     """
 
-    def __init__(
-        self, plan: Step, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
-    ):
+    def __init__(self, plan: Step, outcome: Outcome, bindings: Bindings):
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
         self.axis, self.name_of = plan.axis, plan.recorder.name_of
         self.templates = [each.before for each in plan.carried]
         self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
-        self.seed = seed
         self.origin: Self | None = None
         self.goes_on = False  # while the loop is paused
-        self.given: dict[int, Mapping[Var, Any]] = {}
         self.edits: Sequence[Edit] = ()  # of the states at its start
-        self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
-        self.externals, self.not_copied = _snapshot_externals(backend, externals)
+        frames = [_without_graph(backend, each) for each in bindings.frames]
+        externals, self.not_copied = _snapshot_externals(backend, bindings.externals)
+        self._begin(0, outcome, replace(bindings, frames=frames, externals=externals))
         self.version = self.version_now()
-        self._begin(0, outcome)
 
-    def _begin(self, start: int, outcome: Outcome) -> None:
+    def _begin(self, start: int, outcome: Outcome, bindings: Bindings) -> None:
         """Takes the steps from `start` on from `outcome`."""
-        self.start = start
+        self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._compiled: dict[Any, Any] = {}
         self._latest: tuple[int, Sequence[Any]] | None = None
         self.advance(outcome)
@@ -135,9 +131,9 @@ class RecordedSteps:
 
     def version_now(self) -> list[Any]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""
-        backend = self.backend
-        entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.not_copied]
-        return [*map(backend.version_raw, self.externals), *entries]
+        backend, externals = self.backend, self.bindings.externals
+        entries = [backend.to_numpy_raw(backend.sample_raw(externals[i])).tobytes() for i in self.not_copied]
+        return [*map(backend.version_raw, externals), *entries]
 
     @property
     def is_isolated(self) -> bool:
@@ -195,17 +191,15 @@ class RecordedSteps:
         """
         if self.origin is not None and step < self.start:
             return self.origin.step(step, wanted, states, gradients=gradients, given=given)
-        given = {**self.given.get(step, {}), **(given or {})}
+        given = {**self.bindings.given.get(step, {}), **(given or {})}
         key = *_names(wanted), None, *_names(given)
-        compiled = self._compiled.pop(key, None) or compile_step(
-            self.program, self.schedule, wanted, self.backend, self.seed, self.externals, [*given]
-        )
+        compiled = self._compiled.pop(key, None) or compile_step(self.plan, self.bindings, wanted, [*given])
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
         states = self.states_before(step) if states is None else states
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
-            return compiled.run(step, *states, *[frames[step] for frames in self.frames], *given.values())
+            return compiled.run(step, *states, *[frames[step] for frames in self.bindings.frames], *given.values())
 
     def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
@@ -222,12 +216,12 @@ class RecordedSteps:
             return self.origin.keeps(step)
         return (step - self.start) % self.every == 0 or step == self.steps
 
-    def continued(self, start: int, outcome: Outcome, seed: int, given: Given, edits: Sequence[Edit] = ()) -> Self:
+    def continued(self, start: int, outcome: Outcome, bindings: Bindings, edits: Sequence[Edit] = ()) -> Self:
         """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
         other = copy(self)
-        other.origin, other.seed, other.probe, other.given = self, seed, None, dict(given)
+        other.origin, other.probe = self, None
         other.edits = [*self.edits_before(start), *edits]
-        other._begin(start, outcome)
+        other._begin(start, outcome, bindings)
         return other
 
     def edits_before(self, step: int) -> Sequence[Edit]:
@@ -257,8 +251,8 @@ class RecordedSteps:
         states = self.kept_bytes or held_bytes(self.backend, self.kept)
         if (self.steps - self.start) % self.every:
             states += held_bytes(self.backend, [self.final])
-        raws = [frame for frames in self.frames for frame in self._storage_holders(frames)]
-        raws += [raw for i, raw in enumerate(self.externals) if i not in self.not_copied]
+        raws = [frame for frames in self.bindings.frames for frame in self._storage_holders(frames)]
+        raws += [raw for i, raw in enumerate(self.bindings.externals) if i not in self.not_copied]
         raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
