@@ -433,6 +433,69 @@ def test_a_small_module_is_kept_with_its_run_and_a_large_one_is_not(monkeypatch)
         run.fork(1)
 
 
+class Shelf:
+    """Has many parts, of which few change."""
+
+    def __init__(self, count):
+        self.items = [{"weight": number} for number in range(count)]
+
+    def heavier(self, number, by):
+        self.items[number]["weight"] += by
+
+
+@pytest.mark.parametrize("changed_at", [{0}, {1}, {13}, {5, 6, 30}, {39}, {20, 39}, set()])
+def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
+    def loop():
+        shelf, total = Shelf(100), 0
+        for t in range(40):
+            if t in changed_at:
+                shelf.heavier(t, 100)
+            total = total + shelf.items[t]["weight"] + shelf.items[0]["weight"]
+        return total
+
+    [run] = record(loop)
+    forked = set()
+    for step in range(40):
+        try:
+            fork = run.fork(step)
+        except LoopError as error:
+            assert "the attributes of the Shelf are no longer kept" in str(error)
+        else:
+            forked.add(step)
+            assert_same_steps(run, fork)
+    assert len(forked) == 40 if not changed_at else len(forked) >= max(1, 40 - max(changed_at) - 1)
+
+
+def test_a_dataset_in_an_object_is_compared_less_and_less_often(monkeypatch):
+    compared = []
+    same = hidden.is_same_state
+    monkeypatch.setattr(hidden, "is_same_state", lambda *a: compared.append(len(a[0])) or same(*a))
+
+    def loop():
+        shelf, total = Shelf(100), 0
+        for t in range(200):
+            total = total + shelf.items[t % 100]["weight"]
+        return total
+
+    [run] = record(loop)
+    assert run.steps == 200 and 3 <= len(compared) <= 10
+
+
+def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
+    looked = []
+    contents = hidden.contents_of
+    monkeypatch.setattr(hidden, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
+
+    def loop():
+        shelves, total = [Shelf(1) for _ in range(300)], torch.zeros(())
+        for t in range(20):
+            total = total + shelves[t].items[0]["weight"]
+        return total
+
+    [run] = record(loop)
+    assert run.steps == 20 and len(looked) == hidden.MOST_OBJECTS
+
+
 def test_a_fork_says_where_gradients_end():
     def loop():
         x = torch.ones(2, requires_grad=True)
