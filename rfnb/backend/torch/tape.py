@@ -286,14 +286,11 @@ class TorchTape:
     @staticmethod
     def plain_version_raw(value: Any) -> int | None:
         """The version of a tensor that can be kept by reference; None for others, which need a closer look, and for all
-        other values. Of what `counted_version_raw` and `keeps_more_raw` say together, in a third of the time.
+        other values: what `counted_version_raw` and `keeps_more_raw` say together.
         """
-        if type(value) is not torch.Tensor or value.requires_grad or value.is_inference():
+        if type(value) is not torch.Tensor or value.requires_grad or value.is_inference() or _is_odd(value):
             return None
-        if value.layout is not _STRIDED or value.is_meta or value.is_nested or value.dtype in _ODD_TYPES:
-            return None
-        is_odd = _is_wrapped(value) or (value._is_view() and TorchTape.keeps_more_raw(value))
-        return None if is_odd else value._version
+        return None if value._is_view() and TorchTape.keeps_more_raw(value) else value._version
 
     current_version_raw = staticmethod(attrgetter("_version"))
     """The version of a tensor that has a `counted_version_raw`."""
