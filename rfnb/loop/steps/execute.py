@@ -85,7 +85,7 @@ def execute(
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
 
-    stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so, and may
+    stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
     hold the loop and edit its states.
     """
     schedule, backend, given = step.schedule, step.backend, bindings.given
