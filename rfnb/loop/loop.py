@@ -145,6 +145,7 @@ class Loop:
         if error is None:
             body.backend.uncompiled(lambda: self._run(close(body)))
             return
+        body.end_of_lines()
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
 

@@ -21,7 +21,7 @@ from rfnb.loop.replay.replay import Replay, probed
 from rfnb.loop.settle import Results, settle, steps_of
 from rfnb.loop.steps.bounded_states import at_the_end
 from rfnb.loop.steps.deferred_grads import DeferredGradients
-from rfnb.loop.steps.execute import Outcome, execute
+from rfnb.loop.steps.execute import Bindings, Outcome, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
@@ -82,7 +82,7 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
         outputs = schedule.outputs if hoist is None else tuple(hoist.step_outputs)
-        kept = step.hypotheses.plan.vars if step.hypotheses is not None and step.hypotheses.plan is not None else ()
+        kept = () if step.search is None else step.search.vars
         states = (schedule.new[place] for place in step.unfrozen)
         schedule = replace(schedule, outputs=(*outputs, *kept, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
@@ -93,10 +93,11 @@ class BodyRun:
         frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
         progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
-        given = frames[: len(program.inputs) - len(schedule.states)]
-        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), given)
+        seed = int(step.seed or 0)
+        recorded = Bindings(frames[: len(program.inputs) - len(schedule.states)], program.externals, seed)
+        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), recorded)
         outcome = execute(
-            deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
+            deferred, Bindings(frames, deferred.program.externals, seed), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
@@ -159,16 +160,14 @@ class BodyRun:
             initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
             inspection = current_inspection()
             runs = None if inspection is None or plan is None else inspection.runs
+            bindings = Bindings(all_frames, externals, int(seed))
             with listening(None), inspecting(None):
-                outcome = execute(
-                    step.program, step.schedule, step.backend, initial, all_frames, int(seed),
-                    record=runs is not None, externals=externals,
-                )  # fmt: skip
+                outcome = execute(step, bindings, initial, record=runs is not None)
             for watcher in step.watchers:
                 watcher.finish(failed=outcome.error is not None)
             error = None if outcome.error is None else self._located(outcome)
             if runs is not None and plan is not None:
-                runs.append(Replay(plan, outcome, all_frames, externals, int(seed)).run())
+                runs.append(Replay(plan, outcome, bindings).run())
             if error is not None:
                 raise error
             return [*outcome.states, *_stacked(step, outcome.outputs)]
@@ -194,9 +193,9 @@ def _take_ends(step: TracedStep, outcome: Outcome) -> None:
 
 def _take_choices(step: TracedStep, outcome: Outcome) -> None:
     """Gives a search what was kept of the steps."""
-    if step.hypotheses is None or step.hypotheses.plan is None:
+    if step.hypotheses is None or step.search is None:
         return
-    count = len(outcome.outputs) - len(step.hypotheses.plan.vars)
+    count = len(outcome.outputs) - len(step.search.vars)
     kept = outcome.outputs[count:]
     del outcome.outputs[count:]
     if outcome.error is None and outcome.steps:

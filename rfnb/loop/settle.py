@@ -134,7 +134,7 @@ def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
 
 def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
     """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
-    if step.condition is not None and step.outer is not None:
+    if step.ends and step.outer is not None:
         return step.limit  # nothing is stacked
     size = steps_of(step, [each._raw if isinstance(each, Tensor) else each for each in final])
     loop.axis = step.axis
@@ -145,7 +145,7 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
 
 def steps_of(step: TracedStep, final: Sequence[Any]) -> Size:
     """The number of steps of each sequence, or hypothesis. final: the carried values after the last step, raw."""
-    if step.condition is None:
+    if not step.ends:
         return step.limit
     place, scores = place_of(step.carried, "lengths"), place_of(step.carried, "search")
     assert place is not None

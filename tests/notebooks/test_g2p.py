@@ -5,7 +5,6 @@ That the notebook runs is tested by `test_run_all`.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -224,16 +223,6 @@ def test_a_model_is_loaded_as_it_went_on_after_it_was_saved(tmp_path, monkeypatc
     expected = weights(model)
     assert all(torch.equal(value, expected[name]) for name, value in weights(again).items())
     assert {value.dtype for value in expected.values()} == {torch.float32}
-
-
-# -- the notebook as a file
-
-
-def test_the_notebook_is_committed_without_outputs():
-    cells = json.loads((ROOT / "notebooks" / "02_g2p.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
-    assert len({cell["id"] for cell in cells}) == len(cells)
 
 
 # -- the same in plain torch, one word at a time

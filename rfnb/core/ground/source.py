@@ -326,9 +326,12 @@ class Block:
     lines: tuple[str, ...]
 
 
+NO_BLOCK = Block(None, None, None, 1, ())
+
+
 def with_block(source: Source | None) -> Block:
     """The `with` statement around `source`, including its header; without lines if the text is no longer available."""
-    return Block(None, None, None, 1, ()) if source is None else _blocks[source]
+    return NO_BLOCK if source is None else _blocks[source]
 
 
 def _block(source: Source) -> Block:

@@ -28,7 +28,6 @@ from rfnb.loop.body.traced_step import (
     Carried,
     FrameInput,
     Kind,
-    TracedLines,
     step_numbers_as_frames,
     unstacked_frames,
 )
@@ -91,6 +90,8 @@ class Body:
         self.pauses: list[Source] = []  # the lines that call `rf.pause`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
         self.ended_masks = EndedMasks(self)
+        self.own_ops = 0  # number of ops that the lines do, once they have ended
+        self.assigned: dict[str, Any] = {}  # the states after the lines, by full name
         self._step_number: Traced | None = None
         self._context = ExitStack()
 
@@ -338,31 +339,13 @@ class Body:
             if isinstance(each.before, Dim):
                 each.before.changes_in = None
 
-    def lines(self) -> TracedLines:
-        """A record of what the user's lines have done so far."""
-        return TracedLines(
-            name=self.loop.name,
-            source=self.source,
-            backend=self.backend,
-            outer=self.outer,
-            recorder=self.recorder,
-            size=self.size,
-            carried=tuple(self.carried),
-            unstacked=tuple(self.unstacked),
-            outputs=tuple(self.outputs),
-            hypotheses=self.hypotheses,
-            reordered=bool(self.reorders),
-            lasts=tuple(self.lasts),
-            condition=self.condition,
-            include_eos=self.include_eos,
-            originals=self.originals,
-            assigned=dict(self.loop.state._leaves()),
-            own_ops=len(self.recorder.op_calls),
-        )
+    def end_of_lines(self) -> None:
+        """Notes what the user's lines have done: later ops are those of the loop."""
+        self.own_ops, self.assigned = len(self.recorder.op_calls), dict(self.loop.state._leaves())
 
-    def abort(self, lines: TracedLines | None = None) -> None:
-        """Restores the loop after an error in the body. lines: the record from before the loop added its own ops."""
-        session.draw(partial(loop_record, self.loop, self.lines() if lines is None else lines, error=True))
+    def abort(self) -> None:
+        """Restores the loop after an error in the body."""
+        session.draw(partial(loop_record, self.loop, self, error=True))
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()

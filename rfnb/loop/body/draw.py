@@ -12,19 +12,20 @@ from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import TracedLines
+    from rfnb.loop.body.body import Body
+    from rfnb.loop.body.traced_step import TracedStep
     from rfnb.loop.loop import Loop
 
 
 def loop_record(
-    loop: Loop, lines: TracedLines, *, size: Size | None = None, error: bool = False, failed: Node | None = None
+    loop: Loop, lines: Body | TracedStep, *, size: Size | None = None, error: bool = False, failed: Node | None = None
 ) -> LoopRecord:
     """A record of a finished or failed loop. Call it before the traced frame is released.
 
-    size: number of steps of each sequence. failed: the node that raised in a step.
+    lines: what the user's lines did. size: number of steps of each sequence. failed: the node that raised in a step.
     """
     return LoopRecord(
-        name=lines.name,
+        name=loop.name,
         recorder=lines.recorder,
         around=_around(lines),
         source=lines.source,
@@ -45,7 +46,7 @@ def loop_record(
     )
 
 
-def _around(lines: TracedLines) -> list[Recorder]:
+def _around(lines: Body | TracedStep) -> list[Recorder]:
     """The recorders of the loops and branches around this loop, innermost first."""
     found, outer = [], lines.outer
     while outer is not None:  # sides of branches, then the body around them

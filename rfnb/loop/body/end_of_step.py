@@ -33,9 +33,8 @@ from rfnb.trace.record.traced import Traced
 
 def close(body: Body) -> TracedStep:
     """Ends the tracing of a step. Raises LoopError, DimError or DtypeError for invalid states and outputs."""
-    lines = None
     try:
-        lines = body.lines()
+        body.end_of_lines()
         body.loop.state._check_all(body.originals)
         _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
@@ -52,7 +51,7 @@ def close(body: Body) -> TracedStep:
         ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)
     except BaseException:
-        body.abort(lines)
+        body.abort()
         raise
     body.leave()
     if grown:
@@ -72,21 +71,40 @@ def close(body: Body) -> TracedStep:
     axis = body.loop.axis or body.new_axis()
     inputs = [*schedule.states, *schedule.frames]
     return TracedStep(
-        **{**vars(lines), "carried": tuple(body.carried)},
+        name=body.loop.name,
+        source=body.source,
+        backend=body.backend,
+        outer=body.outer,
+        recorder=body.recorder,
         program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule)),
         schedule=schedule,
+        carried=tuple(body.carried),
+        size=body.size,
+        frames_size=body.size or (axis.size if has_steps(axis) else None),
         limit=limit,
         axis=axis,
         gives_size=not (body.follows_axis or has_steps(axis)),
-        frames=tuple(body.frames),
+        ends=body.condition is not None,
+        include_eos=body.include_eos,
+        search=None if body.hypotheses is None else body.hypotheses.plan,
+        reordered=bool(body.reorders),
         last_places=ends.last_places,
         unfrozen=ends.unfrozen,
+        own_ops=body.own_ops,
+        states=tuple(body.loop.state),
+        call=body.call,
+        unstacked=tuple(body.unstacked),
+        outputs=tuple(body.outputs),
+        lasts=tuple(body.lasts),
+        hypotheses=body.hypotheses,
+        condition=body.condition,
+        originals=body.originals,
+        assigned=body.assigned,
+        frames=tuple(body.frames),
         seed=body.seed,
         warns=body.loop.warns,
-        call=body.call,
         watchers=tuple(body.watchers),
         pauses=tuple(body.pauses),
-        states=tuple(body.loop.state),
         set_states=frozenset(body.loop.state._assigned),
         reads=reads,
         generators=generators,

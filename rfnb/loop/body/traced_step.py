@@ -1,16 +1,16 @@
-"""The traced step: a frozen record, made when a body is closed and passed to every later phase."""
+"""The step of a loop: a frozen record, made when a body is closed and passed to every later phase."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from rfnb.backend.base.tape import Tape, Var
+from rfnb.backend.base.tape import External, Tape, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import Source
+from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.body.rerun import EnclosingCall
+    from rfnb.loop.steps.beams import SearchPlan
+    from rfnb.loop.steps.explain import ExplanationData
 
 Kind = Literal["state", "ended", "lengths", "last", "search", "search ended"]
 
@@ -81,79 +83,105 @@ def step_numbers_as_frames(var: Var, backend: type[Backend]) -> FrameInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracedLines:
-    """A record of what the user's lines of a body did.
+class Step:
+    """A step of a loop, without the tensors that one call of the loop gave it. All runs of the same steps share it.
 
     Args:
-        source: location of the `with`.
-        outer: the recorder of the body around this one.
-        size: length of the unstacked tensors.
-        unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
-        hypotheses: those of a search.
+        source: location of the `with`. block: its lines, if the loop is recorded.
+        program, schedule: the raw calls of a step, and which values are inputs, carried and outputs.
+        size: length of the unstacked tensors. frames_size: how many frames each sequence has, by these or by the axis.
+        limit: the largest number of steps of each sequence.
+        axis: the dim of the steps. gives_size: whether the loop defines its size.
+        ends: whether the body calls `end`.
+        search: what a search keeps.
         reordered: whether `reorder` moves entries of the states.
-        condition: the argument of `end`.
-        originals: the states before the loop. assigned: the states after the lines, by full name.
+        last_places: for each `last`, the position in `carried` whose final value it is.
+        unfrozen: the positions in `carried` of states whose sequences go on after they have ended. Their final values
+            are taken from the steps in which they end.
         own_ops: number of ops that the lines do; the loop adds more.
+        states: the names of the states, nested ones by their outer name.
+        call: call of the user's function that the loop runs in, if the loop is recorded.
+        vars: for a recorded loop, the Vars of the values in the graph; in_branches: those of values in the sides of
+            branches. assigned_vars: what the body assigns to the states, with its dims, before ended sequences keep
+            theirs. changes: a message that names the line which writes into something that the steps
+            read, if any. explanation_data: where the ops were computed.
     """
 
     name: str
     source: Source | None
+    block: Block = NO_BLOCK
     backend: type[Backend]
-    outer: Recorder | None
     recorder: Recorder
-    size: Size | None
+    program: Program
+    schedule: Schedule
     carried: tuple[Carried, ...]
+    size: Size | None
+    frames_size: Size | None
+    limit: Size
+    axis: Dim
+    gives_size: bool
+    ends: bool
+    include_eos: bool
+    search: SearchPlan | None
+    reordered: bool
+    last_places: tuple[int, ...]
+    unfrozen: tuple[int, ...]
+    own_ops: int
+    states: tuple[str, ...]
+    call: EnclosingCall | None
+    vars: Mapping[int, Var | External] = field(default_factory=dict)
+    in_branches: Mapping[int, Var] = field(default_factory=dict)
+    assigned_vars: Mapping[str, tuple[Var, Sequence[Dim]]] = field(default_factory=dict)
+    changes: str | None = None
+    explanation_data: ExplanationData | None = None
+
+    @property
+    def place(self) -> str:
+        """The place of the `with` as text."""
+        return "" if self.source is None else self.source.place()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedStep(Step):
+    """A step with the tensors of a call.
+
+    Args:
+        outer: the recorder of the body around this one.
+        unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
+        hypotheses: those of a search.
+        condition: the argument of `end`.
+        originals: the states before the loop. assigned: the states after the lines, by full name.
+        frames: sequences that give each step one frame.
+        seed: seed for the random numbers of the steps. warns: whether there may be warnings about the body.
+        watchers: one for each `rf.watch`. pauses: the lines that call `rf.pause`.
+        set_states: the states that a line sets.
+        reads: the numbers of the values that the body reads; None if this body has been judged before.
+        generators: names of the global random generators that the body used.
+    """
+
+    outer: Recorder | None
     unstacked: tuple[tuple[Tensor, Traced], ...]
     outputs: tuple[tuple[Traced, Pending], ...]
-    hypotheses: Hypotheses | None
-    reordered: bool
     lasts: tuple[tuple[Traced, Pending], ...]
+    hypotheses: Hypotheses | None
     condition: Traced | None
-    include_eos: bool
     originals: dict[str, Any]
     assigned: Mapping[str, Any]
-    own_ops: int
+    frames: tuple[FrameInput, ...]
+    seed: Any
+    warns: bool
+    watchers: tuple[Watcher, ...]
+    pauses: tuple[Source, ...]
+    set_states: frozenset[str]
+    reads: frozenset[int] | None
+    generators: tuple[str, ...]
 
     @property
     def tape(self) -> Tape:
         """The raw calls of the traced frame."""
         return self.recorder.tape
 
-
-@dataclass(frozen=True, kw_only=True)
-class TracedStep(TracedLines):
-    """A complete step: the program that all steps of the loop run, and the limit on their number.
-
-    Args:
-        program, schedule: the raw calls of a step, and which values are inputs, carried and outputs.
-        limit: the largest number of steps of each sequence.
-        axis: the dim of the steps. gives_size: whether the loop defines its size.
-        frames: sequences that give each step one frame.
-        last_places: for each of `lasts`, the position in `carried` whose final value it is.
-        unfrozen: the positions in `carried` of states whose sequences go on after they have ended. Their final values
-            are taken from the steps in which they end.
-        seed: seed for the random numbers of the steps. warns: whether there may be warnings about the body.
-        call: call of the user's function that the loop runs in, if the loop is recorded.
-        watchers: one for each `rf.watch`. pauses: the lines that call `rf.pause`.
-        states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
-        reads: the numbers of the values that the body reads; None if this body has been judged before.
-        generators: names of the global random generators that the body used.
-    """
-
-    program: Program
-    schedule: Schedule
-    limit: Size
-    axis: Dim
-    gives_size: bool
-    frames: tuple[FrameInput, ...]
-    last_places: tuple[int, ...]
-    unfrozen: tuple[int, ...]
-    seed: Any
-    warns: bool
-    call: EnclosingCall | None
-    watchers: tuple[Watcher, ...]
-    pauses: tuple[Source, ...]
-    states: tuple[str, ...]
-    set_states: frozenset[str]
-    reads: frozenset[int] | None
-    generators: tuple[str, ...]
+    def without_tensors(self, **others: Any) -> Step:
+        """The step alone. others: attributes with other values."""
+        own = {each.name: getattr(self, each.name) for each in fields(Step)}
+        return Step(**own | {"carried": tuple(replace(each, initial=None) for each in self.carried)} | others)

@@ -15,7 +15,6 @@ from rfnb.core.ground.source import PerPlace, Source, frame_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body.traced_step import TracedStep, place_of
-from rfnb.loop.steps.frames import has_steps
 from rfnb.printable import terminal_text
 
 if TYPE_CHECKING:
@@ -86,9 +85,8 @@ def _unread(name: str) -> str:
 
 def warn_of_end(step: TracedStep, outcome: Outcome) -> None:
     """Warns if the condition of `end` was true for no sequence, unless an axis says how many frames there are."""
-    by_axis = step.size is not None or has_steps(step.axis)
     place = place_of(step.carried, "ended")
-    if place is None or by_axis or not outcome.steps or outcome.steps < step.limit.max:
+    if place is None or step.frames_size is not None or not outcome.steps or outcome.steps < step.limit.max:
         return
     ended = step.backend.to_numpy_raw(outcome.states[place])
     if ended.size and not ended.any():

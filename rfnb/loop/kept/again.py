@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,11 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.body.freezing import masks_of_active, masks_of_ended
-from rfnb.loop.body.traced_step import Carried, FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
+from rfnb.loop.body.traced_step import FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
 from rfnb.loop.kept.kept_step import KeptOutput, KeptStep, KeptTensor, NotKept
 from rfnb.loop.kept.new_frame import NewFrame
 from rfnb.loop.program.analysis import analysis_of
 from rfnb.loop.program.program import Program
-from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.frames import has_steps
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder
@@ -31,10 +31,11 @@ def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequ
 
     given: as when the step was kept. states: the initial values of the states.
     """
-    if loop.axis is not kept.axis or (kept.gives_size and has_steps(kept.axis)):
+    step = kept.step
+    if loop.axis is not step.axis or (step.gives_size and has_steps(step.axis)):
         raise NotKept("another axis")
     limit = _limit(kept, given, loop.max_seq_len)
-    if limit.ragged != kept.ragged or limit.dims != kept.owners or not limit.max:
+    if limit.ragged != step.limit.ragged or limit.dims != step.limit.dims or not limit.max:
         raise NotKept("other lengths of the steps")
     frame = NewFrame(kept, given, states, limit)
     frame.trace()
@@ -49,8 +50,8 @@ def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
         if size is not None and not size.agrees(own):
             raise NotKept("tensors of other lengths")
         size = own
-    if size is None and has_steps(kept.axis):
-        size = kept.axis.size
+    if size is None and has_steps(kept.step.axis):
+        size = kept.step.axis.size
     if size is None and isinstance(longest, int):
         return Size([], longest)
     if size is None or longest is not None:
@@ -60,10 +61,10 @@ def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
 
 class _Again:
     def __init__(self, kept: KeptStep, frame: NewFrame):
-        self.kept, self.frame, self.backend, self.limit = kept, frame, kept.backend, frame.limit
-        of = kept.recorder
+        self.kept, self.frame, self.backend, self.limit = kept, frame, kept.step.backend, frame.limit
+        of = kept.step.recorder
         self.recorder = Recorder(of.name, frame.tape, None, of.code)
-        self.recorder.file, self.recorder.graph, self.recorder.open = of.file, kept.graph, False
+        self.recorder.file, self.recorder.graph, self.recorder.open = of.file, of.graph, False
         fill = partial(map_leaves, frame.filled)
         self.recorder.op_calls = [
             OpCall(op.row, fill(op.args), fill(op.kwargs), [frame.at(slot) for slot in op.given], fill(op.result), node)
@@ -72,19 +73,16 @@ class _Again:
 
     def step(self, originals: dict[str, Any]) -> TracedStep:
         """The step."""
-        kept, limit, recorder, initial = self.kept, self.limit, self.recorder, self.frame.initial
-        frames = tuple(self._frame_input(number) for number in kept.frames)
+        kept, step, limit, recorder, initial = self.kept, self.kept.step, self.limit, self.recorder, self.frame.initial
+        frames = tuple(map(self._frame_input, step.schedule.frames))
         carried = tuple(
-            Carried(c.name, c.kind, self._traced(c.tensor, c.value), c.var, raw, c.starts_empty)
-            for c, raw in zip(kept.carried, initial, strict=True)
+            replace(each, before=self._traced(*each.before), initial=raw)
+            for each, raw in zip(step.carried, initial, strict=True)
         )
         outputs = tuple(self._output(each) for each in kept.outputs)
-        first_end = int(limit.values.min(initial=limit.max)) if kept.condition is None else 0
-        schedule = Schedule(
-            states=tuple(each.var for each in carried), frames=tuple(each.var for each in frames), new=kept.new,
-            kept=kept.kept, outputs=kept.output_vars, ended=kept.ended, max_steps=limit.max,
-            free_steps=limit.max if kept.new == kept.kept else first_end,
-        )  # fmt: skip
+        first_end = 0 if step.ends else limit.min
+        free_steps = limit.max if step.schedule.new == step.schedule.kept else first_end
+        schedule = replace(step.schedule, max_steps=limit.max, free_steps=free_steps)
         hypotheses = None
         if kept.hypotheses is not None and kept.lengths is not None:
             scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
@@ -95,20 +93,22 @@ class _Again:
             self.frame.tape, recorder.op_calls, schedule, needs_gradient,
             stackable=[each.stacked is not None for each in frames], unstacks=bool(kept.unstacked),
         )  # fmt: skip
-        program = Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis)
+        of_batch = {
+            "recorder": recorder, "schedule": schedule, "limit": limit, "carried": carried,
+            "program": Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis),
+            "size": limit if kept.unstacked else None,
+            "frames_size": limit if kept.unstacked or has_steps(step.axis) else None,
+            "search": None if hypotheses is None else hypotheses.plan,
+        }  # fmt: skip
         return TracedStep(
-            name=kept.name, source=kept.source, backend=self.backend, outer=None, recorder=recorder,
-            size=limit if kept.unstacked else None, carried=carried, unstacked=(), outputs=outputs,
-            hypotheses=hypotheses, reordered=False, lasts=(),
-            condition=kept.condition and self._traced(*kept.condition), include_eos=kept.include_eos,
-            originals=originals, assigned={}, own_ops=kept.own_ops,
-            program=program, schedule=schedule, limit=limit, axis=kept.axis, gives_size=kept.gives_size, frames=frames,
-            last_places=(), unfrozen=kept.unfrozen, seed=self.backend.draw_seed() if kept.draws else None, warns=False,
-            call=None, watchers=(), pauses=(), states=kept.states, set_states=frozenset(), reads=None, generators=(),
+            **{**vars(step), **of_batch}, outer=None, unstacked=(), outputs=outputs, lasts=(), hypotheses=hypotheses,
+            condition=None, originals=originals, assigned={}, frames=frames,
+            seed=self.backend.draw_seed() if kept.draws else None, warns=False, watchers=(), pauses=(),
+            set_states=frozenset(), reads=None, generators=(),
         )  # fmt: skip
 
-    def _frame_input(self, number: int) -> FrameInput:
-        spec, var = self.kept.inputs[number], Var(number)
+    def _frame_input(self, var: Var) -> FrameInput:
+        spec = self.kept.inputs[var.number]
         detail: Any = spec.detail
         if spec.kind == "frame":
             return unstacked_frames(var, self.backend, self.frame.given[detail[0]], detail[1], False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
@@ -110,21 +111,15 @@ class _Keeper:
                 raise NotKept(f"a call of {getattr(call.fn, '__name__', 'a function')} outside of ops")
         inputs = {each.var.number: KeptInput("state", (i,)) for i, each in enumerate(step.carried)}
         inputs |= {each.var.number: self._input(each.made) for each in step.frames}
-        recorder, end = self.recorder, step.condition
         hypotheses, lengths, by_place = self._hypotheses()
+        carried = tuple(map(self._carried, step.carried))
         return KeptStep(
-            name=step.name, source=step.source, backend=step.backend, recorder=recorder, graph=recorder.graph,
-            calls=tuple(tape.calls), values=len(tape.values), outside=tuple(outside),
-            parameters=tuple(self.parameters), ops=tuple(ops), nodes=tuple(call.node for call in recorder.op_calls),
-            inputs=inputs, frames=tuple(each.var.number for each in step.frames),
+            step=step.without_tensors(carried=carried, program=step.program.without_tensors(), search=None),
+            values=len(tape.values), outside=tuple(outside), parameters=tuple(self.parameters), ops=tuple(ops),
+            nodes=tuple(call.node for call in self.recorder.op_calls), inputs=inputs,
             unstacked=tuple((self._place(source), axis) for source, axis in _unstacked(step)),
-            carried=tuple(map(self._carried, step.carried)),
             outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
-            new=step.schedule.new, kept=step.schedule.kept, output_vars=step.schedule.outputs, axis=step.axis,
-            ended=step.schedule.ended, condition=None if end is None else (self._tensor(end.plain), end.value),
-            include_eos=step.include_eos, hypotheses=hypotheses, lengths=lengths, by_place=by_place,
-            gives_size=step.gives_size, ragged=step.limit.ragged, owners=step.limit.dims, unfrozen=step.unfrozen,
-            draws=step.seed is not None, streams=len(tape.streams), states=step.states, own_ops=step.own_ops,
+            hypotheses=hypotheses, lengths=lengths, by_place=by_place, draws=step.seed is not None,
             tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
         )  # fmt: skip
 
@@ -141,14 +136,11 @@ class _Keeper:
         by_place = tuple(i for i, (_, out) in outputs if any(out is each for each in of._by_place))
         return light, self._lengths(of.lengths), by_place
 
-    def _carried(self, carried: Carried) -> KeptState:
+    def _carried(self, carried: Carried) -> Carried:
         before, initial = carried.before, None
         if carried.kind != "state":
             initial = self._same_for_all(carried.initial, before.sig.dims)
-        return KeptState(
-            carried.name, carried.kind, carried.var, carried.starts_empty, initial, self._tensor(before.plain),
-            before.value,
-        )  # fmt: skip
+        return replace(carried, before=KeptState(self._tensor(before.plain), before.value), initial=initial)
 
     def _same_for_all(self, raw: Any, dims: Sequence[Dim]) -> Any:
         """An initial value with size 1 along the dims whose sizes differ from batch to batch."""

@@ -7,24 +7,21 @@ its lengths come from: from tensors that are *given* in each call, by their posi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.tape import Call, External, Var
+from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.source import Source
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
-    from rfnb.core.graph.graph import BodyGraph, Node, Value
+    from rfnb.core.graph.graph import Node, Value
     from rfnb.core.tensor.op import OpRow
     from rfnb.loop.body.hypotheses import Hypotheses
-    from rfnb.loop.body.traced_step import Kind
-    from rfnb.trace.record.record import Recorder
+    from rfnb.loop.body.traced_step import Step
 
 
 class NotKept(Exception):
@@ -123,14 +120,8 @@ class KeptInput(NamedTuple):
 
 
 class KeptState(NamedTuple):
-    """A value that the loop carries. tensor: on the traced frame, before the step. initial: of what the loop itself
-    carries, the value before the first step, the same along the dims whose sizes differ from batch to batch."""
+    """What a value that the loop carries is on the traced frame, before the step: a Traced without its tensor."""
 
-    name: str
-    kind: Kind
-    var: Var
-    starts_empty: bool
-    initial: Any
     tensor: KeptTensor
     value: Value
 
@@ -146,19 +137,15 @@ class KeptOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptStep:
-    """A step as it was traced, without the tensors of its batch.
+    """A step as it was traced, and how to make its tensors for another batch.
 
-    lengths: those of the scores of a search. by_place: the outputs that are not resolved.
-    values: how many values are on its tape. outside: for each tensor from outside where it comes from; None if the op
-    that reads it first makes it. The other attributes are those of `TracedStep` and its parts.
+    step: its `carried` have a KeptState each, and as initial values those of what the loop itself carries, the same
+    along the dims whose sizes differ from batch to batch. values: how many values are on its tape. outside: for each
+    tensor from outside where it comes from; None if the op that reads it first makes it. lengths: those of the scores
+    of a search. by_place: the outputs that are not resolved. draws: whether it has random numbers.
     """
 
-    name: str
-    source: Source | None
-    backend: type[Backend]
-    recorder: Recorder
-    graph: BodyGraph
-    calls: tuple[Call, ...]
+    step: Step
     values: int
     outside: tuple[Given | OfParameter | OfSizes | None, ...]
     parameters: tuple[Parameter, ...]
@@ -167,28 +154,12 @@ class KeptStep:
     nodes: tuple[Node, ...]
     parts: tuple[Part, ...]
     inputs: dict[int, KeptInput]
-    frames: tuple[int, ...]
     unstacked: tuple[tuple[int, Dim], ...]
-    carried: tuple[KeptState, ...]
     outputs: tuple[KeptOutput, ...]
-    new: tuple[Var, ...]
-    kept: tuple[Var, ...]
-    output_vars: tuple[Var, ...]
-    ended: Var | None
-    condition: tuple[KeptTensor, Value] | None
-    include_eos: bool
     hypotheses: Hypotheses | None
     lengths: FromSizes | Lengths | None
     by_place: tuple[int, ...]
-    axis: Dim
-    gives_size: bool
-    ragged: bool
-    owners: tuple[Dim, ...]
-    unfrozen: tuple[int, ...]
     draws: bool
-    streams: int
-    states: tuple[str, ...]
-    own_ops: int
 
     def agrees(self, other: KeptStep) -> bool:
         """Whether two traces gave the same step."""
@@ -200,20 +171,22 @@ class KeptStep:
             return False
 
     def _structure(self) -> tuple[Any, ...]:
+        step = self.step
         once = {position for op in self.ops if op.runs for position in range(*op.calls)}
         calls = [
             (call.reads, call.result, call.parts, call.changes, call.effect)
             if position in once
             else (call.fn, call.args, call.kwargs, call.result, call.parts, call.changes, call.effect)
-            for position, call in enumerate(self.calls)
+            for position, call in enumerate(step.program.calls)
         ]
+        schedule, carried = replace(step.schedule, max_steps=0, free_steps=0), step.carried
         return (
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
-            self.inputs, self.frames, self.unstacked, [(*each[:4], each.tensor) for each in self.carried],
-            self.ended, self.condition and self.condition[0], self.include_eos, self.by_place, self.lengths,
-            self.hypotheses and self.hypotheses.beams,
-            [(each.tensor, each.sig) for each in self.outputs], self.new, self.kept, self.output_vars, self.axis,
-            self.gives_size, self.ragged, self.owners, self.unfrozen, self.draws, self.streams, self.states,
+            self.inputs, self.unstacked, [replace(each, before=each.before.tensor, initial=None) for each in carried],
+            schedule, step.ends, step.include_eos, self.by_place, self.lengths,
+            self.hypotheses and self.hypotheses.beams, [(each.tensor, each.sig) for each in self.outputs],
+            step.axis, step.gives_size, step.limit.ragged, step.limit.dims, step.unfrozen, self.draws,
+            len(step.program.stream_devices), step.states,
         )  # fmt: skip
 
 

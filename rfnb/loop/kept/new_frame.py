@@ -21,11 +21,11 @@ from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.body.freezing import masks_of_active
+from rfnb.loop.body.traced_step import Carried
 from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
     KeptOp,
-    KeptState,
     KeptStep,
     KeptTensor,
     NotKept,
@@ -51,10 +51,11 @@ class NewFrame:
     """
 
     def __init__(self, kept: KeptStep, given: Sequence[Tensor], states: Sequence[Any], limit: Size):
-        self.kept, self.given, self.backend, self.limit = kept, given, kept.backend, limit
+        self.kept, self.given, self.backend, self.limit = kept, given, kept.step.backend, limit
+        self._calls = kept.step.program.calls
         self._sizes = {dim: n for x in given for dim, n in zip(x.dims, x._raw.shape, strict=True)}
         rest = iter(states)
-        self.initial = [next(rest)._raw if c.kind == "state" else self._begin(c) for c in kept.carried]
+        self.initial = [next(rest)._raw if c.kind == "state" else self._begin(c) for c in kept.step.carried]
         self.tape: Tape = self.backend.new_tape()
         self.tape.new_stream = self._new_stream
         self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
@@ -62,10 +63,10 @@ class NewFrame:
         self._masks: dict[str, Any] = {}  # by layout and device
         self._before = 0  # how many calls of the kept step come before those of the tape
 
-    def _begin(self, carried: KeptState) -> Any:
+    def _begin(self, carried: Carried) -> Any:
         """The initial value of what the loop itself carries."""
         raw = carried.initial
-        for axis, dim in enumerate(carried.tensor.sig.dims):
+        for axis, dim in enumerate(carried.before.tensor.sig.dims):
             if dim.dimension is None:
                 raw = self.backend.expand_raw(raw, axis, self._size_of(dim))
         return self.backend.snapshot_raw(raw)
@@ -80,7 +81,7 @@ class NewFrame:
 
     def trace(self) -> None:
         """Makes all raw calls. Raises NotKept if they are not those of the kept step."""
-        kept, calls = self.kept, list(self.kept.calls)
+        kept, calls = self.kept, list(self._calls)
         with self.backend.no_gradients(), ended_by(_Ended(self)):
             for part in kept.parts:
                 if part.op is None:
@@ -107,7 +108,7 @@ class NewFrame:
 
     def _run(self, op: KeptOp) -> list[Call]:
         """Runs an op on the new frame. Returns its raw calls."""
-        tape, kept = self.tape, self.kept
+        tape, before = self.tape, self._calls[slice(*op.calls)]
         for slot in op.given:
             self.at(slot)
         args, kwargs = map_leaves(self.filled, op.args), map_leaves(self.filled, op.kwargs)
@@ -127,15 +128,15 @@ class NewFrame:
             if isinstance(result, Tensor):
                 tape.refer(result._raw)
         as_before = (
-            len(calls) == op.calls[1] - op.calls[0]
+            len(calls) == len(before)
             and len(tape.values) == op.values[1]
             and len(tape.externals) == op.outside[1]
-            and all(map(_alike, calls, kept.calls[slice(*op.calls)]))
+            and all(map(_alike, calls, before))
             and all(self._is_known(number) for number in range(*op.outside))
         )
         if not as_before or len(results) != len(slots):
             raise NotKept(f"{op.row.name} makes other calls")
-        for call, old in zip(calls, kept.calls[slice(*op.calls)], strict=True):
+        for call, old in zip(calls, before, strict=True):
             call.node = old.node
         for result, slot in zip(results, slots, strict=True):
             if isinstance(slot, Slot):
@@ -217,7 +218,7 @@ class NewFrame:
         tape = self.tape
         if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
             return raw
-        before = self.kept.calls[self._before + len(tape.calls)]
+        before = self._calls[self._before + len(tape.calls)]
         if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
             raise NotKept("another guard for what has ended")
         with tape.pause():

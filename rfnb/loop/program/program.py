@@ -75,6 +75,12 @@ class Program:
         other.calls, other.externals, other.analysis = list(self.calls), list(self.externals), Analysis()
         return other
 
+    def without_tensors(self) -> Program:
+        """The calls alone."""
+        other = self.copy()
+        other.externals, other.constants = [], {}
+        return other
+
     def with_given(self, given: Sequence[Var]) -> Program:
         """A copy that takes these values as further inputs of each step, instead of computing them."""
         other, numbers = self.copy(), {var.number for var in given}

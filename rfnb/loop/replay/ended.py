@@ -55,7 +55,7 @@ def _reason(replay: Replay, i: int, taken: int) -> str:
         return f"ended at {taken - plan.include_eos}: end was true"
     if taken < limit:
         return f"failed at {taken}" if replay.failed is not None else f"stopped after {taken} steps"
-    by_frames = plan.frames is not None and int(_of(replay, _over(replay, plan.frames), i)) <= limit
+    by_frames = plan.frames_size is not None and int(_of(replay, _over(replay, plan.frames_size), i)) <= limit
     return f"length {taken} reached" if by_frames else f"max steps ({taken})"
 
 
@@ -86,7 +86,7 @@ def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
 
 def _limits(replay: Replay) -> np.ndarray:
     """The largest number of steps that each sequence could take."""
-    size = replay.plan.size
+    size = replay.plan.limit
     return np.full(replay.size.values.shape, replay.steps) if size is None else _over(replay, size)
 
 

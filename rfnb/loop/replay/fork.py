@@ -18,7 +18,7 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.execute import Given, execute, replaying
+from rfnb.loop.steps.execute import Bindings, execute, replaying
 from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast, is_finite, where
 from rfnb.trace.run import session
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
     step, seed = _checked(replay, run, step), replay.seed if seed is None else operator.index(seed)
+    bindings = replace(replay.bindings, seed=seed, given={})
     edits = edits_of(replay, run, step, only, states)
     before = apply_edits(replay, step, replay.states_before(step), edits)
-    return _continued(replay, run, step, seed, before, {}, edits)
+    return _continued(replay, run, step, bindings, before, edits)
 
 
 @dataclass(frozen=True)
@@ -80,26 +81,24 @@ def apply_edits(replay: Replay, step: int, before: Sequence[Any], edits: Sequenc
 def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> Run:
     """Runs the steps from `step` on as a new Run, where these values of `step` are given instead of computed."""
     step = _checked(replay, run, step)
-    return _continued(replay, run, step, replay.seed, list(replay.states_before(step)), {step: given})
+    bindings = replace(replay.bindings, given={step: given})
+    return _continued(replay, run, step, bindings, replay.states_before(step))
 
 
 def _continued(
-    replay: Replay, run: Run, step: int, seed: int, before: Sequence[Any], given: Given, edits: Sequence[Edit] = ()
+    replay: Replay, run: Run, step: int, bindings: Bindings, before: Sequence[Any], edits: Sequence[Edit] = ()
 ) -> Run:
     """The Run of the steps from `step` on, from the states `before`."""
     if replay.plan.changes is not None:
         raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
-    schedule = replace(replay.schedule, outputs=())
+    own = replace(replay.plan, schedule=replace(replay.schedule, outputs=()))
     with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying(), OwnNumbers():
-        outcome = execute(
-            replay.program, schedule, replay.backend, before, replay.frames, seed,
-            record=True, externals=replay.externals, start=step, given=given,
-        )  # fmt: skip
+        outcome = execute(own, bindings, before, record=True, start=step)
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
-    forked = session.store(replay.continued(step, outcome, seed, given, edits).run(parent=run, forked_at=step))
+    forked = session.store(replay.continued(step, outcome, bindings, edits).run(parent=run, forked_at=step))
     if outcome.error is not None:
         raise outcome.error
     return forked

@@ -87,7 +87,7 @@ def verdict(norms: Sequence[float]) -> str:
 def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
     """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
     back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
-    names = [name for name in replay.plan.assigned if back.is_float(name)]
+    names = [name for name in replay.plan.assigned_vars if back.is_float(name)]
     rows: dict[str, list[tuple[float, Any]]] = {name: [] for name in names}
     for step in reversed(range(replay.steps)):
         for name, raw in back.step(step, names).items():
@@ -126,7 +126,7 @@ class _BackwardPass:
 
     def counts(self, name: str, run: Run) -> bool:
         """Whether a state has a value for each sequence."""
-        return run.sequence_dim in self.replay.plan.assigned[name][1]
+        return run.sequence_dim in self.replay.plan.assigned_vars[name][1]
 
     def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
         """The gradients by the values that `step` assigns to the states `names`."""
@@ -134,7 +134,7 @@ class _BackwardPass:
         self._cut_edits(step + 1)
         before = [self._leaf(raw) for raw in replay.states_before(step)]
         after, terms = replay.after(step), self.loss_terms(step)
-        assigned = [replay.plan.assigned[name][0] for name in names]
+        assigned = [replay.plan.assigned_vars[name][0] for name in names]
         found = replay.step(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
         count = len(after) + len(terms)
         given, new = found[:count], found[count:]
@@ -238,7 +238,7 @@ class _BackFromValue(_BackwardPass):
 
 def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
     """The norm over all sequences that take the step, and that of each."""
-    _, dims = replay.plan.assigned[name]
+    _, dims = replay.plan.assigned_vars[name]
     active = _active(replay.size, dims, step)
     squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
     others = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)

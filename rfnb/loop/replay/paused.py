@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.tensor.listener import listening
 from rfnb.loop.replay.fork import apply_edits, edits_of
 from rfnb.loop.replay.replay import Replay, completed
-from rfnb.loop.steps.execute import Outcome, StateHistory
+from rfnb.loop.steps.execute import Bindings, Outcome, StateHistory
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import TracedStep
-    from rfnb.loop.replay.recorded import RecordedPlan
+    from rfnb.loop.body.traced_step import Step, TracedStep
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import Only
 
@@ -25,14 +24,14 @@ class LoopPauses:
 
     Args:
         step: the traced step of the loop.
-        plan, frames: of the recorded run. The plan is made when it is needed.
+        plan, bindings: of the recorded run. The plan is made when it is needed.
     """
 
-    def __init__(self, step: TracedStep, plan: Callable[[], RecordedPlan], frames: Sequence[Sequence[Any]]):
+    def __init__(self, step: TracedStep, plan: Callable[[], Step], bindings: Bindings):
         self.name, self.lines = step.name, step.pauses
         self.run: Run | None = None  # from the first step on that had to be looked at
         self.has_paused = False
-        self._plan, self._frames, self._seed = plan, frames, int(step.seed or 0)
+        self._plan, self._bindings = plan, bindings
         self._resume = Resume()
         self._off = False
 
@@ -82,8 +81,7 @@ class LoopPauses:
     def _until_now(self, outcome: Outcome) -> Run:
         """The run with the steps that are done."""
         if self.run is None:
-            plan = self._plan()
-            self._replay = Replay(plan, outcome, self._frames, plan.program.externals, self._seed)
+            self._replay = Replay(self._plan(), outcome, self._bindings)
             self._replay.goes_on = True
             self.run = self._replay.run()
         elif self.run.steps != outcome.steps:
@@ -98,16 +96,14 @@ class LoopPauses:
         new = apply_edits(self._replay, step, outcome.states, edits)
         outcome.states = tuple(new)
         outcome.kept = StateHistory(self._replay.backend, new)
-        self._replay = self._replay.continued(step, outcome, self._seed, {}, edits)
+        self._replay = self._replay.continued(step, outcome, self._replay.bindings, edits)
         run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
         run._take(self._replay, step, self._replay.size)
 
     def completed(self, outcome: Outcome, search_steps: Sequence[Any]) -> Run:
         """The run with all steps, after the loop."""
         if self.run is None:
-            plan = self._plan()
-            replay = Replay(plan, outcome, self._frames, plan.program.externals, self._seed)
-            return completed(replay, search_steps).run()
+            return completed(Replay(self._plan(), outcome, self._bindings), search_steps).run()
         self._replay.goes_on = False
         self._replay.advance(outcome)
         self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)

@@ -72,10 +72,7 @@ def _run(replay: Replay, meter: TimeMeter | None) -> float:
         states = replay.states_before(replay.start)
         wait()
         began = perf_counter()
-        execute(
-            replay.program, replay.schedule, replay.backend, states, replay.frames, replay.seed, record=False,
-            externals=replay.externals, start=replay.start, given=replay.given,
-        )  # fmt: skip
+        execute(replay.plan, replay.bindings, states, record=False, start=replay.start)
         wait()
         return perf_counter() - began
 

@@ -1,4 +1,4 @@
-"""What a recorded loop keeps: the plan, which all runs of the same steps share, and the data of one run."""
+"""What a recorded loop keeps: its step, which all runs of the same steps share, and the data of one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,85 +14,33 @@ import numpy as np
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import Block, with_block
+from rfnb.core.ground.source import with_block
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopNameError
-from rfnb.loop.body.rerun import EnclosingCall
-from rfnb.loop.body.traced_step import Carried, place_of
-from rfnb.loop.program.program import Program
-from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.steps.beams import SearchPlan, without_dead
-from rfnb.loop.steps.execute import Given, Outcome, compile_step, detached, held_bytes
+from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.steps.beams import without_dead
+from rfnb.loop.steps.execute import Bindings, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
-from rfnb.loop.steps.frames import has_steps
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.traced_step import TracedStep
+    from rfnb.loop.body.traced_step import Step, TracedStep
     from rfnb.loop.replay.fork import Edit
 
 
-@dataclass(frozen=True)
-class RecordedPlan:
-    """The steps of a loop without their data; shared by all runs of these steps.
-
-    carried: the values that each step passes to the next, without initial values. assigned: the Vars that the body
-    assigns to the states, before ended sequences keep theirs. vars: the Vars of the values in the graph; in_branches:
-    those of values in the sides of branches. size: how many steps each sequence takes, if the data determines it;
-    frames: how many frames it has. call: the call of the function in which the loop ran. explanation_data: where its
-    ops were computed. search: what a search keeps. changes: a message that names the line which writes into something
-    that the steps read, if any.
-    """
-
-    name: str
-    place: str
-    source: Block
-    backend: type[Backend]
-    program: Program
-    schedule: Schedule
-    recorder: Recorder
-    carried: tuple[Carried, ...]
-    assigned: dict[str, tuple[Var, Sequence[Dim]]]
-    vars: dict[int, Var | External]
-    in_branches: dict[int, Var]
-    axis: Dim
-    size: Size | None
-    frames: Size | None
-    ends: bool
-    include_eos: bool
-    explanation_data: ExplanationData | None
-    changes: str | None
-    call: EnclosingCall | None
-    search: SearchPlan | None
-
-
-def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> RecordedPlan:
-    """The RecordedPlan of a traced step. Call it while the recorder still has its traced frame."""
+def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
+    """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
     found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
-    return RecordedPlan(
-        name=step.name,
-        place=step.source.place() if step.source is not None else "",
-        source=with_block(step.source),
-        backend=step.backend,
-        program=step.program,
-        schedule=step.schedule,
-        recorder=recorder,
-        carried=tuple(replace(each, initial=None) for each in step.carried),
-        assigned=dict(_assigned(step)),
+    return step.without_tensors(
+        block=with_block(step.source),
         vars=found,
         in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
-        axis=step.axis,
-        size=step.limit,
-        frames=step.size or (step.axis.size if has_steps(step.axis) else None),
-        ends=step.condition is not None,
-        include_eos=step.include_eos,
-        explanation_data=explanation_data,
+        assigned_vars=dict(_assigned(step)),
         changes=_changes(step),
-        call=step.call,
-        search=None if step.hypotheses is None else step.hypotheses.plan,
+        explanation_data=explanation_data,
     )
 
 
@@ -142,36 +90,31 @@ COMPILED = 32
 
 
 class RecordedSteps:
-    """A Plan with the inputs and states of a run.
+    """A Step with the inputs and states of a run.
 
-    origin: for a fork, the run with the steps before its own. given: by step, values that are not computed, but chosen
-    by the user. not_copied: which of `externals` are weights that are
+    origin: for a fork, the run with the steps before its own. not_copied: which of the externals are weights that are
     read from the model, as copies would exceed the budget.
     """
 
-    def __init__(
-        self, plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
-    ):
+    def __init__(self, plan: Step, outcome: Outcome, bindings: Bindings):
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
         self.axis, self.name_of = plan.axis, plan.recorder.name_of
         self.templates = [each.before for each in plan.carried]
         self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
-        self.seed = seed
         self.origin: Self | None = None
         self.goes_on = False  # while the loop is paused
-        self.given: dict[int, Mapping[Var, Any]] = {}
         self.edits: Sequence[Edit] = ()  # of the states at its start
-        self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
-        self.externals, self.not_copied = _snapshot_externals(backend, externals)
+        frames = [_without_graph(backend, each) for each in bindings.frames]
+        externals, self.not_copied = _snapshot_externals(backend, bindings.externals)
+        self._begin(0, outcome, replace(bindings, frames=frames, externals=externals))
         self.version = self.version_now()
-        self._begin(0, outcome)
 
-    def _begin(self, start: int, outcome: Outcome) -> None:
+    def _begin(self, start: int, outcome: Outcome, bindings: Bindings) -> None:
         """Takes the steps from `start` on from `outcome`."""
-        self.start = start
+        self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._compiled: dict[Any, Any] = {}
         self._latest: tuple[int, Sequence[Any]] | None = None
         self.advance(outcome)
@@ -182,15 +125,15 @@ class RecordedSteps:
         self.steps, self.failed = outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
-        self.size = self._axis_size(self.plan.size)
+        self.size = self._axis_size(self.plan.limit)
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 
     def version_now(self) -> list[Any]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""
-        backend = self.backend
-        entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.not_copied]
-        return [*map(backend.version_raw, self.externals), *entries]
+        backend, externals = self.backend, self.bindings.externals
+        entries = [backend.to_numpy_raw(backend.sample_raw(externals[i])).tobytes() for i in self.not_copied]
+        return [*map(backend.version_raw, externals), *entries]
 
     @property
     def is_isolated(self) -> bool:
@@ -248,17 +191,15 @@ class RecordedSteps:
         """
         if self.origin is not None and step < self.start:
             return self.origin.step(step, wanted, states, gradients=gradients, given=given)
-        given = {**self.given.get(step, {}), **(given or {})}
+        given = {**self.bindings.given.get(step, {}), **(given or {})}
         key = *_names(wanted), None, *_names(given)
-        compiled = self._compiled.pop(key, None) or compile_step(
-            self.program, self.schedule, wanted, self.backend, self.seed, self.externals, [*given]
-        )
+        compiled = self._compiled.pop(key, None) or compile_step(self.plan, self.bindings, wanted, [*given])
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
         states = self.states_before(step) if states is None else states
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
-            return compiled.run(step, *states, *[frames[step] for frames in self.frames], *given.values())
+            return compiled.run(step, *states, *[frames[step] for frames in self.bindings.frames], *given.values())
 
     def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
@@ -275,12 +216,12 @@ class RecordedSteps:
             return self.origin.keeps(step)
         return (step - self.start) % self.every == 0 or step == self.steps
 
-    def continued(self, start: int, outcome: Outcome, seed: int, given: Given, edits: Sequence[Edit] = ()) -> Self:
+    def continued(self, start: int, outcome: Outcome, bindings: Bindings, edits: Sequence[Edit] = ()) -> Self:
         """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
         other = copy(self)
-        other.origin, other.seed, other.probe, other.given = self, seed, None, dict(given)
+        other.origin, other.probe = self, None
         other.edits = [*self.edits_before(start), *edits]
-        other._begin(start, outcome)
+        other._begin(start, outcome, bindings)
         return other
 
     def edits_before(self, step: int) -> Sequence[Edit]:
@@ -310,8 +251,8 @@ class RecordedSteps:
         states = self.kept_bytes or held_bytes(self.backend, self.kept)
         if (self.steps - self.start) % self.every:
             states += held_bytes(self.backend, [self.final])
-        raws = [frame for frames in self.frames for frame in self._storage_holders(frames)]
-        raws += [raw for i, raw in enumerate(self.externals) if i not in self.not_copied]
+        raws = [frame for frames in self.bindings.frames for frame in self._storage_holders(frames)]
+        raws += [raw for i, raw in enumerate(self.bindings.externals) if i not in self.not_copied]
         raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))

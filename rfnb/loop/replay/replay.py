@@ -220,7 +220,7 @@ class Replay(RecordedSteps):
         kept = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
         first = partial(first_nan.first_nan, self)
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first, run))
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.limit, first, run))
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.
@@ -245,7 +245,7 @@ class Replay(RecordedSteps):
         return Run(
             name=plan.name,
             place=plan.place,
-            source=plan.source,
+            source=plan.block,
             size=self.size,
             replay=self,
             steps=self.steps,

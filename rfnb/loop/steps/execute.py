@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.scope import current_meter
-from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.program.step_code import Compiled
 from rfnb.loop.steps.step_meter import metered
@@ -23,6 +22,8 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.loop.body.traced_step import Step
+    from rfnb.loop.steps.deferred_grads import DeferredGradients
 
 
 @dataclass
@@ -37,9 +38,6 @@ class Outcome:
     failed_call: int | None = None
     failure: Failure | None = None
 
-
-Given = Mapping[int, Mapping[Var, Any]]
-"""By step, values that are given instead of being computed."""
 
 _replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
 
@@ -59,19 +57,28 @@ def is_replaying() -> bool:
     return _replaying.get()
 
 
+@dataclass(frozen=True)
+class Bindings:
+    """What a run gives to its steps, beside the states.
+
+    frames: by input of a step, those of all steps. externals: the tensors that the steps read from outside. seed: of
+    their random numbers. given: by step, values that are not computed, but chosen by the user.
+    """
+
+    frames: Sequence[Sequence[Any]]
+    externals: Sequence[Any]
+    seed: int
+    given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
+
+
 def execute(
-    program: Program,
-    schedule: Schedule,
-    backend: type[Backend],
+    step: Step | DeferredGradients,
+    bindings: Bindings,
     initial: Sequence[Any],
-    frames: Sequence[Sequence[Any]],
-    seed: int,
     *,
     record: bool,
-    externals: Sequence[Any] | None = None,
     progress: Callable[[int], None] | None = None,
     start: int = 0,
-    given: Given | None = None,
     measured: MeasuredLoop | None = None,
     pause: PausePoint | None = None,
 ) -> Outcome:
@@ -79,9 +86,9 @@ def execute(
 
     pause: is called with the outcome so far, after each step if it says so, and may hold the loop and edit its states.
     """
-    given = given or {}
-    program = program if current_meter() is None else metered(program, measured)
-    generator = generators(backend, seed, program.stream_devices)
+    schedule, backend, given = step.schedule, step.backend, bindings.given
+    program = step.program if current_meter() is None else metered(step.program, measured)
+    generator = generators(backend, bindings.seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
     kept = outcome.kept = StateHistory(backend, initial) if record else None
@@ -91,9 +98,9 @@ def execute(
         for steps, new in _phases(schedule, start, given):
             values = given.get(steps.start, {})
             own = program.with_given([*values]) if values else program
-            inputs = [*frames, *({steps.start: raw} for raw in values.values())]
+            inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
             compiled = own.compile_loop(
-                new, schedule.outputs, schedule.ended, generator, externals, effects=effects, keep=record
+                new, schedule.outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
             )
             while steps and not over:
                 room = len(steps) if kept is None else kept.room
@@ -148,7 +155,7 @@ class _Pace:
         self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
-def _phases(schedule: Schedule, start: int, given: Given) -> list[tuple[range, tuple[Var, ...]]]:
+def _phases(schedule: Schedule, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
     """The steps before the first sequence ends, and those after; each part with the states that its steps give. Steps
     with given values are parts of their own."""
     free = range(start, min(schedule.free_steps, schedule.max_steps))
@@ -159,7 +166,7 @@ def _phases(schedule: Schedule, start: int, given: Given) -> list[tuple[range, t
     return [(part, new) for steps, new in both for part in _split(steps, given) if part]
 
 
-def _split(steps: range, at: Given) -> list[range]:
+def _split(steps: range, at: Iterable[int]) -> list[range]:
     bounds = sorted({steps.start, steps.stop, *(step + i for step in at for i in (0, 1) if step in steps)})
     return [range(*pair) for pair in pairwise(bounds)] if steps else []
 
@@ -186,18 +193,14 @@ def mixed_seed(seed: int, stream: int, step: int) -> int:
 
 
 def compile_step(
-    program: Program,
-    schedule: Schedule,
-    wanted: Sequence[Var | External],
-    backend: type[Backend],
-    seed: int,
-    externals: Sequence[Any],
-    given: Sequence[Var] = (),
+    step: Step, bindings: Bindings, wanted: Sequence[Var | External], given: Sequence[Var] = ()
 ) -> Compiled:
     """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
-    program = program.with_given(given) if given else program
+    program = step.program.with_given(given) if given else step.program
     numbers = OwnNumbers() if program.may_do_anything else nullcontext()
-    compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
+    compiled = program.compile(
+        wanted, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
+    )
 
     def without_effects(*given: Any) -> tuple[Any, ...]:
         with replaying(), numbers:

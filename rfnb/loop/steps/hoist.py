@@ -66,7 +66,7 @@ class Hoist:
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames: dict[Var, Any] = {each.var: each.stacked for each in step.frames}
-        known = step.size is not None and step.condition is None and schedule.max_steps > 0
+        known = step.size is not None and not step.ends and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
         self.analysis = self.program.analysis
         placed = self.analysis.get(("placed", known), lambda: place_ops(step, known))

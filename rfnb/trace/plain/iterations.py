@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice, takewhile
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,11 @@ class Iterations:
                 entries.setdefault(use.name, self.log.entry(at))
         return entries
 
+    @property
+    def begin(self) -> int:
+        """Where in the log the loop begins."""
+        return self.starts[0] if self.starts else self.end
+
     def span(self, step: int) -> tuple[int, int]:
         """Where in the log an iteration begins and ends."""
         return self.starts[step], self.starts[step + 1] if step + 1 < len(self.starts) else self.end
@@ -127,4 +133,6 @@ class Iterations:
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
         start, end = self.span(step)
-        return [inner for inner in self.inner if inner.starts and start <= inner.starts[0] and inner.end <= end]
+        first = bisect_left(self.inner, start, key=lambda inner: inner.begin)
+        inner = takewhile(lambda inner: inner.begin <= end, islice(self.inner, first, None))
+        return [loop for loop in inner if loop.starts and loop.end <= end]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,20 @@ from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import MAY, MEDIUM, Kept, Opaque, Parts, Summary, tensors_in
+from rfnb.trace.plain.values import (
+    MAY,
+    MEDIUM,
+    NUMBERS,
+    PLAIN,
+    Growth,
+    Kept,
+    Opaque,
+    Parts,
+    Summary,
+    backend_of,
+    growth_of,
+    tensors_in,
+)
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.kept_steps import KeptSteps
@@ -60,6 +73,9 @@ class Remembered(KeptSteps):
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
         self._dims: dict[tuple[Any, ...], Dim] = {}
+        self._forms: dict[tuple[str, tuple[int, ...]], tuple[align.Sig, Lengths]] = {}  # by name and shape
+        self._sure: dict[Growth, int] = {}  # of lists that grow, how many parts have been looked at
+        self._grown: dict[tuple[Growth, str, int], list[StepValue | StepText]] = {}  # of lists that grow
         given = [axis for axes in self._named.values() for axis in axes if isinstance(axis, Dim)]
         self._lengths = {dim: current_lengths([dim]).size(dim) for dim in given}  # of the batch that the loop had
         self.raised_in = raised_in
@@ -77,12 +93,35 @@ class Remembered(KeptSteps):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
-        values = [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepValue)]
+        rows, check = self.numbers_and_values(step)
+        return [_with_tensor(row) for row in rows], check
+
+    def numbers_and_values(self, step: int) -> tuple[list[StepValue], str]:
+        """The same, with numbers as they are in place of Tensors, which takes less time."""
+        rows = [row for entry in self.iterations.entries(step) for row in self._rows(entry)]
+        values = [row for row in rows if type(row) is StepValue]
         return values, KEPT if self.raised_in is None else "from the traceback"
 
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
-        return [v for e in self.iterations.entries(step) for v in self._values(e) if isinstance(v, StepText)]
+        entries = [entry for entry in self.iterations.entries(step) if not self._has_numbers(entry)]
+        return [row for entry in entries for row in self._rows(entry) if type(row) is StepText]
+
+    def number_or_state(self, name: str, step: int) -> Any:
+        """The same as `state`, with a number as it is in place of a Tensor."""
+        kept = self._before(name, step)
+        return kept if self._is_number(name, kept) else None if kept is MISSING else self._tensor(name, kept)
+
+    def _has_numbers(self, entry: Entry) -> bool:
+        """Whether a value is a number, or a raw tensor as it was."""
+        if entry.version is None:
+            return self._is_number(entry.name, entry.value)
+        return bool(backend_of(entry.value).version_raw(entry.value) == entry.version)
+
+    def _is_number(self, name: str, kept: Any) -> bool:
+        """Whether a value is a number that a Tensor without dims can have."""
+        is_number = type(kept) in NUMBERS and name not in self._named
+        return is_number and (type(kept) is not int or -(2**63) <= kept < 2**63)
 
     def lines(self, step: int) -> StepLines:
         """Where code did not run, and where loops inside of the step begin."""
@@ -102,7 +141,7 @@ class Remembered(KeptSteps):
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
-        if name not in self.variable_names():
+        if name not in self._initial and name not in self._places:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
         kept = self._before(name, step)
         return None if kept is MISSING else self._tensor(name, kept)
@@ -125,15 +164,26 @@ class Remembered(KeptSteps):
         kept = self._before(name, step, after)
         if kept is MISSING:
             raise KeyError(name)
-        if _array(kept) is None:
+        if not _is_array(kept):
             with suppress(NoValue):
                 return _plain(name, kept)
         return self._tensor(name, kept)
 
     def odd_names(self, step: int) -> list[str]:
         """The variables that a step assigned, and that are neither tensors nor numbers after it."""
-        names = dict.fromkeys(entry.name for entry in self.iterations.entries(step))
-        return [name for name in names if not _is_shown_as_tensor(self._before(name, step, after=True))]
+        last = {entry.name: entry for entry in self.iterations.entries(step)}
+        odd = (name for name, entry in last.items() if not self._has_numbers(entry))
+        return [name for name in odd if not _is_shown_as_tensor(self._before(name, step, after=True))]
+
+    def growing(self, name: str, step: int) -> tuple[Growth | None, int]:
+        """Of a list that grows, what its values share, and how many parts it has after a step."""
+        kept = self._before(name, step, after=True)
+        growth = growth_of(kept)
+        return growth, 0 if growth is None else kept.value.length
+
+    def parts(self, name: str, shared: Growth, start: int, end: int) -> Iterator[Any]:
+        """Parts of a list that grows, as code has them."""
+        return (_part(f"{name}.{number}", shared.parts[number]) for number in range(start, end))
 
     def initial_names(self) -> list[str]:
         """The variables that had a value before the first step."""
@@ -149,16 +199,25 @@ class Remembered(KeptSteps):
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
-        if any(not part.compared and part.bytes > MEDIUM for part in tensors_in(entry.value)):
-            return Summary(MAY)
-        return _kept_of(entry)
+        return Summary(MAY) if self._may_have_changed(entry.value) else _kept_of(entry)
+
+    def _may_have_changed(self, kept: Any) -> bool:
+        """Whether a value has large parts that nothing compares; of a list that grows, new parts are looked at."""
+        growth = growth_of(kept)
+        start = 0 if growth is None else self._sure.get(growth, 0)
+        parts = [kept] if growth is None else growth.parts[start : kept.value.length]
+        if any(not part.compared and part.bytes > MEDIUM for item in parts for part in tensors_in(item)):
+            return True
+        if growth is not None:
+            self._sure[growth] = max(start, kept.value.length)
+        return False
 
     def as_code_has(self, entry: Entry) -> Any:
         """A value as `variable` gives it."""
         return self._as_code(entry.name, _kept_of(entry))
 
     def _as_code(self, name: str, kept: Any) -> Any:
-        return self._tensor(name, kept) if name in self._named and _array(kept) is not None else _plain(name, kept)
+        return self._tensor(name, kept) if name in self._named and _is_array(kept) else _plain(name, kept)
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""
@@ -207,18 +266,34 @@ class Remembered(KeptSteps):
         return over_steps(tensors, self.axis, Size([], len(tensors))).with_name(name)
 
     def _values(self, entry: Entry) -> Iterator[StepValue | StepText]:
-        if entry.version is not None:
-            parts: Iterable[tuple[str, Any]] = [(entry.name, entry.value)]
+        return map(_with_tensor, self._rows(entry))
+
+    def _rows(self, entry: Entry) -> Iterator[StepValue | StepText]:
+        """The parts of a value that are shown, with numbers as they are in place of Tensors."""
+        growth = growth_of(entry.value)
+        if growth is not None and not growth.has_kept and entry.value.value.numbers() is None:
+            rows = self._grown.setdefault((growth, entry.name, entry.line), [])  # what all lengths share
+            length = min(entry.value.value.length, SHOWN_PARTS)
+            for number, part in enumerate(growth.parts[len(rows) : length], len(rows)):
+                rows.append(self._row(f"{entry.name}.{number}", part, entry))
+            yield from rows[:length]
+        elif entry.version is not None or type(entry.value) in PLAIN:
+            yield self._row(entry.name, entry.value, entry)
         else:
-            parts = _leaves(entry.name, entry.value)
-        for name, part in parts:
-            value = self._tensor(name, part, entry.version)
-            row = StepText if isinstance(value, str) else StepValue
-            yield row(name, _kind(part), entry.line + self._shift, value)
+            yield from (self._row(name, part, entry) for name, part in _leaves(entry.name, entry.value))
+
+    def _row(self, name: str, part: Any, entry: Entry) -> StepValue | StepText:
+        value = part if self._is_number(name, part) else self._tensor(name, part, entry.version)
+        row = StepText if isinstance(value, str) else StepValue
+        return row(name, _kind(part), entry.line + self._shift, value)
 
     def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
         with raw_registry.selected().unobserved():
+            if version is not None and backend_of(value).version_raw(value) == version:
+                made = tensor_of(value.detach(), *self._form(name, value))
+                made.name = name
+                return made
             kept = value if version is None else Kept.of_raw(value, version)
             if isinstance(kept, Kept) and (kept.changed() or kept.note):
                 return kept.note or self._mark(kept)
@@ -255,6 +330,9 @@ class Remembered(KeptSteps):
         """Dims for the axes of a variable, the same for the same name and size, and the lengths of padded ones."""
         backend = raw_registry.backend_of_raw(raw)
         shape = backend.get_shape_tuple_raw(raw)
+        form = self._forms.get((name, shape))
+        if form is not None:
+            return form
         names: list[str | Dim | None] = [*self._named.get(name, ())]
         more = names.pop() if len(names) == len(shape) + 1 else None
         names = names if len(names) == len(shape) else [None] * len(shape)
@@ -267,11 +345,16 @@ class Remembered(KeptSteps):
                 else:
                     named = named.name
             key = (named, size) if named else (name, axis, size)
-            dims.append(named if isinstance(named, Dim) else self._dims.setdefault(key, _dim(size, named, axis)))
+            if not isinstance(named, Dim) and key not in self._dims:
+                self._dims[key] = Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))
+            dims.append(named if isinstance(named, Dim) else self._dims[key])
         if len(set(dims)) < len(dims):
             dims, sizes = [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)], {}
         labels = more if isinstance(more, Dim) and _are_labels(backend.to_numpy_raw(raw), more) else None
-        return align.sig(dims, labels), EMPTY.bind(sizes) if sizes else EMPTY
+        form = align.sig(dims, labels), EMPTY.bind(sizes) if sizes else EMPTY
+        if more is None:  # else it depends on the numbers
+            self._forms[name, shape] = form
+        return form
 
     # -- about the run
 
@@ -409,7 +492,7 @@ def block_of(iterations: Iterations) -> Block:
 def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
     """The parts of a value that are shown, with their names."""
     value = kept.value if isinstance(kept, Kept) else kept
-    if not isinstance(value, Parts) or _array(kept) is not None or not value.items:
+    if not isinstance(value, Parts) or _is_array(kept) or not value.length:
         yield name, kept
         return
     for number, (key, item) in enumerate(value.named()):
@@ -464,13 +547,28 @@ def _array(kept: Any) -> Any:
         return value._raw
     if isinstance(kept, Kept) and kept.backend is not None:
         return value
-    if isinstance(value, Parts) and issubclass(value.kind, list | tuple) and value.items:
-        numbers = all(issubclass(kind, bool | int | float) for kind in set(map(type, value.items)))
-        value = np.asarray(value.items) if numbers else None
-    if isinstance(value, bool | int | float | np.generic | np.ndarray):
-        array = np.asarray(value)
-        return raw_registry.selected().from_numpy_raw(array, None) if array.dtype.kind in "biufc" else None
-    return None
+    array = _numbers(value)
+    return None if array is None else raw_registry.selected().from_numpy_raw(array, None)
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """An array, number or list of numbers as an array; None for other values."""
+    if type(value) is Parts:
+        value = value.numbers()
+        value = None if value is None else np.asarray(value)
+    if not isinstance(value, bool | int | float | np.generic | np.ndarray):
+        return None
+    array = np.asarray(value)
+    if array.dtype.char in "QgG":  # which torch does not have, as of whole numbers from 2**63 on
+        array = array.astype({"Q": "uint64", "g": "float64", "G": "complex128"}[array.dtype.char])
+    return array if array.dtype.kind in "biufc" else None
+
+
+def _is_array(kept: Any) -> bool:
+    """Whether `_array` has a raw tensor of it."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    is_tensor = isinstance(value, Tensor) or (isinstance(kept, Kept) and kept.backend is not None)
+    return is_tensor or _numbers(value) is not None
 
 
 def _words(kept: Any) -> str:
@@ -483,29 +581,36 @@ def _words(kept: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _dim(size: int, name: str | None, axis: int) -> Dim:
-    return Dim(size, name=name or f"axis{axis}", kind=kind_of_name(name))
-
-
 def _are_labels(array: np.ndarray, dim: Dim) -> bool:
     """Whether all numbers are labels of a dim."""
     count = dim.dimension or 0
     return array.dtype.kind in "iu" and (not array.size or bool(array.min() >= 0 and array.max() < count))
 
 
+def _with_tensor(row: Any) -> Any:
+    """A row with a Tensor in place of a number."""
+    if type(row) is StepText or type(row.tensor) not in NUMBERS:
+        return row
+    made = tensor_of(_array(row.tensor), align.EMPTY_SIG, EMPTY)
+    made.name = row.name
+    return row._replace(tensor=made)
+
+
 def _kept_of(entry: Entry) -> Any:
     """The value of an entry, as it was kept, without an autograd graph."""
+    if entry.version is None:
+        return entry.value
     with raw_registry.selected().unobserved():
-        return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+        return Kept.of_raw(entry.value, entry.version)
 
 
 def _is_numeric(entry: Entry) -> bool:
-    return entry.version is not None or _array(entry.value) is not None
+    return entry.version is not None or _is_array(entry.value)
 
 
 def _is_shown_as_tensor(kept: Any) -> bool:
     is_lost = isinstance(kept, Kept) and (bool(kept.note) or kept.changed())
-    return not is_lost and _array(kept) is not None
+    return not is_lost and _is_array(kept)
 
 
 def _kind(kept: Any) -> str:

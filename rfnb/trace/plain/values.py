@@ -6,10 +6,10 @@ import dataclasses
 import gc
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
-from itertools import chain, repeat
+from itertools import chain, repeat, takewhile
 from operator import attrgetter, call, is_
 from types import FunctionType, MethodType, NoneType
 from typing import Any
@@ -40,6 +40,7 @@ DEEPEST = 6
 MAY = "may have changed later"
 PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 """Types of values that cannot change, and that are compared as they are."""
+NUMBERS = (bool, int, float)
 ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
 
 
@@ -65,13 +66,35 @@ class OddKey(str):
 class Growth:
     """The parts of a list that grows, which its values after several lines share.
 
-    entries: in how many entries of the log it is. held: of how many parts the memory is counted.
+    entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
+    parts are no atoms.
     """
 
-    __slots__ = ("entries", "held", "parts")
+    __slots__ = ("_array", "_looked", "_numbers", "entries", "has_kept", "held", "parts")
 
-    def __init__(self, parts: list[Any]):
-        self.parts, self.entries, self.held = parts, 0, 0
+    def __init__(self, parts: Iterable[Any]):
+        self.parts: list[Any] = []
+        self.entries = self.held = self._looked = self._numbers = 0
+        self.has_kept, self._array = False, np.zeros(0)
+        self.add(parts)
+
+    def add(self, parts: Iterable[Any]) -> None:
+        """Adds parts."""
+        at = len(self.parts)
+        self.parts += parts
+        self.has_kept = self.has_kept or any(type(part) is Kept for part in self.parts[at:])
+
+    def numbers(self, length: int) -> Any:
+        """So many first parts, as an array where all have one type; None if some are no numbers."""
+        if self._looked < len(self.parts):
+            kinds = [*map(type, self.parts)]
+            self._looked = len(kinds)
+            self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
+            array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
+            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else np.zeros(0)
+        if length > self._numbers:
+            return None
+        return self._array[:length] if length <= len(self._array) else self.parts[:length]
 
 
 class Parts:
@@ -106,6 +129,14 @@ class Parts:
     def items(self) -> Sequence[Any]:
         """The parts."""
         return self._items.parts[: self.length] if type(self._items) is Growth else self._items  # type: ignore[return-value]
+
+    def numbers(self) -> Any:
+        """The parts of a list or tuple of numbers; None for others."""
+        if not self.length or not issubclass(self.kind, list | tuple):
+            return None
+        if self.growth is not None:
+            return self.growth.numbers(self.length)
+        return self.items if all(issubclass(kind, NUMBERS) for kind in {*map(type, self.items)}) else None
 
     @property
     def opened(self) -> Sequence[Any]:
@@ -388,7 +419,8 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept
         readable = backend.is_readable_raw(raw)
         return _kept_raw(value, backend, copied) if readable else Kept(Opaque(value), _reference(value))
-    parts = _parts_of(value) if depth < DEEPEST else None
+    is_long = kind is list and len(value) > left[0]
+    parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
     if parts is None:
         return Kept(Opaque(value, _inside(value, depth, left)), origin)
@@ -400,8 +432,8 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     if kind is list and last is not None and last.kind is list and _has_grown(last, items):
         growth = last.growth
         if growth is None or len(growth.parts) > last.length:
-            growth = Growth([*last.items])
-        growth.parts += (i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in items[last.length :])
+            growth = Growth(last.items)
+        growth.add(i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in items[last.length :])
         return Kept(Parts(kind, None, growth, len(items)), origin)
     old = () if last is None else last.items
     inside = tuple(
@@ -582,7 +614,7 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
         if kept.backend is not None or isinstance(kept.value, np.ndarray):
             yield kept
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
-    elif isinstance(kept, Parts):
+    elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
         for item in kept.items:
             yield from tensors_in(item)
 

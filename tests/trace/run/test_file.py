@@ -269,6 +269,20 @@ def test_statistics_of_parts_are_those_of_the_whole(part, monkeypatch):
     assert statistics.statistics(rf.zeros([rf.Dim(0, name="none")])).entries == 0
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 40)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_statistics_of_many_tensors_are_those_of_each(shape, dtype):
+    draw = torch.Generator().manual_seed(1)
+    raws = [(torch.randn(shape, generator=draw) * 10).to(getattr(torch, dtype)) for _ in range(50)]
+    if dtype in ("float32", "bfloat16"):
+        raws[3].fill_(float("nan"))
+        raws[7].view(-1)[-1] = float("-inf")
+    dims = [rf.Dim(size, name=f"axis{i}") for i, size in enumerate(shape)]
+    tensors = [rf.convert_to_tensor(raw, dims=dims) for raw in raws]
+    alone = np.array([statistics.statistics(tensor) for tensor in tensors])
+    np.testing.assert_array_equal(statistics.statistics_table(tensors), alone)
+
+
 def test_statistics_leave_padding_out(tmp_path):
     _, x = ragged([[1.0, 2.0, 6.0], [5.0]])
     loop = rf.Loop(axis=rf.Dim(2, name="step"))

@@ -99,7 +99,7 @@ def _read(raws: RawReader) -> Run:
 def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) -> Run:
     failed = _failure(optional(data, "failed", dict))
     words = list_of(data, "words", str)
-    checks = [chosen(words, int(number), "checks") for number in raws.numbers(data["checks"], lambda n=0.0: n)]
+    checks = [chosen(words, int(number), "checks") for [number] in raws.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = dims.size_or_none(get(data, "size", int))
     if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
@@ -176,7 +176,8 @@ def _sequences(size: Size | None) -> Size | None:
 
 
 def _state(data: Any, dims: DimReader, raws: RawReader, steps: int) -> StoredState:
-    series = None if data.get("series") is None else Series.read(data["series"], dims, raws, steps + 1)
+    parts = [part for part in (data.get("series"), *data.get("more", ())) if part is not None]
+    series = [Series.read(part, dims, raws, steps + 1) for part in parts]
     sizes = {of_type(step, int, "sizes"): of_type(size, int, "sizes") for step, size in get(data, "sizes", list)}
     return StoredState(get(data, "name", str), series, sizes, set(list_of(data, "empty", int)))
 

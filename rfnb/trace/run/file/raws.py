@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,21 @@ class RawWriter:
         self.tensors: dict[str, Any] = {}
 
     def add(self, raws: Sequence[Any]) -> dict[str, Any]:
-        """Adds tensors of one dtype; returns the key and shapes to find them by."""
+        """Adds tensors of one dtype, or numbers; returns the key and shapes to find them by."""
         import torch
 
-        parts = [torch.view_as_real(raw.resolve_conj()) if raw.is_complex() else raw for raw in raws]
-        parts = [part.detach().resolve_neg().cpu() for part in parts]
-        shapes = [list(raw.shape) for raw in raws]
-        if all(shape == shapes[0] for shape in shapes):
-            joined = torch.stack(parts) if parts else torch.zeros(0)
-            return {"key": self._keep(joined), "shape": shapes[0] if parts else [], "count": len(parts)}
-        joined = torch.cat([part.reshape(-1) for part in parts])
-        return {"key": self._keep(joined), "shapes": shapes}
+        if not raws:
+            return {"key": self._keep(torch.zeros(0)), "shape": [], "count": 0}
+        if isinstance(raws[0], bool | int | float):
+            return {"key": self.array(np.array(raws)), "shape": [], "count": len(raws)}
+        if len({raw.shape for raw in raws}) == 1:
+            return {"key": self._keep(_as_real(stacked(raws))), "shape": list(raws[0].shape), "count": len(raws)}
+        joined = torch.cat([_as_real(_on_host(raw)).reshape(-1) for raw in raws])
+        return {"key": self._keep(joined), "shapes": [list(raw.shape) for raw in raws]}
 
-    def numbers(self, rows: Sequence[Sequence[float]]) -> str:
+    def numbers(self, rows: np.ndarray) -> str:
         """Adds a table of numbers; returns its key."""
-        import torch
-
-        return self._keep(torch.tensor(rows, dtype=torch.float64).reshape(len(rows), -1 if rows else 0))
+        return self.array(rows.astype(np.float64))
 
     def array(self, array: np.ndarray) -> str:
         """Adds a numpy array; returns its key."""
@@ -77,17 +75,15 @@ class RawReader:
         found: np.ndarray = self.tensor(key).numpy()
         return found
 
-    def numbers(self, key: Any, row: Callable[..., Any]) -> list[Any]:
-        """Reads a table of numbers, and calls `row` with the entries of each row."""
-        import torch
-
-        table = self.tensor(key)
-        if table.dtype != torch.float64 or table.ndim != 2:
+    def numbers(self, key: Any, columns: int) -> np.ndarray:
+        """Reads a table of numbers with so many columns."""
+        table = self.array(key)
+        if table.dtype != np.float64 or table.ndim != 2 or (len(table) and table.shape[1] != columns):
             raise RunFileError("a table of numbers in the file has the wrong dtype or shape")
-        return [row(*entries) for entries in table.tolist()]
+        return table
 
-    def parts(self, where: Any, dtype: str) -> list[Any]:
-        """Splits the stored tensor into those given to `add`. Raises RunFileError if the dtype or shapes do not fit."""
+    def parts(self, where: Any, dtype: str) -> Sequence[Any]:
+        """The tensors given to `add`, in the stored one. Raises RunFileError if the dtype or shapes do not fit."""
         import torch
 
         joined = self.tensor(get(where, "key", str))
@@ -99,7 +95,7 @@ class RawReader:
             shape = list_of(where, "shape", int)
             if list(joined.shape) != [count(where, "count"), *shape]:
                 raise RunFileError("a tensor in the file has the wrong shape", got=list(joined.shape), expected=shape)
-            return list(joined.unbind(0))
+            return joined
         shapes = get(where, "shapes", list)
         sizes = [_entries(shape) for shape in shapes]
         if sum(sizes) != joined.numel():
@@ -107,6 +103,25 @@ class RawReader:
                 "tensors in the file have the wrong number of entries", got=joined.numel(), expected=sum(sizes)
             )
         return [part.reshape(shape) for part, shape in zip(joined.reshape(-1).split(sizes), shapes, strict=True)]
+
+
+def stacked(raws: Sequence[Any]) -> Any:
+    """Tensors of one shape as one tensor on the host, with a first axis for them."""
+    import torch
+
+    if any(raw.requires_grad or not raw.is_cpu for raw in raws):
+        raws = [_on_host(raw) for raw in raws]
+    return torch.stack(list(raws)).resolve_conj().resolve_neg()
+
+
+def _on_host(raw: Any) -> Any:
+    return raw.detach().cpu().resolve_conj().resolve_neg()
+
+
+def _as_real(raw: Any) -> Any:
+    import torch
+
+    return torch.view_as_real(raw) if raw.is_complex() else raw
 
 
 def _entries(shape: Any) -> int:

@@ -8,11 +8,14 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rfnb.core.dims.align import Sig
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
@@ -21,15 +24,16 @@ from rfnb.trace.run.file.dims import DimWriter
 from rfnb.trace.run.file.found import write_found
 from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.raws import RawWriter
-from rfnb.trace.run.file.series import Series
+from rfnb.trace.run.file.series import Series, form_of
 from rfnb.trace.run.file.variables import write_variables
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.stacked import Lineage
 
-FORMAT = 2
-"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it."""
+FORMAT = 3
+"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it; runs
+without lists that grow are written in format 2, which earlier versions of rfnb can read."""
 
 KEY = "rfnb.run"
 """Key of the JSON in the metadata of the file."""
@@ -49,7 +53,8 @@ def write_run_file(run: Run, path: Path, limit: int | None, states: float = math
         family.append(parent)
     most = (LIMIT if limit is None else limit) // len(family)
     runs = [_describe(each, dims, raws, most, states / len(family)) for each in family]
-    data = {"format": FORMAT, "versions": versions(), **dims.json(), "runs": runs}
+    grow = any((described["variables"] or {}).get("lists") for described in runs)
+    data = {"format": FORMAT if grow else 2, "versions": versions(), **dims.json(), "runs": runs}
     with replacing(path) as unfinished:
         raws.write(unfinished, {KEY: json.dumps(data)})
     return path
@@ -97,7 +102,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
     values = SavedValues(limit)
     checks = values.collect(run)
     states = [_state(run, name) for name in run.states]
-    left_out = fit([state.series for state in states if state.series], states_limit)
+    left_out = fit([series for state in states for series in state.series.values()], states_limit)
     return {
         "name": run.name,
         "place": run.place,
@@ -115,7 +120,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "sequences": dims.size(run.sequences),
         "forked_at": run.forked_at,
         "training": None if run.training is None else run.training.step,
-        "checks": raws.numbers([[values.words.index(check)] for check in checks]),
+        "checks": raws.numbers(np.array([values.words.index(check) for check in checks])[:, None]),
         "words": values.words,
         "note": values.note(left_out),
         "states": [_write_state(state, dims, raws, run.steps) for state in states],
@@ -141,21 +146,26 @@ def _found(run: Run, raws: RawWriter) -> dict[str, Any] | None:
 
 @dataclass
 class SavedState:
-    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None, also for lost values."""
+    """A state before the steps at which it is kept: tensors, sizes of a growing axis, or None, also for lost values.
+
+    series: one for each signature and dtype that it has; variables of plain Python may have several.
+    """
 
     name: str
-    series: Series | None = None
+    series: dict[tuple[Sig, str], Series] = field(default_factory=dict)
     sizes: list[list[int]] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
 
 
 def _state(run: Run, name: str) -> SavedState:
-    found = SavedState(name)
+    found, state_of = SavedState(name), getattr(run.replay, "number_or_state", run.replay.state)
+    kinds: Any = (Tensor, bool, int, float) if hasattr(run.replay, "number_or_state") else Tensor
     for step in sorted({*range(0, run.steps, run.replay.every), run.steps}):
-        state = run.replay.state(name, step)
-        if isinstance(state, Tensor):
-            found.series = found.series or Series.like(state, name)
-            found.series.add(step, state)
+        state = state_of(name, step)
+        if isinstance(state, kinds):
+            if (series := found.series.get(form_of(state))) is None:
+                series = found.series[form_of(state)] = Series.like(state, name)
+            series.add(step, state)
         elif isinstance(state, int):
             found.sizes.append([step, state])
         else:
@@ -164,8 +174,9 @@ def _state(run: Run, name: str) -> SavedState:
 
 
 def _write_state(state: SavedState, dims: DimWriter, raws: RawWriter, steps: int) -> dict[str, Any]:
-    written = None if state.series is None else state.series.write(dims, raws, steps + 1)
-    return {"name": state.name, "series": written, "sizes": state.sizes, "empty": state.empty}
+    written = [series.write(dims, raws, steps + 1) for series in state.series.values()]
+    known = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
+    return {**known, "more": written[1:]} if written[1:] else known
 
 
 def fit(series: Collection[Series], limit: float) -> list[Series]:
@@ -190,22 +201,25 @@ class SavedValues:
 
     def collect(self, run: Run) -> list[str]:
         """Collects all steps, including one that failed. Returns the result of the replay check for each."""
+        values_of = getattr(run.replay, "numbers_and_values", run.replay.values)
         with run.replay.in_order():
-            checks = [self._step(run, step) for step in range(run.steps + (run.failed is not None))]
+            checks = [self._step(values_of, step) for step in range(run.steps + (run.failed is not None))]
         self.words = list(dict.fromkeys(checks))
         return checks
 
-    def _step(self, run: Run, step: int) -> str:
+    def _step(self, values_of: Callable[[int], tuple[list[Any], str]], step: int) -> str:
         try:
-            found, check = run.replay.values(step)
+            found, check = values_of(step)
         except Exception as error:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
         seen: Counter[tuple[Any, ...]] = Counter()
         for name, op, line, tensor, *_ in found:
-            key = (name, op, line, tensor.sig, tensor.dtype)
+            key = (name, op, line, *form_of(tensor))
             seen[key] += 1
-            series = self.series.setdefault((*key, seen[key]), Series.like(tensor, name, op, line))
+            series = self.series.get((*key, seen[key]))
+            if series is None:
+                series = self.series[*key, seen[key]] = Series.like(tensor, name, op, line)
             n_bytes = series.add(step, tensor)
             self._bytes += n_bytes if series.raws is not None else 0
         if self._bytes > self._limit:

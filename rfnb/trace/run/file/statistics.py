@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.run.entries import frames, numbers
+from rfnb.trace.run.file.raws import stacked
 
 
 class Statistics(NamedTuple):
@@ -31,6 +32,9 @@ class Statistics(NamedTuple):
         parts += [f"{self.min:.4g} … {self.max:.4g}, μ {self.mean:.4g}, σ {self.std:.4g}"] if self.entries else []
         return ", ".join([*parts, *(f"{int(n):,} {name}" for n, name in ((self.nan, "NaN"), (self.inf, "Inf")) if n)])
 
+
+TOGETHER = 2**12
+"""Largest number of entries of tensors whose statistics are computed together."""
 
 FETCHED, PART = 2**22, 2**16
 """Number of entries that are copied together, which bounds the memory, and that are looked at together, which fit into
@@ -69,6 +73,33 @@ def _part(entries: np.ndarray) -> Statistics:
     away = finite - mean
     std = math.sqrt(np.square(away, out=away).mean())  # no dot product, whose threads would wait for each other
     return Statistics(values.size, float(finite.min()), float(mean), float(finite.max()), std, nan, inf)
+
+
+def statistics_table(values: Sequence[Tensor] | Sequence[float]) -> np.ndarray:
+    """The statistics of tensors of one dtype, a row each: of small ones with the same shape together; or of numbers."""
+    first = values[0]
+    if not isinstance(first, Tensor):
+        return _rows(np.array(values, np.float64)[:, None])
+    tensors: Any = values
+    entries = math.prod(first._raw.shape)
+    is_small = len(tensors) > 1 and 0 < entries <= TOGETHER and not first.dtype.startswith("complex")
+    if not is_small or any(tensor.lengths.ragged or tensor._raw.shape != first._raw.shape for tensor in tensors):
+        return np.array([statistics(tensor) for tensor in tensors], np.float64)
+    together = stacked([tensor._raw for tensor in tensors])
+    return _rows(backend_of_raw(together).to_numpy_raw(together).reshape(len(tensors), entries).astype(np.float64))
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    """The statistics of each row."""
+    finite, entries = np.isfinite(values).all(axis=1), values.shape[1]
+    table = np.zeros((len(values), len(Statistics._fields)))
+    for at in np.flatnonzero(~finite):
+        table[at] = _part(values[at])
+    values = values[finite]
+    mean = values.mean(axis=1)
+    std = np.sqrt(np.square(values - mean[:, None]).mean(axis=1))
+    table[finite, :5] = np.stack([np.full(len(mean), entries), values.min(axis=1), mean, values.max(axis=1), std], 1)
+    return table
 
 
 NOTHING = Statistics(0, math.nan, math.nan, math.nan, math.nan, 0, 0)

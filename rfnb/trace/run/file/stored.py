@@ -30,9 +30,12 @@ class StoredState:
     """A state over the steps: tensors, sizes of a growing axis, or None, depending on the step."""
 
     name: str
-    series: Series | None = None
+    series: list[Series] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._series_at = {step: series for series in self.series for step in series.steps}
 
     def at(self, step: int) -> Any:
         """The state before a step. Raises RunFileError if it is not in the file."""
@@ -40,12 +43,12 @@ class StoredState:
             return None
         if step in self.sizes:
             return self.sizes[step]
-        if self.series is None or step not in self.series.steps:
+        if step not in self._series_at:
             raise RunFileError(f"{self.name} before step {step} is not in the file", got=self._kept(), hint=HINT)
-        return self.series.tensor(step)
+        return self._series_at[step].tensor(step)
 
     def _kept(self) -> str:
-        steps = sorted({*self.sizes, *self.empty, *(self.series.steps if self.series else ())})
+        steps = sorted({*self.sizes, *self.empty, *self._series_at})
         every = f", every {steps[1] - steps[0]}th" if len(steps) > 2 and steps[1] > steps[0] + 1 else ""
         return f"the states before {len(steps)} steps{every}"
 
@@ -76,6 +79,7 @@ class StoredReplay:
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
+    _by_step: dict[int, list[Series]] | None = field(default=None, init=False)
 
     @property
     def is_isolated(self) -> bool:
@@ -93,8 +97,8 @@ class StoredReplay:
 
     def storages(self) -> dict[Any, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
-        kept = [*self.series, *(state.series for state in self.states if state.series is not None)]
-        raws = [raw for each in kept for raw in each.raws or ()]
+        kept = [*self.series, *(series for state in self.states for series in state.series)]
+        raws = [raw for each in kept if each.raws is not None for raw in each.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 
     def state_names(self) -> list[str]:
@@ -116,9 +120,18 @@ class StoredReplay:
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
-        found = [each for each in self.series if step in each.steps]
+        found = self.series_at(step)
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
+
+    def series_at(self, step: int) -> list[Series]:
+        """The series that have a value at a step."""
+        if self._by_step is None:
+            self._by_step = {}
+            for series in self.series:
+                for at in series.steps:
+                    self._by_step.setdefault(at, []).append(series)
+        return self._by_step.get(step, [])
 
     def lines(self, step: int) -> StepLines | None:
         """Not known."""
@@ -166,8 +179,7 @@ class StoredReplay:
             raise LoopError(f"the body has no value {name!r}", expected=known or None)
         steps = range(min(self.steps, self.size.max))
         values = [series.tensor(step) for step in steps if step in series.steps]
-        shapes = {raw.shape for raw in series.raws or ()}
-        if not values or len(values) < len(steps) or len(shapes) > 1:
+        if not values or len(values) < len(steps) or len({*series.shapes}) > 1:
             raise RunFileError(
                 f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
             )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file.fields import count, get, list_of
+from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.file.variables import ABSENT
 from rfnb.trace.run.names import LostValue, NoValue
@@ -43,6 +43,23 @@ class StoredVariables(StoredReplay):
         """The variables."""
         return list(self.codes)
 
+    def odd_names(self, step: int) -> list[str]:
+        """The variables that a step assigned, and that are neither tensors nor numbers after it."""
+        return [name for name, codes in self.codes.items() if step in codes]
+
+    def initial_names(self) -> list[str]:
+        """The variables that had a value before the first step."""
+        return self.initial
+
+    def growing(self, name: str, step: int) -> tuple[Grown | None, int]:
+        """Of a list that grows, what its values share, and how many parts it has after a step."""
+        code = self.codes[name].get(step)
+        return code if isinstance(code, First) else (None, 0)
+
+    def parts(self, name: str, shared: Grown, start: int, end: int) -> list[Any]:
+        """Parts of a list that grows."""
+        return shared.parts[start:end]
+
     def state(self, name: str, step: int) -> Any:
         """A state or another variable before `step`."""
         return super().state(name, step) if name in self.state_names() else self.shown(name, step)
@@ -68,7 +85,7 @@ class StoredVariables(StoredReplay):
             raise LostValue(f"`{name}` has no value at this step: {code['lost']}")
         if at in self.codes[name]:
             return _decoded(code)
-        return [each for each in self.series if each.name == name and at in each.steps][-1].tensor(at)
+        return [each for each in self.series_at(at) if each.name == name][-1].tensor(at)
 
     def variable(self, name: str, step: int, *, after: bool = False) -> Any:
         """The same, as code has it."""
@@ -85,16 +102,37 @@ class StoredVariables(StoredReplay):
         return np.asarray(backend_of_raw(raw).to_numpy_raw(raw)) if op == "ndarray" else raw
 
 
+@dataclass(eq=False)
+class Grown:
+    """The parts of a list that grows."""
+
+    parts: list[Any]
+
+
+class First(NamedTuple):
+    """The value of a list that grows: its first parts."""
+
+    grown: Grown
+    length: int
+
+
 def read_variables(data: Any, steps: int) -> dict[str, Any]:
     """The fields of `StoredVariables`."""
+    lists = [Grown([_decoded(code) for code in codes]) for codes in data.get("lists", ())]
+    table = [_row(row) for row in data.get("rows", ())]
     codes: dict[str, dict[int, Any]] = {}
     for name, values in get(data, "values", dict).items():
         codes[name] = {count({"step": step}, "step", steps): code for step, code in values}
-        for code in codes[name].values():
-            if not (isinstance(code, dict) and isinstance(code.get("lost"), str)):
+        for step, code in codes[name].items():
+            if isinstance(code, dict) and "first" in code:
+                number, length = code["first"]
+                grown: Grown = chosen(lists, number, "lists")
+                codes[name][step] = First(grown, count({"length": length}, "length", len(grown.parts)))
+            elif not (isinstance(code, dict) and isinstance(code.get("lost"), str)):
                 _decoded(code)
     rows = {
-        count({"step": step}, "step", steps): [_row(row) for row in texts] for step, texts in get(data, "texts", list)
+        count({"step": step}, "step", steps): [chosen(table, row, "rows") if table else _row(row) for row in texts]
+        for step, texts in get(data, "texts", list)
     }
     return {"codes": codes, "rows": rows, "initial": list_of(data, "initial", str)}
 
@@ -107,6 +145,8 @@ def _row(row: Any) -> StepText:
 
 
 def _decoded(code: Any) -> Any:
+    if isinstance(code, First):
+        return code.grown.parts[: code.length]
     if not isinstance(code, dict):
         if isinstance(code, list):
             raise RunFileError("a value of a variable in the file is of no known kind")
