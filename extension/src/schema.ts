@@ -266,6 +266,8 @@ export interface PausedView {
   line: number | null;
   can_edit: boolean;
   cell_id: string | null;
+  /** states that cannot be edited, with the reasons; older kernels do not send it */
+  locked?: { [key: string]: string };
 }
 
 /** The kernel's answer to the first message: its versions. */
@@ -436,6 +438,8 @@ export interface StepView {
   beam?: BeamAt | null;
   /** of plain Python code */
   lines?: LinesView;
+  /** states that no fork can edit before the step, with the reasons, for a panel */
+  locked?: { [key: string]: string };
 }
 
 /** About the lines of a step of plain Python code, 1-based in the file or cell. */

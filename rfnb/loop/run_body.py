@@ -70,8 +70,12 @@ class BodyRun:
 
     def _frames(self, read: frozenset[Any] | None = None) -> list[Sequence[Any]]:
         """The frames of all steps; if `read` is given, only of the Vars in it."""
+        backend, limit = self.step.backend, self.step.limit
         with listening(None):
-            return [each.frames() if read is None or each.var in read else () for each in self.step.frames]
+            return [
+                each.kind.frames(backend, each.source, limit) if read is None or each.var in read else ()
+                for each in self.step.frames
+            ]
 
     def _run_outside(self) -> Results:
         loop, step = self.loop, self.step

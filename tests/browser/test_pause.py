@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -427,3 +428,41 @@ def test_a_plain_loop_pauses_at_a_line_is_edited_and_goes_on(open_notebook):
     over(panel)
     assert "done [214.0, 20.0]" in notebook.text(2)
     expect(panel.root.locator(".rfnb-Stepper-head")).to_contain_text("edited at step 2")
+
+
+LOCKED = """\
+import torch
+class Model:
+    def run(self, w):
+        self.h = w * 1
+        for t in rf.steps(range(3), name="locked"):
+            self.h = self.h + t
+            w = w if t < 9 else w + t
+            yield t
+
+list(Model().run(torch.nn.Parameter(torch.ones(2))));"""
+
+
+def test_a_pencil_that_would_be_refused_says_why(open_notebook):
+    notebook = open_notebook(cells=[DATA, 'rf.pause_when("t == 1", loop="locked");', LOCKED])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    notebook.run_cell(1)
+    notebook.start_cell(2)
+    panel.at(1)
+    refuses(panel, w=re.compile("is a parameter"), **{"self.h": re.compile("is an attribute")})
+    resume(panel, "resume")
+    notebook.wait_for_idle()
+    over(panel)
+    panel.go("previous", 0)
+    refuses(panel, w="a loop with `yield` cannot be continued")
+
+
+def refuses(panel, **reasons):
+    """The pencils say why, and do nothing."""
+    for name, reason in reasons.items():
+        pencil = panel.root.locator(f'[data-state="{name}"] .rfnb-State-edit')
+        expect(pencil).to_have_accessible_description(reason)
+        pencil.click(force=True)
+    expect(panel.root.locator(".rfnb-Edit")).to_have_count(0)

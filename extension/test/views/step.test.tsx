@@ -95,6 +95,37 @@ describe('editing a state', () => {
   });
 });
 
+describe('a state that cannot be edited', () => {
+  const reason = `the header assigns \`h\` anew ${EVIL}`;
+  const pencil = (host: HTMLElement, name: string) => {
+    const place = `[data-state="${name}"] .rfnb-State-edit`;
+    const button = host.querySelector<HTMLElement>(place);
+    click(host, place);
+    return [button?.getAttribute('aria-disabled'), button?.title === reason];
+  };
+
+  it('says why on its pencil, which does nothing', () => {
+    const host = show(
+      <StepperView state={state({ step: stepView(3, { locked: { h: reason } }) })} actions={actions()} />
+    );
+    expect(pencil(host, 'h')).toEqual(['true', true]);
+    expect(host.querySelector('.rfnb-Edit, script')).toBeNull();
+    redraw(<StepperView state={state({ step: stepView(3) })} actions={actions()} />);
+    expect(pencil(host, 'h')).toEqual(['false', false]);
+    expect(host.querySelector('.rfnb-Edit')).not.toBeNull();
+  });
+
+  it.each([
+    [3, 'the same step', 'false'],
+    [2, 'another step', 'true']
+  ])('may be editable where the loop is held: at step %i, %s', (at, _, disabled) => {
+    const held = { run: 1, name: 'x', step: at, why: '', line: null, can_edit: true, cell_id: null, locked: {} };
+    const step = stepView(3, { locked: { h: reason } });
+    const host = show(<StepperView state={state({ step, held })} actions={actions()} />);
+    expect(pencil(host, 'h')[0]).toBe(disabled);
+  });
+});
+
 describe('the name of a state', () => {
   it('leads to the line that computes it, if the body has one', () => {
     const asked = actions();

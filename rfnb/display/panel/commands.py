@@ -184,7 +184,7 @@ def step_of(
     if not 0 <= int(step) < (steps := steps_begun(found)):
         raise ViewError(f"run {run} has no step {step}", expected=f"0 … {steps - 1}" if steps else "none")
     chosen = _sequence(found, sequence)
-    view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen)
+    view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen, locked=True)
     if ops:
         view["ops"] = describe_ops(found[int(step)], op, step_view.choose(found, chosen, hypothesis))
     return view

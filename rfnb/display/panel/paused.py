@@ -91,6 +91,7 @@ def describe(paused: Paused) -> PausedView:
         "line": paused.line,
         "can_edit": paused.edit is not None,
         "cell_id": run.source.cell_id,
+        "locked": dict(paused.locked),
     }
 
 

@@ -106,7 +106,7 @@ def training(
         return {"run": view, "step": None}
     one = sequence if sequence is not None and sequence < (found.batch or 0) else None
     chosen = max(0, min(int(step), steps - 1))
-    return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0)}
+    return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0, locked=True)}
 
 
 def loops(dispatcher: Dispatcher, run: int, step: int, line: int | None = None) -> list[RunItem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.run.schema import RunView, StepView
 
@@ -48,6 +48,7 @@ class PausedView(TypedDict):
     line: int | None  # of `rf.pause()`, or of plain Python code the line after which it is held
     can_edit: bool
     cell_id: str | None
+    locked: NotRequired[dict[str, str]]  # states that cannot be edited, with the reasons; older kernels do not send it
 
 
 class Hello(TypedDict):

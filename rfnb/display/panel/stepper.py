@@ -51,7 +51,7 @@ def widget_class() -> type:
         session = traitlets.Unicode(SESSION).tag(sync=True)
 
         def __init__(self, run: Run, sequence: int | None = None):
-            first = dict(step.describe_step(run, 0, sequence, seen=0)) if run.steps else None
+            first = dict(step.describe_step(run, 0, sequence, seen=0, locked=True)) if run.steps else None
             super().__init__(run=dict(history.describe_run(run)), first=first)
             self.history = View(history.describe(run, sequence))
             self.dispatcher = Dispatcher(OneRun(run), later=main_thread_later())

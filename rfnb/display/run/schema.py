@@ -136,6 +136,7 @@ class StepView(TypedDict):
     ops: OpsView | None  # if they were asked for
     beam: NotRequired[BeamAt | None]  # of a search, if it was asked for
     lines: NotRequired[LinesView]  # of plain Python code
+    locked: NotRequired[dict[str, str]]  # states that no fork can edit before the step, with the reasons, for a panel
 
 
 class LinesView(TypedDict):

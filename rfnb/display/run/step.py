@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,12 @@ def describe_step(
     watch: Sequence[str] = (),
     hypothesis: NodeAt | None = None,
     seen: int | None = None,
+    locked: bool = False,
 ) -> StepView:
     """The JSON of a step, computed again by replay; must run on the thread that owns the tensors.
 
     hypothesis: of a search, to show values of this one only; it may be chosen at any step. seen: how many columns of
-    the tree of the search the front end has; None if it shows no tree.
+    the tree of the search the front end has; None if it shows no tree. locked: say which states no fork can edit.
     """
     at, chosen = run[step], choose(run, sequence, hypothesis)
 
@@ -85,6 +87,9 @@ def describe_step(
     }
     if (lines := at.lines()) is not None:
         view["lines"] = {"skipped": list(lines.skipped), "loops": list(lines.loops)}
+    if locked:
+        with suppress(Exception):  # such as of an object of the user; then the fork itself says it
+            view["locked"] = dict(run.replay.locked_states(run, step))
     return view
 
 

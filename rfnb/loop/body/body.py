@@ -26,14 +26,11 @@ from rfnb.loop.body.freezing import EndedMasks
 from rfnb.loop.body.hypotheses import Hypotheses
 from rfnb.loop.body.traced_step import (
     Carried,
-    FrameInput,
     Kind,
-    step_numbers_as_frames,
-    unstacked_frames,
 )
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
-from rfnb.loop.steps.frames import first_frame
+from rfnb.loop.steps.frames import FrameInput, StepNumber, Unstacked, first_frame
 from rfnb.loop.steps.kept_order import KeptOrder
 from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
@@ -211,12 +208,12 @@ class Body:
             )
         with self.untraced():
             self._agree(plain, axis)
-            frame = first_frame(self.backend, plain, axis, self.recorder.recorded)
+            kind = Unstacked(axis, self.recorder.recorded)
+            frame = first_frame(self.backend, plain, *kind)
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        given = self.backend, plain, axis, self.recorder.recorded
-        self.frames.append(unstacked_frames(self.var(frame), *given))
+        self.frames.append(FrameInput(self.var(frame), kind, plain))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -253,7 +250,7 @@ class Body:
             with self.untraced():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
-            self.frames.append(step_numbers_as_frames(self.var(frame), self.backend))
+            self.frames.append(FrameInput(self.var(frame), StepNumber()))
         return self._step_number
 
     def refuse_in_branch(self, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +16,14 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
-from rfnb.loop.body.freezing import frozen, masks_of_active, reordered, unfrozen_states
+from rfnb.loop.body.freezing import frozen, reordered, unfrozen_states
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedStep, place_of
+from rfnb.loop.body.traced_step import Carried, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.program.analysis import Analysis, analysis_of
 from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.frames import EndedMask, FrameInput, has_steps
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
 from rfnb.loop.steps.kept_order import Mask
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or
@@ -117,7 +116,7 @@ def _analysis(body: Body, schedule: Schedule) -> Analysis | None:
         return None
     return analysis_of(
         body.tape, body.recorder.op_calls, schedule, body.backend.needs_gradient_raw,
-        stackable=[each.stacked is not None for each in body.frames], unstacks=body.size is not None,
+        stackable=[each.is_stackable for each in body.frames], unstacks=body.size is not None,
     )  # fmt: skip
 
 
@@ -319,8 +318,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
         first = body.backend.from_numpy_raw(limit.values > 0, device)
         frame = tensor_of(first, align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
-    make = partial(masks_of_active, body.backend, limit, device)
-    body.frames.append(FrameInput(body.var(frame), make, None, ("active", device)))
+    body.frames.append(FrameInput(body.var(frame), EndedMask(True, None, device)))
     return traced
 
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from rfnb.backend.base.tape import Call, Var, current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.traced_step import FrameInput, place_of
+from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.steps.bounded_states import unfrozen
 from rfnb.loop.steps.ended_frames import ended
 from rfnb.loop.steps.ended_guard import EndedGuard
-from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.frames import EndedMask, FrameInput, has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.ops.reduce import reduce_any
@@ -114,25 +111,8 @@ class EndedMasks:
         with body.untraced():
             frame = tensor_of(backend.from_numpy_raw(ended(size, how, 1)[0], device), align.sig(()), EMPTY)
         body.input("", frame)
-        frames = partial(self._frames, backend, how, device)
-        body.frames.append(FrameInput(body.var(frame), frames, None, ("ended", how, device)))
+        body.frames.append(FrameInput(body.var(frame), EndedMask(False, how, device)))
         return frame
-
-    def _frames(self, backend: type[Backend], how: align.Move, device: Any) -> Any:
-        assert self.limit is not None
-        return masks_of_ended(backend, self.limit, how, device)
-
-
-def masks_of_ended(backend: type[Backend], limit: Size, how: align.Move, device: Any) -> Any:
-    """The raw masks of the sequences that have ended before each step."""
-    return backend.frames_raw(backend.from_numpy_raw(ended(limit, how, limit.max), device), 0)
-
-
-def masks_of_active(backend: type[Backend], limit: Size, device: Any) -> Sequence[Any]:
-    """The raw masks of the sequences that take each step."""
-    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
-    frames: Sequence[Any] = backend.frames_raw(backend.from_numpy_raw(mask, device), 0)
-    return frames
 
 
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:

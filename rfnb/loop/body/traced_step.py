@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import External, Tape, Var
 from rfnb.core.dims.dim import Dim
@@ -14,7 +13,7 @@ from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.steps.frames import StepNumbers, all_frames, stacked_frames, step_numbers
+from rfnb.loop.steps.frames import FrameInput
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
 
@@ -54,32 +53,6 @@ class Carried:
 def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
     """The position of the only value of this kind, if there is one."""
     return next((place for place, each in enumerate(carried) if each.kind == kind), None)
-
-
-class FrameInput(NamedTuple):
-    """A sequence that gives each step one frame.
-
-    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over a
-    given dim; None for frames that exist only one by one. made: what they are made of, to make those of another batch;
-    None if that is not known.
-    """
-
-    var: Var
-    frames: Callable[[], Sequence[Any]]
-    stacked: Callable[[Dim], Tensor] | None
-    made: tuple[Any, ...] | None = None
-
-
-def unstacked_frames(var: Var, backend: type[Backend], source: Tensor, axis: Dim, repeat: bool) -> FrameInput:
-    """The frames of a tensor. repeat: as in `all_frames`."""
-    make = partial(all_frames, backend, source, axis, repeat=repeat)
-    stack = partial(stacked_frames, backend, source, axis, repeat=repeat)
-    return FrameInput(var, make, stack, ("frame", source, axis))
-
-
-def step_numbers_as_frames(var: Var, backend: type[Backend]) -> FrameInput:
-    """The numbers of the steps, which the loop computes."""
-    return FrameInput(var, partial(StepNumbers, backend), partial(step_numbers, backend), ("number",))
 
 
 @dataclass(frozen=True, kw_only=True)

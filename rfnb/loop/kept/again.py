@@ -7,17 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import Var
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.loop.body.freezing import masks_of_active, masks_of_ended
-from rfnb.loop.body.traced_step import FrameInput, TracedStep, step_numbers_as_frames, unstacked_frames
+from rfnb.loop.body.traced_step import TracedStep
 from rfnb.loop.kept.kept_step import KeptOutput, KeptStep, KeptTensor, NotKept
 from rfnb.loop.kept.new_frame import NewFrame
 from rfnb.loop.program.analysis import analysis_of
 from rfnb.loop.program.program import Program
-from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.frames import Unstacked, has_steps
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
@@ -45,8 +43,8 @@ def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequ
 def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
     """The number of steps of each sequence."""
     size: Size | None = None
-    for place, axis in kept.unstacked:
-        own = given[place].size_of(axis)
+    for place, kind in [(each.source, each.kind) for each in kept.frames if isinstance(each.kind, Unstacked)]:
+        own = given[place].size_of(kind.axis)
         if size is not None and not size.agrees(own):
             raise NotKept("tensors of other lengths")
         size = own
@@ -74,7 +72,7 @@ class _Again:
     def step(self, originals: dict[str, Any]) -> TracedStep:
         """The step."""
         kept, step, limit, recorder, initial = self.kept, self.kept.step, self.limit, self.recorder, self.frame.initial
-        frames = tuple(map(self._frame_input, step.schedule.frames))
+        frames = tuple(each._replace(source=self.frame.source(each)) for each in kept.frames)
         carried = tuple(
             replace(each, before=self._traced(*each.before), initial=raw)
             for each, raw in zip(step.carried, initial, strict=True)
@@ -91,13 +89,13 @@ class _Again:
         needs_gradient = self.backend.needs_gradient_raw
         analysis = analysis_of(
             self.frame.tape, recorder.op_calls, schedule, needs_gradient,
-            stackable=[each.stacked is not None for each in frames], unstacks=bool(kept.unstacked),
+            stackable=[each.is_stackable for each in frames], unstacks=step.size is not None,
         )  # fmt: skip
         of_batch = {
             "recorder": recorder, "schedule": schedule, "limit": limit, "carried": carried,
             "program": Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis),
-            "size": limit if kept.unstacked else None,
-            "frames_size": limit if kept.unstacked or has_steps(step.axis) else None,
+            "size": step.size and limit,
+            "frames_size": limit if step.size or has_steps(step.axis) else None,
             "search": None if hypotheses is None else hypotheses.plan,
         }  # fmt: skip
         return TracedStep(
@@ -106,17 +104,6 @@ class _Again:
             seed=self.backend.draw_seed() if kept.draws else None, warns=False, watchers=(), pauses=(),
             set_states=frozenset(), reads=None, generators=(),
         )  # fmt: skip
-
-    def _frame_input(self, var: Var) -> FrameInput:
-        spec = self.kept.inputs[var.number]
-        detail: Any = spec.detail
-        if spec.kind == "frame":
-            return unstacked_frames(var, self.backend, self.frame.given[detail[0]], detail[1], False)
-        if spec.kind == "number":
-            return step_numbers_as_frames(var, self.backend)
-        if spec.kind == "active":
-            return FrameInput(var, partial(masks_of_active, self.backend, self.limit, *detail), None)
-        return FrameInput(var, partial(masks_of_ended, self.backend, self.limit, *detail), None)
 
     def _traced(self, template: KeptTensor, value: Any) -> Traced:
         return Traced(self.frame.tensor(template), self.recorder, value)

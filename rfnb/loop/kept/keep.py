@@ -18,7 +18,6 @@ from rfnb.loop.body.traced_step import Carried, TracedStep
 from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
-    KeptInput,
     KeptOp,
     KeptOutput,
     KeptState,
@@ -109,15 +108,13 @@ class _Keeper:
         for position, call in enumerate(tape.calls):
             if position not in within and not _is_plain(call):
                 raise NotKept(f"a call of {getattr(call.fn, '__name__', 'a function')} outside of ops")
-        inputs = {each.var.number: KeptInput("state", (i,)) for i, each in enumerate(step.carried)}
-        inputs |= {each.var.number: self._input(each.made) for each in step.frames}
         hypotheses, lengths, by_place = self._hypotheses()
         carried = tuple(map(self._carried, step.carried))
         return KeptStep(
             step=step.without_tensors(carried=carried, program=step.program.without_tensors(), search=None),
             values=len(tape.values), outside=tuple(outside), parameters=tuple(self.parameters), ops=tuple(ops),
-            nodes=tuple(call.node for call in self.recorder.op_calls), inputs=inputs,
-            unstacked=tuple((self._place(source), axis) for source, axis in _unstacked(step)),
+            nodes=tuple(call.node for call in self.recorder.op_calls),
+            frames=tuple(each._replace(source=self._place(each.source)) for each in step.frames),
             outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
             hypotheses=hypotheses, lengths=lengths, by_place=by_place, draws=step.seed is not None,
             tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
@@ -152,17 +149,11 @@ class _Keeper:
             raise NotKept("the loop begins with something else for each sequence")
         return backend.snapshot_raw(one)
 
-    def _place(self, source: Tensor) -> int:
+    def _place(self, source: Tensor | None) -> int | None:
         place = self.places.get(id(source))
-        if place is None:
+        if place is None and source is not None:
             raise NotKept("frames of a tensor that is not given")
         return place
-
-    def _input(self, made: Any) -> KeptInput:
-        if made is None:
-            raise NotKept("an input that only this batch has")
-        kind, *detail = made
-        return KeptInput(kind, (self._place(detail[0]), *detail[1:]) if kind == "frame" else tuple(detail))
 
     # -- ops
 
@@ -315,7 +306,3 @@ def _is_of_a_module(fn: Callable[..., Any]) -> bool:
 def _takes_all(index: Any) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     return all(part is None or part is Ellipsis or part == slice(None) for part in parts)
-
-
-def _unstacked(step: TracedStep) -> list[tuple[Tensor, Dim]]:
-    return [(each.made[1], each.made[2]) for each in step.frames if each.made is not None and each.made[0] == "frame"]

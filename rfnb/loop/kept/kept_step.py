@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rfnb.core.tensor.op import OpRow
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.body.traced_step import Step
+    from rfnb.loop.steps.frames import FrameInput
 
 
 class NotKept(Exception):
@@ -110,15 +111,6 @@ class Part(NamedTuple):
     code: Any = None
 
 
-class KeptInput(NamedTuple):
-    """An input of the step. kind: "state", by its position; "frame" of a given tensor along an axis; "number" of the
-    step; "ended", a mask of sequences that have ended, by its layout and device; "active", one of those that go on, by
-    its device. detail: these."""
-
-    kind: str
-    detail: tuple[Any, ...]
-
-
 class KeptState(NamedTuple):
     """What a value that the loop carries is on the traced frame, before the step: a Traced without its tensor."""
 
@@ -153,8 +145,7 @@ class KeptStep:
     ops: tuple[KeptOp, ...]
     nodes: tuple[Node, ...]
     parts: tuple[Part, ...]
-    inputs: dict[int, KeptInput]
-    unstacked: tuple[tuple[int, Dim], ...]
+    frames: tuple[FrameInput, ...]
     outputs: tuple[KeptOutput, ...]
     hypotheses: Hypotheses | None
     lengths: FromSizes | Lengths | None
@@ -182,7 +173,7 @@ class KeptStep:
         schedule, carried = replace(step.schedule, max_steps=0, free_steps=0), step.carried
         return (
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
-            self.inputs, self.unstacked, [replace(each, before=each.before.tensor, initial=None) for each in carried],
+            self.frames, [replace(each, before=each.before.tensor, initial=None) for each in carried],
             schedule, step.ends, step.include_eos, self.by_place, self.lengths,
             self.hypotheses and self.hypotheses.beams, [(each.tensor, each.sig) for each in self.outputs],
             step.axis, step.gives_size, step.limit.ragged, step.limit.dims, step.unfrozen, self.draws,

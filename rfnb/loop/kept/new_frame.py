@@ -6,7 +6,8 @@ run again themselves, and have to make the same calls but for the sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
@@ -20,7 +21,6 @@ from rfnb.core.ground.scope import random_from
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.freezing import masks_of_active
 from rfnb.loop.body.traced_step import Carried
 from rfnb.loop.kept.kept_step import (
     FromSizes,
@@ -34,9 +34,8 @@ from rfnb.loop.kept.kept_step import (
     Part,
     Slot,
 )
-from rfnb.loop.steps.ended_frames import ended
 from rfnb.loop.steps.ended_guard import EndedGuard
-from rfnb.loop.steps.frames import first_frame
+from rfnb.loop.steps.frames import EndedMask, FrameInput, Unstacked, first_frame
 
 if TYPE_CHECKING:
     from rfnb.backend.base.math import Domain
@@ -60,7 +59,12 @@ class NewFrame:
         self.tape.new_stream = self._new_stream
         self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
         self._lengths_made: dict[FromSizes, Lengths] = {}
-        self._masks: dict[str, Any] = {}  # by layout and device
+        self._masks: dict[str, Any] = {}  # by the text of an EndedMask, as slices have no hash
+        self._makes: dict[int, Callable[[], Any]] = {  # the inputs on the first frame, by number
+            each.var.number: partial(self.backend.alias_raw, raw)
+            for each, raw in zip(kept.step.carried, self.initial, strict=True)
+        }
+        self._makes |= {each.var.number: partial(self._first, each) for each in kept.frames}
         self._before = 0  # how many calls of the kept step come before those of the tape
 
     def _begin(self, carried: Carried) -> Any:
@@ -177,23 +181,23 @@ class NewFrame:
 
     def _inputs(self, until: int) -> None:
         """Declares the inputs whose turn it is."""
-        values, inputs = self.tape.values, self.kept.inputs
-        while len(values) < until and (spec := inputs.get(len(values))) is not None:
-            detail: Any = spec.detail
-            if spec.kind == "state":
-                raw = self.backend.alias_raw(self.initial[detail[0]])
-            elif spec.kind == "frame":
-                raw = first_frame(self.backend, self.given[detail[0]], detail[1], False)._raw
-            elif spec.kind == "number":
-                raw = self.backend.full_raw([], 0, "int64", None)
-            elif spec.kind == "active":
-                raw = self.backend.alias_raw(masks_of_active(self.backend, self.limit, *detail)[0])
-            else:
-                raw = self._masks[repr(detail)] = self._mask(*detail)
-            self.tape.input(raw)
+        values = self.tape.values
+        while len(values) < until and (make := self._makes.get(len(values))) is not None:
+            self.tape.input(make())
 
-    def _mask(self, how: align.Move, device: Any) -> Any:
-        return self.backend.from_numpy_raw(ended(self.limit, how, 1)[0], device)
+    def _first(self, frames: FrameInput) -> Any:
+        """The frame of the first step."""
+        kind = frames.kind
+        if isinstance(kind, Unstacked):
+            return first_frame(self.backend, self.source(frames), *kind)._raw
+        raw = self.backend.alias_raw(kind.frames(self.backend, None, self.limit)[0])
+        if isinstance(kind, EndedMask):
+            self._masks[repr(kind)] = raw
+        return raw
+
+    def source(self, frames: FrameInput) -> Any:
+        """The tensor that has the frames, if there is one."""
+        return None if frames.source is None else self.given[frames.source]
 
     def ended(self, backend: Any, signature: Sig, device: Any) -> Any:
         """The mask of the sequences that have ended, while an op runs; see `EndedMasks`."""
@@ -202,16 +206,13 @@ class NewFrame:
             return None
         if not set(size.dims) <= signature.index.keys():
             return None
-        detail = align.move(size.dims, signature.dims, trailing=False), device
-        found = self._masks.get(repr(detail))
-        if found is None:
-            spec = self.kept.inputs.get(len(self.tape.values))
-            if spec is None or spec.detail != detail:
-                raise NotKept("another mask of what has ended")
+        kind = repr(EndedMask(False, align.move(size.dims, signature.dims, trailing=False), device))
+        if kind not in self._masks:
             with self.tape.pause():
                 self._inputs(until=len(self.tape.values) + 1)
-            found = self._masks[repr(detail)]
-        return found
+        if kind not in self._masks:
+            raise NotKept("another mask of what has ended")
+        return self._masks[kind]
 
     def guarded(self, x: Tensor, raw: Any) -> Any:
         """The argument of an op; see `EndedMasks`."""

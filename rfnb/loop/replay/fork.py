@@ -43,6 +43,17 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, stat
     return _continued(replay, run, step, bindings, before, edits)
 
 
+def locked_states(replay: Replay, run: Run, step: int) -> dict[str, str]:
+    """The states that a fork cannot edit: sizes, and all of them if the body changes what it reads."""
+    return sizes(replay) if replay.plan.changes is None else dict.fromkeys(replay.places, replay.plan.changes)
+
+
+def sizes(replay: Replay) -> dict[str, str]:
+    """The states that are sizes of axes, with the reason why they cannot be edited."""
+    names = [name for name, place in replay.places.items() if isinstance(replay.final[place], int)]
+    return {name: f"{name!r} is the size of an axis that grows, which cannot be edited" for name in names}
+
+
 @dataclass(frozen=True)
 class Edit:
     """New entries of one state.
@@ -176,7 +187,7 @@ def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
     """A copy of `value` as the raw tensor of a state, checked and cast to its dtype."""
     state = replay.state(name, step)
     if isinstance(state, int):
-        raise LoopError(f"fork: {name!r} is the size of an axis that grows, which cannot be edited", got=value)
+        raise LoopError(f"fork: {sizes(replay)[name]}", got=value)
     return replay.backend.snapshot_raw(_raw_of(replay, run, state, value))
 
 

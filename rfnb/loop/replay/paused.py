@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.listener import listening
-from rfnb.loop.replay.fork import apply_edits, edits_of
+from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
 from rfnb.loop.replay.replay import Replay, completed
 from rfnb.loop.steps.execute import Bindings, Outcome, StateHistory
 from rfnb.trace.pause.hold import Paused, Resume, hold
@@ -51,7 +51,7 @@ class LoopPauses:
             return
         run, step = self._until_now(outcome), outcome.steps - 1
         line = self.lines[0].line if self.lines else None
-        paused = Paused(run, step, why, partial(self._edit, outcome), line)
+        paused = Paused(run, step, why, partial(self._edit, outcome), line, sizes(self._replay))
         with listening(None):
             resume = hold(paused)
         self.has_paused = self.has_paused or resume is not None

@@ -34,6 +34,7 @@ class Replay(RecordedSteps):
     """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
     fork_with = fork.fork_with
+    locked_states = fork.locked_states
     fork = fork.fork
     rerun = rerun.rerun
     gradients = gradients.gradients

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rfnb.backend.base.tape import Var
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.steps.ended_frames import ended
 from rfnb.ops.math import where
 
 if TYPE_CHECKING:
@@ -41,21 +43,69 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool 
     return _zeros_if_empty(backend, frame, size) if size.max and going_on is None else frame
 
 
-def all_frames(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool = True) -> Sequence[Any]:
-    """All frames as raw tensors. In padding, the last frame of the sequence is repeated, or, without `repeat`, only if
-    padding could do harm."""
-    source = _without_padding(backend, source, axis, repeat)
-    return backend.frames_raw(source._raw, source.axis(axis))
+class Unstacked(NamedTuple):
+    """The frames of a tensor along an axis. repeat: whether each sequence repeats its last frame in its padding; else
+    only if padding could do harm."""
+
+    axis: Dim
+    repeat: bool
+
+    def frames(self, backend: type[Backend], source: Tensor, limit: Size) -> Sequence[Any]:
+        """All frames as raw tensors."""
+        source = _without_padding(backend, source, self.axis, self.repeat)
+        return backend.frames_raw(source._raw, source.axis(self.axis))
+
+    def stacked(self, backend: type[Backend], source: Tensor, frames: Dim) -> Tensor:
+        """All frames as one tensor, with `frames` in place of the axis; later frames than it counts are dropped."""
+        axis, source = self.axis, _without_padding(backend, source, self.axis, self.repeat)
+        place, steps = source.axis(axis), frames.dimension or 0
+        raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
+        dims = [frames if dim is axis else dim for dim in source.dims]
+        feature = None if source.feature_dim is axis else source.feature_dim
+        return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
 
 
-def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Dim, repeat: bool = True) -> Tensor:
-    """All frames as one tensor, with `frames` in place of `axis`; later frames than `frames` counts are dropped."""
-    source = _without_padding(backend, source, axis, repeat)
-    place, steps = source.axis(axis), frames.dimension or 0
-    raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
-    dims = [frames if dim is axis else dim for dim in source.dims]
-    feature = None if source.feature_dim is axis else source.feature_dim
-    return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
+class StepNumber(NamedTuple):
+    """The number of each step, 0, 1, …"""
+
+    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
+        """All numbers as raw tensors."""
+        return StepNumbers(backend)
+
+    def stacked(self, backend: type[Backend], source: None, frames: Dim) -> Tensor:
+        """All numbers as one tensor. {frames} int64"""
+        return tensor_of(backend.range_raw(frames.get_dim_value(), "int64", None), align.sig([frames]), EMPTY)
+
+
+class EndedMask(NamedTuple):
+    """Which sequences have ended before each step; or, if `going`, which of them take it. how: moves the axes of the
+    lengths."""
+
+    going: bool
+    how: align.Move | None
+    device: Any
+
+    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
+        """All masks as raw tensors."""
+        mask = ended(limit, self.how, max(limit.max, 1)) ^ self.going
+        return backend.frames_raw(backend.from_numpy_raw(mask, self.device), 0)
+
+
+class FrameInput(NamedTuple):
+    """A sequence that gives each step one frame.
+
+    var: the frame in the program. source: the tensor that has the frames, if there is one; in a kept step, its place
+    among the given tensors.
+    """
+
+    var: Var
+    kind: Unstacked | StepNumber | EndedMask
+    source: Any = None
+
+    @property
+    def is_stackable(self) -> bool:
+        """Whether all frames can be one tensor."""
+        return not isinstance(self.kind, EndedMask)
 
 
 def _without_padding(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool) -> Tensor:
@@ -94,11 +144,6 @@ def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tenso
     zero = False if frames.dtype == "bool" else 0  # which keeps the dtype
     zeroed: Tensor = where(has_frames, frames, zero).copy_transpose(frames.dims)
     return zeroed
-
-
-def step_numbers(backend: type[Backend], frames: Dim) -> Tensor:
-    """The numbers of all steps, 0, 1, …, as one tensor. {frames} int64"""
-    return tensor_of(backend.range_raw(frames.get_dim_value(), "int64", None), align.sig([frames]), EMPTY)
 
 
 class StepNumbers(Sequence[Any]):

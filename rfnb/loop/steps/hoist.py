@@ -65,7 +65,7 @@ class Hoist:
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames: dict[Var, Any] = {each.var: each.stacked for each in step.frames}
+        self.frames: dict[Var, Any] = {each.var: each for each in step.frames}
         known = step.size is not None and not step.ends and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
         self.analysis = self.program.analysis
@@ -114,7 +114,8 @@ class Hoist:
             for number in unused:
                 self.ops[number].why = "nothing needs it"
             for var in stacked:
-                self.computed[var] = self.frames[var](self._frames)
+                frames = self.frames[var]
+                self.computed[var] = frames.kind.stacked(self.backend, frames.source, self._frames)
             live = [self.ops[number] for number in found]
             for done, op in enumerate(live, 1):
                 self._run(op)
@@ -157,7 +158,7 @@ class Hoist:
             needed |= op.reads
             taken |= op.reads
         known = self.dim is not None
-        stacked = [var for var, stack in self.frames.items() if var in taken and stack is not None and known]
+        stacked = [var for var, each in self.frames.items() if var in taken and each.is_stackable and known]
         return live[::-1], unused, stacked
 
     def _read_after(self) -> set[Var]:

@@ -99,7 +99,7 @@ class _Placing:
         constants &= self.seen.keys() | set(self.step.schedule.outputs)
         place: dict[Var, Place] = dict.fromkeys(constants, "once")
         for each in self.step.frames:
-            if each.stacked is not None and self.known:
+            if each.is_stackable and self.known:
                 place[each.var] = "frames"
         for op in self.ops:
             operands = {place.get(var, "steps") for var in op.reads}

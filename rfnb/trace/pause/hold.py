@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,6 +50,7 @@ class Paused:
 
     run: its steps so far. step: the last one. why: the reason. edit: replaces states for the next step: takes their
     new values by name, and which sequence and hypothesis the edit is for. line: the line that asked for the pause.
+    locked: the states that cannot be edited, with the reasons.
     """
 
     run: Run
@@ -57,6 +58,7 @@ class Paused:
     why: str
     edit: Callable[[Mapping[str, Any], Only], None] | None = None
     line: int | None = None
+    locked: Mapping[str, str] = field(default_factory=dict)
 
 
 Holding = Literal["yes", "no panel", "no subshells"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from rfnb.core.tensor.plain import plain_tensor
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops.math import where
-from rfnb.trace.plain.edited_value import edited_value
+from rfnb.trace.plain.edited_value import edited_value, has_numbers, reason_missing
 from rfnb.trace.plain.values import backend_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,19 @@ def edited(name: str, old: Any, new: Any, at: RunStep) -> Any:
     """
     if isinstance(new, str) and not isinstance(old, str):
         new = _of_text(new.strip(), at)
+    _check(name, old)
+    raw = old._raw if isinstance(old, Tensor) else old
+    backend = backend_of(raw)
+    value = edited_value(name, old, new)
+    if backend is None or not backend.needs_gradient_raw(raw):
+        return value
+    made = value._raw if isinstance(old, Tensor) else value
+    raw = made if np.ndim(getattr(new, "_raw", new)) == 0 else _changed(raw, made)
+    return old.like(raw) if isinstance(old, Tensor) else raw
+
+
+def _check(name: str, old: Any) -> None:
+    """Raises LoopError for a variable that cannot be edited, whatever its new value is."""
     raw = old._raw if isinstance(old, Tensor) else old
     backend = backend_of(raw)
     if backend is not None and not backend.is_readable_raw(raw):
@@ -49,12 +62,23 @@ def edited(name: str, old: Any, new: Any, at: RunStep) -> Any:
             f"edit: `{name}` is a parameter: what holds it, such as an optimizer, would keep the old one",
             hint=f"with torch.no_grad(): {name}.fill_(…), in the code",
         )
-    value = edited_value(name, old, new)
-    if backend is None or not backend.needs_gradient_raw(raw):
-        return value
-    made = value._raw if isinstance(old, Tensor) else value
-    raw = made if np.ndim(getattr(new, "_raw", new)) == 0 else _changed(raw, made)
-    return old.like(raw) if isinstance(old, Tensor) else raw
+
+
+def locked(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, str]:
+    """The states that cannot be edited with numbers, with the reasons. values: the variables of the frame."""
+    reasons: dict[str, str] = {}
+    for name in names:
+        if name not in values:
+            reasons[name] = reason_missing(name)
+            continue
+        value = values[name]
+        try:
+            _check(name, value)
+        except LoopError as error:
+            reasons[name] = error.what.removeprefix("edit: ")
+        if not has_numbers(value):
+            reasons[name] = f"`{name}` has no numbers: it is of type {type(value).__name__}"
+    return reasons
 
 
 def write_variables(frame: FrameType, values: Mapping[str, Any]) -> None:

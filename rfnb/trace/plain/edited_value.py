@@ -13,12 +13,15 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import printable
 from rfnb.trace.plain.values import backend_of
 
+NUMBERS = bool | int | float | complex | np.generic
+
 
 def edited_value(name: str, old: Any, new: Any) -> Any:
     """A value for a variable that is of the kind of the old one: a tensor or array of its shape and dtype, a number, a
     text, a container of its type.
 
-    A number, or a tensor that can be broadcast, fills a tensor. The new value shares no memory with anything.
+    A number, or a tensor that can be broadcast, fills a tensor; a list of numbers takes those of a tensor. The new
+    value shares no memory with anything.
 
     Raises DtypeError for numbers that the dtype cannot hold, LoopError for other values that do not fit.
     """
@@ -30,11 +33,25 @@ def edited_value(name: str, old: Any, new: Any) -> Any:
         new = new._raw
     if isinstance(old, np.ndarray) or backend_of(old) is not None:
         return _filled(name, old, new)
-    if isinstance(old, bool | int | float | complex | np.generic):
+    if isinstance(old, NUMBERS):
         return _number(name, old, new)
     if old is None or isinstance(new, type(old)):
         return copy.deepcopy(new)
+    if has_numbers(old) and len(getattr(new, "shape", ())) == 1:
+        return type(old)(_filled(name, np.asarray(old), new).tolist())
     raise _refused(name, new, f"{printable(type(old).__name__)}, as it is")
+
+
+def has_numbers(value: Any) -> bool:
+    """Whether the new value of a variable with this one may be a tensor."""
+    if isinstance(value, Tensor | np.ndarray | NUMBERS) or backend_of(value) is not None:
+        return True
+    return type(value) in (list, tuple) and bool(value) and all(isinstance(part, bool | int | float) for part in value)
+
+
+def reason_missing(name: str) -> str:
+    """Why something with this name, which has a value in the loop, is no variable that can be edited."""
+    return f"`{name}` {'has no value yet' if name.isidentifier() else 'is an attribute, not a variable'}"
 
 
 def _number(name: str, old: Any, new: Any) -> Any:

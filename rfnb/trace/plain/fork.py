@@ -8,20 +8,20 @@ import io
 import operator
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LoopError
-from rfnb.trace.plain.edited_value import edited_value
+from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recording import recording_here
-from rfnb.trace.plain.remembered import continue_from
+from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
 from rfnb.trace.plain.values import Kept, Opaque, Summary, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -150,26 +150,9 @@ def fork(
     """
     step = _checked(loop, step)
     seed = None if seed is None else operator.index(seed)
-    around, node = loop.around, _loop_of(loop, lines)
-    if around is None:
-        raise LoopError(
-            "fork: plain Python code that was not recorded as a loop cannot be continued",
-            hint="rf.steps in the line of its loop, or %%record_loops in its cell",
-        )
-    _check_syntax(node)
-    if around.trained:
-        raise LoopError(
-            f"fork: the loop changes the weights of `{around.trained[0]}`, and those of its steps are not kept",
-            hint="run it again",
-        )
-    names, outside = _names(node, loop, step)
-    changing, items = _changing(loop), list(_items(node, loop, step)) if isinstance(node, ast.For) else []
-    cells = {name: CellType() for name in (*names, ITEMS, MORE)}
-    inside = {part for code in loop.codes() for part in _codes_in(code)}
-    rebuilder = Rebuilder(loop.moments[step].objects, changing, cells, inside.__contains__)
-    entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
-    targets = _target_names(node)
-    anew = _stored(node) - {*loop.text.carried}
+    node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step)
+    items = list(_items(node, loop, step)) if isinstance(node, ast.For) else []
+    cells, changing = rebuilder.cells, rebuilder.changing
     values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
     changes = _edited(edits, values, targets, loop)
     for name, value in (values | changes).items():
@@ -191,6 +174,70 @@ def fork(
             setattr(owner, name, value)
         own, error = _run(function, loop, step, seed)
     return Forked(loop, step, own, list(changes), notes), error
+
+
+class Plan(NamedTuple):
+    """What a fork begins with, before anything is copied.
+
+    Args:
+        node: the syntax of the loop.
+        around: what it begins with besides its variables.
+        entries: its variables at the iteration, by name.
+        targets: those that the header assigns.
+        anew: those that an iteration assigns before it reads them.
+        rebuilder: makes their values.
+    """
+
+    node: Any
+    around: Around
+    entries: dict[str, Entry]
+    targets: set[str]
+    anew: set[str]
+    rebuilder: Rebuilder
+
+
+def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
+    """Raises LoopError for a loop that cannot be continued, as far as its syntax tells, and what it has changed."""
+    around, node = loop.around, _loop_of(loop, lines)
+    if around is None:
+        raise LoopError(
+            "fork: plain Python code that was not recorded as a loop cannot be continued",
+            hint="rf.steps in the line of its loop, or %%record_loops in its cell",
+        )
+    _check_syntax(node)
+    if around.trained:
+        raise LoopError(
+            f"fork: the loop changes the weights of `{around.trained[0]}`, and those of its steps are not kept",
+            hint="run it again",
+        )
+    names, outside = _names(node, loop, step)
+    cells = {name: CellType() for name in (*names, ITEMS, MORE)}
+    inside = {part for code in loop.codes() for part in _codes_in(code)}
+    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, inside.__contains__)
+    entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
+    return Plan(node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder)
+
+
+@locked_variables.register
+def locked(loop: Iterations, lines: Sequence[str], step: int, names: Sequence[str]) -> dict[str, str]:
+    """The variables that a fork cannot edit before an iteration, with the reasons: all if the loop cannot be continued.
+
+    Nothing is copied, and of the items that come, only the first is looked at.
+    """
+    try:
+        node, _, entries, targets, anew, rebuilder = _plan(loop, lines, _checked(loop, step))
+        if isinstance(node, ast.For):
+            next(_items(node, loop, step))
+        rebuilder.check({name: entry for name, entry in entries.items() if name not in targets}, anew)
+    except LoopError as error:
+        return dict.fromkeys(names, error.what.removeprefix("fork: "))
+    reasons: dict[str, str] = {}
+    for name in names:
+        if name in targets:
+            reasons[name] = f"the header of the loop assigns `{name}` anew"
+        elif name not in entries:
+            reasons[name] = reason_missing(name)
+    return reasons
 
 
 def _checked(loop: Iterations, step: int) -> int:

@@ -17,7 +17,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
-from rfnb.trace.plain.edit import edited, write_variables
+from rfnb.trace.plain.edit import edited, locked, write_variables
 from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
@@ -338,7 +338,8 @@ class LoopPauses:
         self._client.pausing()
         line = None if line is None else line + self.replay._shift
         with listening(None):
-            resume = hold(Paused(run, step, why, partial(self._edit, frame), line))
+            reasons = locked(run.states, {**frame.f_globals, **frame.f_locals})
+            resume = hold(Paused(run, step, why, partial(self._edit, frame), line, reasons))
         self.loop.was_paused = self.loop.was_paused or resume is not None
         self._resume, self.is_off, self._conditions = resume or Resume(), resume is None, None
         self._recorder.goes_on = self._resume.until is not None or bool(self._resume.tests)

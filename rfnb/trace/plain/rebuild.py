@@ -47,11 +47,11 @@ class Rebuilder:
     def __init__(
         self,
         objects: Mapping[int, State],
-        changing: Container[int],
+        changing: set[int],
         cells: Mapping[str, CellType],
         shares: Callable[[CodeType], bool],
     ):
-        self._objects, self._changing, self._cells, self._shares = objects, changing, cells, shares
+        self._objects, self.changing, self.cells, self._shares = objects, changing, cells, shares
         self._by_identity: dict[int, Any] = {}
         self._seen: set[int] = set()  # the objects of which the tensors were listed
         self.notes: dict[str, None] = {}
@@ -60,36 +60,50 @@ class Rebuilder:
 
     def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
         """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
-        kept = {name: _as_kept(entry) for name, entry in entries.items()}
-        lost = {name for name, entry in entries.items() if name in anew and reason_lost(entry) is not None}
-        self._share([part for name in kept if name not in lost for part in self._tensors(name, kept[name])])
+        self._share(self.check(entries, anew))
         values: dict[str, Any] = {}
-        for name in kept:
+        for name, entry in entries.items():
             try:
-                values |= {name: self._value(name, kept[name])} if name not in lost else {}
+                values |= {name: self._value(name, _as_kept(entry))} if not _is_left_out(entry, anew) else {}
             except Lost as reason:
                 if name not in anew:
-                    raise LoopError(f"fork: `{name}` cannot be had again: {reason}") from None
+                    raise _lost(name, str(reason)) from None
         return values
 
-    def _tensors(self, name: str, value: Any) -> Iterator[tuple[str, Kept]]:
-        """The tensors and arrays in a value, also those in objects."""
-        if not isinstance(value, Kept):
-            return
-        if isinstance(value.value, Opaque) and value.identity:
+    def check(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[int, tuple[str, Kept]]:
+        """The tensors and arrays in variables, also those in objects, each once with its name. Copies nothing.
+
+        Raises LoopError for a variable that cannot be had again.
+        """
+        once: dict[int, tuple[str, Kept]] = {}
+        for name, entry in entries.items():
+            for part, value in () if _is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+                if _is_tensor(value):
+                    once[value.identity or id(value)] = part, value
+                elif name not in anew and (reason := self._reason(value)) is not None:
+                    raise _lost(name, reason)
+        for name, kept in once.values():
+            if (reason := self._reason(kept)) is not None:
+                raise _lost(name, reason)
+        return once
+
+    def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """A value and all in it, also in objects."""
+        if isinstance(value, Kept) and isinstance(value.value, Opaque) and value.identity:
             if value.identity in self._seen:
                 return
             self._seen.add(value.identity)
-        if value.backend is not None or isinstance(value.value, np.ndarray):
-            yield name, value
-            grad = self._objects.get(id(value))
-            yield from self._tensors(f"{name}.grad", None if grad is None else grad.kept)
+        yield name, value
+        if not isinstance(value, Kept):
+            return
+        if _is_tensor(value) and (grad := self._objects.get(id(value))) is not None:
+            yield from self._parts(f"{name}.grad", grad.kept)
         inside = self._inside(value)
         function = isinstance(value.value, Opaque) and value.value.type is FunctionType
-        own = self._cells if function and inside and self._shares(value.value.inside.extra[0]) else ()
+        own = self.cells if function and inside and self._shares(value.value.inside.extra[0]) else ()
         for key, item in inside.named() if isinstance(inside, Parts) else ():
             if key not in own:
-                yield from self._tensors(f"{name}.{key}", item)
+                yield from self._parts(f"{name}.{key}", item)
 
     def _inside(self, kept: Kept) -> Any:
         """The parts of a value, or of an object."""
@@ -98,12 +112,8 @@ class Rebuilder:
         state = self._objects.get(id(kept))
         return state.kept.value if state is not None and isinstance(state.kept, Kept) else kept.value.inside
 
-    def _share(self, parts: list[tuple[str, Kept]]) -> None:
+    def _share(self, once: Mapping[int, tuple[str, Kept]]) -> None:
         """Copies the tensors and arrays, in memory as it was."""
-        once = {kept.identity or id(kept): (name, kept) for name, kept in parts}
-        for name, kept in once.values():
-            if (reason := _reason(kept)) is not None:
-                raise LoopError(f"fork: `{name}` cannot be had again: {reason}")
         backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
         layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
         raws = [kept.raw for _, kept in once.values()]
@@ -123,14 +133,47 @@ class Rebuilder:
         value = kept.value
         return tensor_of(copy, value.sig, value.lengths) if isinstance(value, Tensor) else copy
 
+    def _reason(self, value: Any) -> str | None:
+        """The reason why a value cannot be had again, as far as its parts do not matter."""
+        if isinstance(value, Summary):
+            return "no longer kept"
+        if not isinstance(value, Kept):
+            return None
+        if _is_tensor(value):
+            return _reason_of_tensor(value)
+        if isinstance(value.value, Opaque):
+            return self._reason_of_object(value)
+        odd = isinstance(value.value, Parts) and any(isinstance(key, OddKey) for key in value.value.keys or ())
+        return "some of its keys are not kept" if odd else None
+
+    def _reason_of_object(self, kept: Kept) -> str | None:
+        opaque, today = kept.value, kept.object
+        role, state = role_of(opaque.type), self._objects.get(id(kept))
+        if kept.note:
+            return kept.note
+        if role == LOST:
+            return f"the state of {opaque.kind} objects is not kept"
+        if opaque.inside is not None or (role == RANDOM and state is not None and state.kept is not None):
+            return None
+        if role == VALUE and not hasattr(opaque.type, "layout"):
+            return f"the parts of {opaque.kind} objects are not kept"
+        if role == OBJECT and state is not None and self._changed(state.identity, today, kept, state):
+            if state.kept is None:
+                return f"the attributes of the {opaque.kind} are no longer kept"
+            slots = [base.__dict__.get("__slots__") for base in opaque.type.__mro__]
+            if any(part not in ((), [], None, ("__dict__",), ("__weakref__",)) for part in slots):
+                return f"{opaque.kind} objects cannot be copied"
+            return None
+        return f"the {opaque.kind} no longer exists" if today is None else None
+
     def _value(self, name: str, kept: Any, depth: int = 0) -> Any:
-        if isinstance(kept, Summary):
-            raise Lost("no longer kept")
-        if not isinstance(kept, Kept):
-            return kept
-        identity = kept.identity or id(kept)
+        identity = kept.identity or id(kept) if isinstance(kept, Kept) else None
         if identity in self._by_identity:
             return self._by_identity[identity]
+        if (reason := self._reason(kept)) is not None:
+            raise Lost(reason)
+        if not isinstance(kept, Kept) or identity is None:
+            return kept
         if isinstance(kept.value, Opaque):
             value = self._object(name, kept, depth)
         elif isinstance(kept.value, Parts):
@@ -145,8 +188,6 @@ class Rebuilder:
 
     def _container(self, name: str, parts: Parts, identity: int, depth: int) -> Any:
         kind: Any = parts.kind
-        if any(isinstance(key, OddKey) for key in parts.keys or ()):
-            raise Lost("some of its keys are not kept")
         if issubclass(kind, tuple | frozenset):
             items = self._items(name, parts, depth)
             value = kind.__new__(kind, *items) if parts.keys else kind.__new__(kind, items)
@@ -170,22 +211,13 @@ class Rebuilder:
     def _object(self, name: str, kept: Kept, depth: int) -> Any:
         """An object as it is today, or as it was, if it has changed."""
         opaque = kept.value
-        role, today = role_of(opaque.type), kept.object
-        if kept.note:
-            raise Lost(kept.note)
-        if role == LOST:
-            raise Lost(f"the state of {opaque.kind} objects is not kept")
+        role, today, state = role_of(opaque.type), kept.object, self._objects.get(id(kept))
         if opaque.inside is not None:
             return self._function(name, kept, depth)
-        if role == VALUE and not hasattr(opaque.type, "layout"):
-            raise Lost(f"the parts of {opaque.kind} objects are not kept")
-        state = self._objects.get(id(kept))
         if role == RANDOM and state is not None and state.kept is not None:
             return generator_of(opaque.type, state.kept, today)
         if role == OBJECT and state is not None and self._changed(state.identity, today, kept, state):
             return self._copy(name, kept, state, depth)
-        if today is None:
-            raise Lost(f"the {opaque.kind} no longer exists")
         if role == MODULE:
             self.modules.append(today)
         if role == OBJECT:
@@ -196,21 +228,15 @@ class Rebuilder:
 
     def _changed(self, identity: int, today: Any, kept: Kept, state: State) -> bool:
         """Whether an object is not always the same in the loop and today."""
-        if identity in self._changing or today is None:
+        if identity in self.changing or today is None:
             return True
         return state.kept is not None and not is_same_state(contents_of(today, kept), state.kept)
 
     def _copy(self, name: str, kept: Kept, state: State, depth: int) -> Any:
-        kind = kept.value.type
-        if state.kept is None:
-            raise Lost(f"the attributes of the {kept.value.kind} are no longer kept")
-        slots = [base.__dict__.get("__slots__") for base in kind.__mro__]
         try:
-            value = object.__new__(kind)
+            value = object.__new__(kept.value.type)
         except TypeError:
             raise Lost(f"{kept.value.kind} objects cannot be copied") from None
-        if any(part not in ((), [], None, ("__dict__",), ("__weakref__",)) for part in slots):
-            raise Lost(f"{kept.value.kind} objects cannot be copied")
         self._by_identity[kept.identity] = value
         value.__dict__.update(zip(state.kept.value.keys, self._items(name, state.kept.value, depth), strict=True))
         return value
@@ -222,7 +248,7 @@ class Rebuilder:
             items = self._items(name, parts, depth)
             return MethodType(parts.extra, *items) if kind is MethodType else partial(items[0], *items[1], **items[2])
         code, names, label, defaults, keywords = parts.extra
-        cells = {free: self._cells.get(free) if self._shares(code) else None for free in code.co_freevars}
+        cells = {free: self.cells.get(free) if self._shares(code) else None for free in code.co_freevars}
         own = [free for free, cell in cells.items() if cell is None]
         function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
         function.__kwdefaults__ = keywords
@@ -243,10 +269,24 @@ def reason_lost(entry: Entry) -> str | None:
     kept = _as_kept(entry)
     if isinstance(kept, Summary):
         return "no longer kept"
-    return next((reason for part in tensors_in(kept) if (reason := _reason(part)) is not None), None)
+    return next((reason for part in tensors_in(kept) if (reason := _reason_of_tensor(part)) is not None), None)
 
 
-def _reason(kept: Kept) -> str | None:
+def _is_left_out(entry: Entry, anew: Container[str]) -> bool:
+    """Whether a variable is lost that need not be had again."""
+    return entry.name in anew and reason_lost(entry) is not None
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether it is a kept tensor or array."""
+    return isinstance(value, Kept) and (value.backend is not None or isinstance(value.value, np.ndarray))
+
+
+def _lost(name: str, reason: str) -> LoopError:
+    return LoopError(f"fork: `{name}` cannot be had again: {reason}")
+
+
+def _reason_of_tensor(kept: Kept) -> str | None:
     if isinstance(kept.value, np.ndarray) and kept.value.dtype.hasobject:
         return "an array of objects"
     if kept.note or not kept.changed():

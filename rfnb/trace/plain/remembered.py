@@ -420,12 +420,21 @@ class Remembered(KeptSteps):
             raise error
         return forked
 
+    def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
+        """The variables that a fork cannot edit before a step, with the reasons."""
+        return locked_variables(self.iterations, run.source.lines, step, run.states)
+
 
 Continued = tuple["Iterations", BaseException | None]
 continue_from: Hook[[Any, Sequence[str], int, int | None, Mapping[str, Any]], Continued] = Hook(
     "trace.plain.remembered.continue_from", by="trace.plain.fork"
 )
 """Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
+
+locked_variables: Hook[[Any, Sequence[str], int, Sequence[str]], Mapping[str, str]] = Hook(
+    "trace.plain.remembered.locked_variables", by="trace.plain.fork"
+)
+"""Which of some variables a fork of a loop with these lines cannot edit before a step, and why: `fork.locked`."""
 
 
 def run_of(

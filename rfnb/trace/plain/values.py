@@ -75,7 +75,8 @@ class Growth:
     def __init__(self, parts: Iterable[Any]):
         self.parts: list[Any] = []
         self.entries = self.held = self._looked = self._numbers = 0
-        self.has_kept, self._array = False, np.zeros(0)
+        self.has_kept = False
+        self._array: Any = ()
         self.add(parts)
 
     def add(self, parts: Iterable[Any]) -> None:
@@ -91,7 +92,7 @@ class Growth:
             self._looked = len(kinds)
             self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
             array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
-            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else np.zeros(0)
+            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else ()
         if length > self._numbers:
             return None
         return self._array[:length] if length <= len(self._array) else self.parts[:length]

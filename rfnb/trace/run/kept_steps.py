@@ -57,6 +57,10 @@ class KeptSteps:
         """Raises LoopError."""
         raise _not_computed(run, "fork")
 
+    def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
+        """All states."""
+        return dict.fromkeys(run.states, str(_not_computed(run, "fork").what))
+
     def rerun(self, run: Run, fn: Any) -> NoReturn:
         """Raises LoopError."""
         raise _not_computed(run, "rerun")

@@ -179,6 +179,9 @@ class Replayable(Protocol):
     def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
         """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
+    def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
+        """The states that a fork cannot edit before `step`, with the reasons: all of them where no fork is possible."""
+
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
         """A new run of the same call, executed with the current code."""
 

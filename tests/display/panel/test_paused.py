@@ -174,3 +174,32 @@ def test_a_marked_line_of_a_plain_loop_pauses_at_the_line(kind, offset, expected
         decode()
     pause_at(Dispatcher(runs), "decoder", loop, [])
     assert seen == expected
+
+
+def test_a_pause_says_which_states_of_a_plain_loop_cannot_be_edited(monkeypatch):
+    told = []
+
+    def look(held):
+        monkeypatch.setattr(holder, "paused", held)
+        told.append((held.run.states, paused_module.describe(held)["locked"]))
+        edit_paused(Dispatcher(runs), held.run.serial, {"numbers": "7 8"})
+        return Resume()
+
+    class Model:
+        h = torch.ones(2)
+
+        def __call__(self, w, numbers):
+            for t in rf.steps(range(3), name="plain"):
+                self.h = self.h + t
+                w = w if t < 9 else w + t
+                numbers = [number + 1 for number in numbers]
+                x = self.h * 2  # noqa: F841
+            return numbers
+
+    condition = rf.pause_when("t == 1 and x[0] > 0", loop="plain")
+    with user(look):
+        assert Model()(torch.nn.Parameter(torch.ones(2)), [1, 2]) == [8, 9]
+    condition.remove()
+    [(states, locked)] = told
+    assert set(states) - set(locked) == {"numbers"}
+    assert "attribute" in locked["self.h"] and "a parameter" in locked["w"]

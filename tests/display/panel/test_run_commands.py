@@ -336,3 +336,22 @@ def test_a_loop_of_plain_python_is_forked_from_typed_values(ask):
     assert fork[2].before.h.tolist() == [0.5] * 3 and fork[3].n.item() == 9
     assert torch.equal(fork[2].h.raw_tensor, torch.tanh(torch.full((3,), 2.5))) and n == 4
     assert "n cannot hold '7.5'" in ask.error("fork", step=2, states={"n": "7.5"})
+
+
+def test_a_step_says_which_states_no_fork_can_edit(ask, tmp_path):
+    assert ask("step", step=1)["locked"] == {}
+    ask.run = rf.load_run(ask.run.save(tmp_path / "x.rfrun"))
+    ask.answers.remember([ask.run])
+    locked = ask("step", step=1)["locked"]
+    assert list(locked) == ask.run.states and "from a file" in locked["total"]
+
+    def steps():
+        h = 0
+        for t in rf.steps(range(3), name="yielding"):
+            h = h + t
+            yield h
+
+    assert list(steps()) == [0, 1, 3]
+    ask.run = rf.runs["yielding"]
+    assert ask("step", step=1)["locked"] == {"h": "a loop with `yield` cannot be continued"}
+    assert "locked" not in rf.show(ask.run).data["steps"][0]  # which has no pencil

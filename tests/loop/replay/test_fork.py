@@ -426,3 +426,32 @@ def test_what_cannot_be_edited_alone(only, error, words):
 def test_only_a_search_has_hypotheses():
     with pytest.raises(LoopError, match="there is no hypothesis 0"):
         labels().fork(1, hypothesis=0, label="K")
+
+
+def test_the_size_of_an_axis_that_grows_is_not_edited():
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.axis = Dim(0, name="history")
+    loop.state.history = rf.zeros([batch_dim, loop.state.axis])
+    with loop:
+        history, axis = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.history, axis=loop.state.axis)
+        loop.state.history, loop.state.axis = history, axis
+    [(name, reason)] = loop.run.replay.locked_states(loop.run, 1).items()
+    assert name == "axis" and "size of an axis that grows" in reason
+    with pytest.raises(LoopError, match="size of an axis that grows"):
+        loop.run.fork(1, axis=2)
+    assert labels().replay.locked_states(loop.run, 1) == {}
+
+
+def test_a_loop_that_changes_what_it_reads_is_not_continued():
+    count = rf.Parameter([], dtype="float32", trainable=False, auxiliary=True)
+    count.initial = 0.0
+    loop = rf.Loop(max_seq_len=3, debug=True)
+    loop.state.h = rf.zeros([])
+    with loop:
+        count.assign_add(1.0)
+        loop.state.h = loop.state.h + count
+    with pytest.raises(LoopError, match="changes something that it reads"):
+        loop.run.fork(1)
+    assert "changes something that it reads" in loop.run.replay.locked_states(loop.run, 1)["h"]

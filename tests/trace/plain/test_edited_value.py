@@ -38,6 +38,8 @@ TRUE = torch.tensor([True])
         (True, False, False),
         ("a", "b", "b"),
         ([1], [2, 3], [2, 3]),
+        ([1, 2], torch.tensor([3.0, 4.0]), [3, 4]),
+        ((1, 2.5), np.array([3, 4]), (3.0, 4.0)),
         ({"a": 1}, {}, {}),
         (None, 3, 3),
     ],
@@ -62,6 +64,8 @@ def test_a_value_that_fits_has_the_type_of_the_old_one(old, new, expected):
         (np.zeros(3, np.int8), 500, DtypeError),
         ("a", 3, LoopError),
         ([1], 5, LoopError),
+        ([1], torch.ones(2), LoopError),
+        (["a"], torch.ones(1), LoopError),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(old, new, error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import sys
 import weakref
 from pathlib import Path
@@ -14,7 +15,12 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
+<<<<<<< HEAD
 from rfnb.trace.plain import hidden, values
+=======
+from rfnb.trace.plain import hidden
+from rfnb.trace.plain.remembered import locked_variables
+>>>>>>> main
 from rfnb.trace.plain.values import Opaque
 from tests.examples import FACTOR
 from tests.trace.plain import loops
@@ -45,6 +51,13 @@ def entries(run, step):
     return [(entry.name, entry.line, of_entry(entry)) for entry in run.replay.iterations.entries(step)]
 
 
+def locked(run, step):
+    """Why the panel cannot edit the states of a step that are variables with values; empty if it can."""
+    loop = run.replay.iterations
+    names = [name for name in loop.text.carried if name.isidentifier() and name in loop.before(step)]
+    return {*locked_variables(loop, run.source.lines, step, names or ["none"]).values()} - {"`none` has no value yet"}
+
+
 def assert_same_steps(run, fork):
     """All steps are equal; at most a few values are marked as lost."""
     begun = len(run.replay.iterations.starts)
@@ -68,6 +81,7 @@ def test_a_fork_at_each_step_is_the_rest_of_the_loop(name):
     for run in runs:
         before = [entries(run, step) for step in range(len(run.replay.iterations.starts))]
         for step in range(len(run.replay.iterations.starts)):
+            assert not locked(run, step)
             try:
                 fork = run.fork(step)
             except ZeroDivisionError:
@@ -274,6 +288,8 @@ def test_what_cannot_be_continued_is_refused_with_the_reason(loop, words):
     gc.collect()
     with pytest.raises(LoopError, match=words):
         run.fork(1)
+    [reason] = locked(run, 1)
+    assert re.search(words, reason) and not reason.startswith("fork")
     assert len(rf.runs) == count and all(map(torch.equal, weights, HAND.parameters()))
 
 
@@ -309,6 +325,7 @@ def test_values_that_are_no_longer_kept_are_named(monkeypatch):
     with pytest.raises(LoopError, match="`h` cannot be had again: no longer kept"):
         run.fork(3)
     assert run.fork(28).steps == 30
+    assert run.replay.locked_states(run, 28) == {} and "no longer kept" in run.replay.locked_states(run, 3)["h"]
 
 
 def test_weights_are_those_of_the_run_or_the_fork_says_so(monkeypatch):
@@ -356,15 +373,17 @@ def test_a_fork_of_a_random_loop_is_the_rest_of_it(seed, tmp_path):
         outcome(plain, torch.eye(3), None)
     for run in list(rf.runs):
         for step in range(len(run.replay.iterations.starts)):
+            reasons = locked(run, step)
             try:
                 fork = run.fork(step)
             except LoopError as error:
                 assert "cannot be had again" in str(error)
+                assert reasons or "step" in error.what, error
                 continue
             except Exception:
                 fork = rf.runs[0]
                 assert run.failed is not None and fork.parent is run and fork.failed.error == run.failed.error
-            assert len(fork.replay.iterations.starts) == len(run.replay.iterations.starts)
+            assert not reasons and len(fork.replay.iterations.starts) == len(run.replay.iterations.starts)
             for later in range(step, len(run.replay.iterations.starts)):
                 assert_same_values(run, fork, later)
 
@@ -462,8 +481,13 @@ def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
         try:
             fork = run.fork(step)
         except LoopError as error:
+<<<<<<< HEAD
             assert "may have changed later" in str(error)
+=======
+            assert "the attributes of the Shelf are no longer kept" in str(error) and locked(run, step)
+>>>>>>> main
         else:
+            assert not locked(run, step)
             forked.add(step)
             assert_same_steps(run, fork)
     assert len(forked) == 40 if not changed_at else len(forked) >= max(1, 40 - max(changed_at) - 1)

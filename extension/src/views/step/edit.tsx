@@ -8,17 +8,20 @@ import { useWords } from '../words';
 /**
  * Edits a state before this step: Enter continues from here as a new run, Escape cancels.
  *
- * Of a paused loop, the state after this step is edited, with which the loop itself goes on.
+ * Of a paused loop, the state after this step is edited, with which the loop itself goes on. A button that the kernel
+ * would refuse keeps the focus, does nothing, and says why.
  */
 export function StateEdit(props: {
   row: StateRow;
   held: boolean;
+  /** Why the kernel would refuse an edit. */
+  locked: string | undefined;
   /** The last edit. */
   aside: Aside<unknown> | undefined;
   onEdit: (text: string) => Promise<unknown>;
 }): JSX.Element {
   const words = useWords();
-  const { row, held, aside, onEdit } = props;
+  const { row, held, locked, aside, onEdit } = props;
   const [text, setText] = React.useState<string | null>(null);
   const [asked, setAsked] = React.useState(false);
   const button = React.useRef<HTMLButtonElement>(null);
@@ -40,8 +43,9 @@ export function StateEdit(props: {
         className="rfnb-Small-button rfnb-State-edit"
         type="button"
         aria-label={label}
-        title={label}
-        onClick={() => setText(startOf((held ? row.after : row.before).text))}
+        aria-disabled={locked !== undefined}
+        title={locked ?? label}
+        onClick={() => locked === undefined && setText(startOf((held ? row.after : row.before).text))}
       >
         <Icon name="edit" />
       </button>

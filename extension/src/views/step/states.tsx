@@ -21,6 +21,8 @@ export function States(props: { state: StepperState; step: StepView; actions: St
     return null;
   }
   const other = differing(state);
+  const held = isHeld(state) ? state.held : null;
+  const locked = held ? held.locked : step.locked;
   const at = run.steps > 1 ? step.step / (run.steps - 1) : 0;
   return (
     <section className="rfnb-States" aria-label={words.__('States')}>
@@ -31,7 +33,7 @@ export function States(props: { state: StepperState; step: StepView; actions: St
             key={row.name}
             row={row}
             at={at}
-            held={isHeld(state)}
+            held={held !== null}
             differs={other.has(row.name)}
             line={lineOf(row.name, step, run)}
             look={actions.look}
@@ -39,9 +41,10 @@ export function States(props: { state: StepperState; step: StepView; actions: St
             {!state.gone && !state.still && (
               <StateEdit
                 row={row}
-                held={isHeld(state)}
-                aside={isHeld(state) ? state.asides.edit : state.asides.fork}
-                onEdit={text => (isHeld(state) ? actions.edit : actions.fork)({ [row.name]: text })}
+                held={held !== null}
+                locked={locked?.[row.name]}
+                aside={held ? state.asides.edit : state.asides.fork}
+                onEdit={text => (held ? actions.edit : actions.fork)({ [row.name]: text })}
               />
             )}
           </State>

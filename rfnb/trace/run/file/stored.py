@@ -200,6 +200,10 @@ class StoredReplay:
         """Raises RunFileError: the steps cannot be computed without the model."""
         raise _not_in_file(run, "so other steps cannot be computed")
 
+    def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
+        """All states."""
+        return dict.fromkeys(run.states, "the run is from a file, so other steps cannot be computed")
+
     def gradients(self, run: Run, loss: Any) -> Any:
         """Raises RunFileError: gradients cannot be computed without the model."""
         raise _not_in_file(run, "so gradients cannot be computed")
