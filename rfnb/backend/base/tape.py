@@ -100,6 +100,8 @@ class TapeOps:
     version_raw: Callable[[Any], int]
     counts_changes_raw: Callable[[Any], bool]
     counted_version_raw: Callable[[Any], int | None]
+    plain_version_raw: Callable[[Any], int | None]
+    current_version_raw: Callable[[Any], int]
     hides_changes: Callable[[Any], bool]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -264,10 +265,8 @@ class TorchTape:
         """The frames along an axis, as a list."""
         return raw.unbind(axis)
 
-    @staticmethod
-    def needs_gradient_raw(raw: torch.Tensor) -> bool:
-        """Whether gradients flow through it."""
-        return raw.requires_grad
+    needs_gradient_raw = staticmethod(attrgetter("requires_grad"))
+    """Whether gradients flow through it."""
 
     @staticmethod
     def is_finite_raw(raw: torch.Tensor) -> bool:
@@ -283,6 +282,18 @@ class TorchTape:
     def counted_version_raw(raw: torch.Tensor) -> int | None:
         """The version of a dense tensor without gradients that counts changes in place; None for others."""
         return None if raw.requires_grad or raw.is_inference() or _is_odd(raw) else raw._version
+
+    @staticmethod
+    def plain_version_raw(value: Any) -> int | None:
+        """The version of a tensor that can be kept by reference; None for others, which need a closer look, and for all
+        other values: what `counted_version_raw` and `keeps_more_raw` say together.
+        """
+        if type(value) is not torch.Tensor or value.requires_grad or value.is_inference() or _is_odd(value):
+            return None
+        return None if value._is_view() and TorchTape.keeps_more_raw(value) else value._version
+
+    current_version_raw = staticmethod(attrgetter("_version"))
+    """The version of a tensor that has a `counted_version_raw`."""
 
     @staticmethod
     def same_raw(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -359,10 +370,8 @@ class TorchTape:
         """Whether it is a small part of a large tensor, which it keeps alive."""
         return raw._is_view() and raw.untyped_storage().nbytes() > 2 * raw.nbytes + LARGE
 
-    @staticmethod
-    def is_on_host_raw(raw: torch.Tensor) -> bool:
-        """Whether it is in the memory of the CPU."""
-        return raw.is_cpu
+    is_on_host_raw = staticmethod(attrgetter("is_cpu"))
+    """Whether it is in the memory of the CPU."""
 
     @staticmethod
     def spare_memory_raw(raw: torch.Tensor) -> int:

@@ -91,11 +91,18 @@ class Budgets:
 
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
-        size = hold(value) if version is None else self._hold_raw(value)
-        if size <= TINY and is_tiny(value, version):
+        if version is None:
+            size = hold(value)
+        else:
+            entries, key = self._entries, id(value)
+            size = 0 if key in entries else value.nbytes
+            entries[key] = entries.get(key, 0) + 1
+        if not size:
+            return
+        if size <= TINY and (version is not None or is_tiny(value, version)):
             self._tiny += size
             return
-        if not size or not is_on_device(value, version):
+        if not is_on_device(value, version):
             self.host.bytes += size
             return
         budget, time, raw = self._device, monotonic(), _raw_of(value, version)
@@ -108,10 +115,6 @@ class Budgets:
                 self.free(budget, 0)  # the program needs the memory
         if budget.bytes > budget.limit:
             self.free(budget)
-
-    def _hold_raw(self, raw: Any) -> int:
-        count = self._entries[id(raw)] = self._entries.get(id(raw), 0) + 1
-        return raw.nbytes if count == 1 else 0
 
     def drop(self, value: Any, version: int | None) -> int:
         """The memory that is free without an entry of the log."""
@@ -155,7 +158,7 @@ def is_tiny(value: Any, version: int | None) -> bool:
 
 def is_on_device(value: Any, version: int | None) -> bool:
     """Whether a tensor, or the first one in a container, is on an accelerator."""
-    raw = _raw_of(value, version)
+    raw = value if version is not None else _raw_of(value, version)
     return raw is not None and not backend_of(raw).is_on_host_raw(raw)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
-from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed
+from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
 from rfnb.trace.plain.values import (
     LARGE,
     PLAIN,
@@ -114,20 +114,26 @@ class Hidden:
         self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
         self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
         self._numbers, self._last = Numbers((), None), [b""]
+        self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, State] = {}
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
+        self._values: list[Kept] = []
         self.states: list[State] = []  # all that need memory, the oldest first
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
-        try:
-            states = [generator.get_state().numpy().tobytes() for generator in self._generators()]
-        except RuntimeError:  # inside of a transform
-            return Numbers((), None)
-        if states != self._last:
+        generators = self._generators()
+        memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
+        if memory is None or memory != self._memory:
+            try:
+                states = [generator.get_state().numpy().tobytes() for generator in generators]
+            except RuntimeError:  # inside of a transform
+                return Numbers((), None)
             old = (*self._numbers.torch, *((),) * len(states))
-            self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+            if states != self._last:
+                self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+            self._memory = memory
         if self._all and (others := other_numbers()) != self._numbers.others:
             self._numbers = self._numbers._replace(others=others)
         return self._numbers
@@ -149,15 +155,14 @@ class Hidden:
         self._around.others = None if self._all else other_numbers()
         return self._around
 
-    def objects(self, values: Iterable[Any]) -> dict[int, State]:
-        """The states of the objects in some values."""
-        now = [value for value in values if type(value) is Kept]
-        if self._objects or len(now) != len(self._parts) or any(id(value) not in self._parts for value in now):
-            self._look(now)
+    def objects(self, values: list[Kept]) -> dict[int, State]:
+        """The states of the objects in some values; the same list as the last time has the same objects."""
+        if self._objects or values is not self._values:
+            self._look(values)
         return self._objects
 
-    def _look(self, values: Iterable[Kept]) -> None:
-        parts = {}
+    def _look(self, values: list[Kept]) -> None:
+        self._values, parts = values, {}
         for value in values:
             entry = self._parts.get(id(value))
             if entry is None:
@@ -245,7 +250,7 @@ class Hidden:
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
-        self.states, self._objects, self._parts, self._attributes = [], {}, {}, []
+        self.states, self._objects, self._parts, self._values, self._attributes = [], {}, {}, [], []
         self._too_many = set()
 
 

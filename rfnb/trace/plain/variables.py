@@ -32,15 +32,23 @@ class FrameVariables:
     """The variables and attributes of a frame.
 
     log: what its lines assigned. last: by variable, where in the log its value is. uncounted: what may change where no
-    line of the frame shows it. hidden: what no line shows; None before the first line.
+    line of the frame shows it. writers: by statement, what it changes in place. hides: whether lines change tensors so
+    that nothing counts it. hidden: what no line shows; None before the first one.
     """
 
     def __init__(self, text: Outline):
         self._text = text
-        self._version = raw_registry.selected().version_raw
-        self.hides = any(statement.hides for statement in text.statements)
+        backend = raw_registry.selected()
+        self._version_now, self._plain_version = backend.current_version_raw, backend.plain_version_raw
+        self.hides = False
+        if any(statement.hides for statement in text.statements):
+            self._copy_all()
         self.uncounted = {*text.paths, *text.shared}
-        self._uses, self._paths = [*text.uses], dict(text.paths)
+        self._paths = dict(text.paths)
+        self._uses = [
+            tuple((use.name, use.reads, use.always, text.paths.get(use.name), use) for use in uses)
+            for uses in text.uses
+        ]
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self.writers = {number: set(names) for number, names in text.writes.items()}
         self.hidden: Any = None  # a Hidden, from the first line on
@@ -52,6 +60,12 @@ class FrameVariables:
         self.last: dict[str, int] = {}
         self.budgets = Budgets(options.trace_budget, self.log, self.last)
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
+        self._kept: set[str] = set()  # variables that have been a `Kept`
+        self._objects: list[Any] | None = None
+
+    def _copy_all(self) -> None:
+        """From now on, lines may change tensors so that nothing counts it."""
+        self.hides, self._plain_version = True, lambda value: None
 
     def value(self, name: str, names: Mapping[str, Any]) -> Any:
         """The value of a variable or attribute; MISSING if there is none."""
@@ -70,7 +84,9 @@ class FrameVariables:
             return
         self._paths = {name: path for name, path in self._paths.items() if name not in hidden}
         self.uncounted.difference_update(hidden)
-        self._uses = [tuple(use for use in uses if use.name not in hidden) for uses in self._uses]
+        self._kept.difference_update(hidden)
+        self._objects = None
+        self._uses = [tuple(use for use in uses if use[0] not in hidden) for uses in self._uses]
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
@@ -86,16 +102,20 @@ class FrameVariables:
         if self.hidden is not None:
             self.hidden.settle()
 
-    def objects(self) -> Iterable[Any]:
-        """The values in which objects may change where no line shows it."""
-        return (self.log.values[self.last[name]] for name in self.uncounted if name in self.last)
+    def objects(self) -> list[Kept]:
+        """The values in which objects may change where no line shows it; the same list as long as they are the same."""
+        if self._objects is None:
+            values = (self.log.values[self.last[name]] for name in self._kept)
+            self._objects = [value for value in values if type(value) is Kept]
+        return self._objects
 
     # -- before and after lines
 
     def look_first(self, used: Iterable[str], names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log. used: those that it uses."""
         values = {name: value for name in used if (value := self.value(name, names)) is not MISSING}
-        self.hides = self.hides or any(map(raw_registry.selected().hides_changes, values.values()))
+        if any(map(raw_registry.selected().hides_changes, values.values())):
+            self._copy_all()
         for name, value in values.items():
             at = self.last.get(name)
             if at is None or not self._is_same(value, at):
@@ -107,25 +127,40 @@ class FrameVariables:
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
-        log, last, version_raw = self.log, self.last, self._version
-        for use in self._uses[statement]:
-            name, reads = use[0], use[4]
-            try:
-                value = names[name]
-            except KeyError:
-                path = self._paths.get(name)
-                value = MISSING if path is None else path.value(names)
+        log, last, version_now, plain_version = self.log, self.last, self._version_now, self._plain_version
+        values, versions = log.values, log.versions
+        for name, reads, always, path, use in self._uses[statement]:
+            if path is None:
+                value = names.get(name, MISSING)
+            else:
+                value = path.value(names)
                 if value is HIDDEN:
                     self._forget({name})
-                if value is MISSING or value is HIDDEN:
                     continue
+            if value is MISSING:
+                continue
             at = last.get(name)
             if at is None:
                 self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
                 continue
-            old, version = log.values[at], log.versions[at]
+            old, version = values[at], versions[at]
+            if always and whole and type(old) is not Kept:
+                version = None
+                if type(value) not in PLAIN:
+                    version = plain_version(value)
+                    if version is None:
+                        self.add(name, use, value)
+                        continue
+                    self.budgets.add(value, version)
+                last[name] = len(values)
+                log.uses.append(use)
+                values.append(value)
+                versions.append(version)
+                if version is not None and self.budgets.is_over:
+                    self.spend(0)
+                continue
             if old is value:
-                same = version is None or version_raw(old) == version
+                same = version is None or version_now(old) == version
                 if reads and same:
                     continue
             elif version is not None:
@@ -140,13 +175,13 @@ class FrameVariables:
                     changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
                     self._parts.setdefault((statement, name), set()).update(changed)
                 self.add(name, use, value)
-            elif (use.always and whole) or (header and not reads):
+            elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self.add(name, use, value)
                     continue
                 if type(old) not in PLAIN:
                     self.budgets.add(old, version)
-                last[name] = len(log)
+                last[name] = len(values)
                 log.add(use, old, version)
 
     def look_again(self, names: Mapping[str, Any], used: Collection[str], targets: Collection[str], use: Use) -> None:
@@ -173,26 +208,34 @@ class FrameVariables:
 
     def add(self, name: str, use: Use, value: Any) -> None:
         """Takes a new value."""
-        at = self.last.get(name)
-        before = None if at is None else self.log.values[at]
-        self.last[name] = len(self.log)
+        log, at = self.log, self.last.get(name)
+        before = None if at is None else log.values[at]
+        self.last[name] = len(log.values)
         version, kept = None, value
         if type(value) not in PLAIN:
             version = None if self.hides else version_of(value)
             if version is None:
                 kept = keep(value, self.hides, before)
-                self.uncounted.add(name)
             elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
                 kept, version = Kept.of_raw(value, version), None
                 kept.separate()
-                self.uncounted.add(name)
+            if version is None:
+                self._note(name, kept)
             if use.statement != BEFORE:  # what was there needs no more memory
                 self.budgets.add(kept, version)
         if type(before) is Kept:
+            self._objects = None
             before.let_go(parts=growth_of(kept) is None)
-        self.log.add(use, kept, version)
+        log.add(use, kept, version)
         if self.budgets.is_over:
             self.spend(0)
+
+    def _note(self, name: str, kept: Kept) -> None:
+        """A variable has a value of which nothing counts the changes; what is opaque changes only as another object."""
+        self._kept.add(name)
+        self._objects = None
+        if type(kept.value) is not Opaque:
+            self.uncounted.add(name)
 
     def spend(self, size: int) -> None:
         """Counts what is kept of objects, and lets go of what does not fit."""
@@ -234,7 +277,7 @@ class FrameVariables:
             log.values[at], log.versions[at] = kept, None
             if version is not None and log.uses[at].statement != BEFORE:
                 self.budgets.separate(value, kept)
-            self.uncounted.add(name)
+            self._note(name, kept)
         for number, part in enumerate(tensors_in(kept)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()

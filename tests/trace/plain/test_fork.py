@@ -15,12 +15,8 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
-<<<<<<< HEAD
 from rfnb.trace.plain import hidden, values
-=======
-from rfnb.trace.plain import hidden
 from rfnb.trace.plain.remembered import locked_variables
->>>>>>> main
 from rfnb.trace.plain.values import Opaque
 from tests.examples import FACTOR
 from tests.trace.plain import loops
@@ -481,11 +477,7 @@ def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
         try:
             fork = run.fork(step)
         except LoopError as error:
-<<<<<<< HEAD
-            assert "may have changed later" in str(error)
-=======
-            assert "the attributes of the Shelf are no longer kept" in str(error) and locked(run, step)
->>>>>>> main
+            assert "may have changed later" in str(error) and locked(run, step)
         else:
             assert not locked(run, step)
             forked.add(step)

@@ -6,8 +6,10 @@ import random
 
 import numpy as np
 import pytest
+import torch
 
 from rfnb.trace.plain import generators
+from rfnb.trace.plain.hidden import Hidden
 
 CHANGES = {
     "random": lambda: random.random(),
@@ -35,7 +37,32 @@ def test_each_draw_and_each_seed_is_seen():
 
 
 def test_memory_is_read_here():
-    assert generators._look() is not None
+    assert generators._look() is not None and generators.torch_memory() is not None
+
+
+DRAWS = {
+    "rand": lambda: torch.rand(1),
+    "randn": lambda: torch.randn(1),
+    "the second of two of randn": lambda: torch.randn(1),
+    "randn of doubles": lambda: torch.randn(1, dtype=torch.float64),
+    "the second of two doubles": lambda: torch.randn(1, dtype=torch.float64),
+    "many": lambda: torch.randn(5000),
+    "dropout": lambda: torch.dropout(torch.ones(3), 0.5, True),
+    "a permutation": lambda: torch.randperm(3),
+    "a seed": lambda: torch.manual_seed(3),
+    "a state": lambda: torch.set_rng_state(torch.Generator().manual_seed(8).get_state()),
+}
+
+
+def test_each_draw_from_torch_is_seen():
+    torch.manual_seed(1)
+    hidden = Hidden((lambda: None).__code__, {}, False, lambda size: None)
+    for name, draw in DRAWS.items():
+        before = hidden.numbers()
+        assert hidden.numbers() is before, name
+        draw()
+        [words] = hidden.numbers().torch
+        assert b"".join(words) == torch.get_rng_state().numpy().tobytes() != b"".join(before.torch[0]), name
 
 
 @pytest.mark.parametrize("kind", ["PCG64", "Philox"])

@@ -129,7 +129,8 @@ class Backend:
 
     name = "stand-in"
     unobserved = contextlib.nullcontext
-    version_raw = counted_version_raw = staticmethod(lambda raw: raw._version)
+    version_raw = counted_version_raw = current_version_raw = staticmethod(lambda raw: raw._version)
+    plain_version_raw = staticmethod(lambda raw: raw._version if type(raw) is StandIn else None)
     counts_changes_raw = is_readable_raw = is_on_host_raw = staticmethod(lambda raw: True)
     needs_gradient_raw = is_leaf_raw = keeps_more_raw = staticmethod(lambda raw: False)
     hides_changes = staticmethod(lambda *values: False)
@@ -227,7 +228,7 @@ def prepare() -> None:
     from rfnb.core.ground import raw
     from rfnb.trace.plain import generators as others
 
-    others._look = lambda: None  # there is no memory of numpy's generator
+    others._look = others.torch_memory = lambda: None  # there is no memory of their generators
     raw.register_backend_by_tensor_type(StandIn, Backend())
     raw.select(raw.get_backend_by_raw_tensor_type(StandIn))
 
