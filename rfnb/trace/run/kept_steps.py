@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import Only
 
 
-class KeptSteps:
+class PlainReplay:
     """The part of `Replayable` that is the same for all plain Python code: no ops, no search, no computing again."""
 
     seed, every = 0, 1
