@@ -79,7 +79,8 @@ class FrameRecorder:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
             names = self._names(frame) if self._outside else frame.f_locals
-            self._finish(names, whole=self._caught is None)
+            if self._previous != BEFORE:
+                self.variables.take(names, self._previous, self._caught is None, False)
             if self._frame is not None:
                 names = self._pause(names)
             if self._open[-1].number not in self._outline.statements[statement].loops:
