@@ -341,8 +341,7 @@ class FrameRecorder:
 
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
-        if self.variables.hidden is not None:
-            self.variables.hidden.check()
+        self.variables.settle()
         for loop in self._open:
             loop.end, loop.ran_end = len(self.variables.log), len(self.variables.log.statements)
 

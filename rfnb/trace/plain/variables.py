@@ -11,6 +11,7 @@ from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use
 from rfnb.trace.plain.values import (
+    MAY,
     MEDIUM,
     PLAIN,
     SMALL,
@@ -94,6 +95,14 @@ class FrameVariables:
             if type(value) is Kept:
                 value.let_go()
 
+    def settle(self) -> None:
+        """Compares what was assumed to have stayed as it was."""
+        for value in (self.log.values[at] for at in self.last.values()):
+            if type(value) is Kept:
+                value.settle()
+        if self.hidden is not None:
+            self.hidden.settle()
+
     def objects(self) -> list[Kept]:
         """The values in which objects may change where no line shows it; the same list as long as they are the same."""
         if self._objects is None:
@@ -162,7 +171,7 @@ class FrameVariables:
             else:
                 same = is_same(value, old, closely=name in self.writers.get(statement, ()))
             if not same:
-                if reads and (old is value or (type(old) is Kept and old.object is value)):
+                if reads and (old is value or (type(old) is Kept and old.object is value and old.note != MAY)):
                     self.writers.setdefault(statement, set()).add(name)
                     self._parts.setdefault((statement, name), set()).update(written_in(old))
                 self.add(name, use, value)
@@ -247,6 +256,8 @@ class FrameVariables:
             at = self.last.get(name)
             if at is None:
                 continue
+            if type(self.log.values[at]) is Kept:
+                self.log.values[at].settle()
             memory = self._memory(at)
             self._copy(name, at, self._parts.get((statement, name)))
             for other, place in self.last.items() if memory is not None else ():
