@@ -391,10 +391,10 @@ def _global_words(code: CodeType) -> Iterator[str]:
 
 def _changing(loop: Iterations) -> set[int]:
     """The identities of the objects that have several states."""
-    states: dict[int, set[tuple[int, bool]]] = {}
+    states: dict[int, set[int]] = {}
     for number in range(len(loop.starts)):
         for state in loop.moments[number].objects.values():
-            states.setdefault(state.identity, set()).add((id(state.first), state.was_wrong))
+            states.setdefault(state.identity, set()).add(id(state))
     return {identity for identity, several in states.items() if len(several) > 1}
 
 

@@ -28,6 +28,11 @@ LARGE = 2**26
 """Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
 LONG = 16
 """Number of parts from which on those of a container are compared as a whole."""
+MANY_PARTS = 64
+"""Number of parts, also of those inside, from which on a container is compared less and less often while it stays as it
+is, but for its length, by lines that are not known to change it."""
+MOST_SKIPPED = 64
+"""Number of times in a row that such a container is not compared."""
 MOST_PARTS = 4096
 """Number of parts of a container that are kept."""
 DEEPEST = 6
@@ -94,11 +99,13 @@ class Growth:
 
 
 class Parts:
-    """A container as it was: its kind, and its parts by key. extra: how long a deque may be, what makes the missing
-    entries of a defaultdict.
+    """A container as it was: its kind, and its parts by key.
+
+    extra: how long a deque may be, what makes the missing entries of a defaultdict. total: the number of parts, with
+    those inside. skipped: how often it was not compared since it was the last time. to_skip: how often it will not be.
     """
 
-    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length")
+    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length", "skipped", "to_skip", "total")
 
     def __init__(
         self,
@@ -110,6 +117,9 @@ class Parts:
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
+        inside = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
+        self.total: int = length + sum(part.total for part in inside if type(part) is Parts)
+        self.skipped = self.to_skip = 0
 
     @property
     def growth(self) -> Growth | None:
@@ -232,8 +242,23 @@ class Kept:
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
         self.copied_at, self.version = self.version, None
 
+    def settle(self) -> None:
+        """Compares a container of many parts, which may have been left out; the value is marked if it has changed."""
+        parts = self.value
+        if isinstance(parts, Parts) and parts.skipped:
+            value = self.object
+            self.mark(value is not None and _same_parts(value, parts, MEDIUM, False), value)
+
+    def mark(self, same: bool, value: Any) -> None:
+        """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
+        parts = self.value
+        if parts.skipped and not same and not (type(value) is list and _has_grown(parts, tuple(value), MEDIUM)):
+            self.note = MAY
+        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, MOST_SKIPPED)
+
     def let_go(self, parts: bool = True) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
+        self.settle()
         if self.origin is not None and not isinstance(self.origin, weakref.ref) and not self._is_small():
             self.origin = _gone
         inside = self.value.inside if isinstance(self.value, Opaque) else self.value
@@ -328,9 +353,24 @@ def is_opaque(value: Any) -> bool:
 def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
 
-    limit: the bytes of values that are compared, if nothing counts their changes. closely: in long containers, too, it
-    is looked whether tensors that count their changes have changed; else that is seen when they are read.
+    limit: the bytes of values that are compared, if nothing counts their changes. closely: in containers of many parts,
+    too, it is looked whether tensors that count their changes have changed, which else is seen when they are read, and
+    they are compared each time. Else it may be found out later that one has changed: then its value is marked.
     """
+    parts = kept.value if isinstance(kept, Kept) else None
+    if not isinstance(parts, Parts) or parts.total <= MANY_PARTS or closely:
+        return _is_same(value, kept, limit, closely)
+    if kept.object is not value:
+        return False
+    if parts.skipped < parts.to_skip and _length(value) == parts.length:
+        parts.skipped += 1
+        return True
+    same = _same_parts(value, parts, MEDIUM, False)
+    kept.mark(same, value)
+    return same
+
+
+def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
     if kept.object is not value:
@@ -510,6 +550,12 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def _length(value: Any) -> int | None:
+    """The length of a container; None where that would run code of the user."""
+    base: Any = next((base for base in (dict, *SEQUENCES) if issubclass(type(value), base)), None)
+    return None if base is None else int(base.__len__(value))
+
+
 def _key(key: Any) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
     return key if _is_plain(key) else OddKey(f"{type(key).__name__} {id(key):x}")
@@ -527,9 +573,9 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
-def _has_grown(parts: Parts, items: tuple[Any, ...]) -> bool:
+def _has_grown(parts: Parts, items: tuple[Any, ...], limit: int = SMALL) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
-    return 0 < parts.length < len(items) and _begins_with(items, parts, SMALL, False)
+    return 0 < parts.length < len(items) and _begins_with(items, parts, limit, False)
 
 
 def _opened(item: Any) -> Iterator[Any]:
@@ -554,13 +600,13 @@ def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool
             pass
     return all(
         item is known
-        or (type(known) is Kept and is_same(item, known, limit, closely))
+        or (type(known) is Kept and _is_same(item, known, limit, closely))
         or (type(item) is type(known) and type(item) in PLAIN and item == known)
         for item, known in zip(items, kept, strict=False)
     )
 
 
-_version, _origin = attrgetter("version"), attrgetter("origin")
+_version, _origin, _value = attrgetter("version"), attrgetter("origin"), attrgetter("value")
 
 
 def tensors_in(kept: Any) -> Iterator[Kept]:
@@ -571,15 +617,21 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
     elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
         for item in kept.items:
-            yield from tensors_in(item)
+            if type(item) is Kept and item.backend is not None:
+                yield item
+            else:
+                yield from tensors_in(item)
 
 
-def all_in(kept: Any) -> Iterator[Any]:
-    """A value with all of its parts."""
-    yield kept
-    inside = kept.value if isinstance(kept, Kept) else None
-    for item in inside.items if isinstance(inside, Parts) else ():
-        yield from all_in(item)
+def written_in(kept: Any) -> set[int]:
+    """Which of the tensors of a value were written after it was kept, also if copies were taken before."""
+    parts = [*tensors_in(kept)]
+    versions = [*map(_version, parts)]
+    if len(parts) > LONG and None not in versions and all(type(part.value) is not Tensor for part in parts):
+        now = [*map(parts[0].backend.current_version_raw, map(_value, parts))]
+        if now == versions:
+            return set()
+    return {number for number, part in enumerate(parts) if part.was_written()}
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:
@@ -589,7 +641,8 @@ def objects_in(kept: Any) -> Iterator[Kept]:
             yield kept
         inside = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
         for item in inside.items if isinstance(inside, Parts) else ():
-            yield from objects_in(item)
+            if type(item) is Kept and (item.backend is None or item.gradient == 1):
+                yield from objects_in(item)
 
 
 class Summary:
