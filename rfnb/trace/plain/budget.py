@@ -71,11 +71,11 @@ class Budget:
 class Budgets:
     """The budgets of a log, on the host and on an accelerator: there, it is a small part of what is free at first.
 
-    last: by variable, where in the log its value is.
+    last: by variable, where in the log its value is. most: bytes on the host.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
-        self.host, self._device = Budget(limit), Budget(None, of_device=True)
+        self.host, self._device, self.most = Budget(limit), Budget(None, of_device=True), limit
         self._log, self._last, self._next_check, self._tiny = log, last, 0.0, 0
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
 
@@ -84,28 +84,23 @@ class Budgets:
         """All that is used."""
         return self.host.bytes + self._device.bytes + self._tiny
 
-    @property
-    def is_over(self) -> bool:
-        """Whether more is used on the host than may be."""
-        return self.host.bytes > (self.host.limit or 0)
-
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
-        if version is None:
-            size = hold(value)
-        else:
-            entries, key = self._entries, id(value)
-            size = 0 if key in entries else value.nbytes
+        if version is not None:
+            entries, key, raw = self._entries, id(value), value
+            size = 0 if key in entries else raw.nbytes
             entries[key] = entries.get(key, 0) + 1
+        else:
+            size, raw = hold(value), _raw_of(value, None)
         if not size:
             return
         if size <= TINY and (version is not None or is_tiny(value, version)):
             self._tiny += size
             return
-        if not is_on_device(value, version):
+        if raw is None or backend_of(raw).is_on_host_raw(raw):
             self.host.bytes += size
             return
-        budget, time, raw = self._device, monotonic(), _raw_of(value, version)
+        budget, time = self._device, monotonic()
         budget.bytes += size
         if budget.limit is None:
             budget.limit = PART * backend_of(raw).spare_memory_raw(raw)
@@ -158,7 +153,7 @@ def is_tiny(value: Any, version: int | None) -> bool:
 
 def is_on_device(value: Any, version: int | None) -> bool:
     """Whether a tensor, or the first one in a container, is on an accelerator."""
-    raw = value if version is not None else _raw_of(value, version)
+    raw = _raw_of(value, version)
     return raw is not None and not backend_of(raw).is_on_host_raw(raw)
 
 

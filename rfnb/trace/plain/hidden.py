@@ -164,6 +164,8 @@ class Hidden:
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
         for value in values:
+            if value.backend is not None and value.gradient != 1:
+                continue
             entry = self._parts.get(id(value))
             if entry is None:
                 entry = value, tuple(part for part in objects_in(value) if _changes(part))

@@ -606,7 +606,7 @@ def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool
     )
 
 
-_version, _origin = attrgetter("version"), attrgetter("origin")
+_version, _origin, _value = attrgetter("version"), attrgetter("origin"), attrgetter("value")
 
 
 def tensors_in(kept: Any) -> Iterator[Kept]:
@@ -617,7 +617,21 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
     elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
         for item in kept.items:
-            yield from tensors_in(item)
+            if type(item) is Kept and item.backend is not None:
+                yield item
+            else:
+                yield from tensors_in(item)
+
+
+def written_in(kept: Any) -> set[int]:
+    """Which of the tensors of a value were written after it was kept, also if copies were taken before."""
+    parts = [*tensors_in(kept)]
+    versions = [*map(_version, parts)]
+    if len(parts) > LONG and None not in versions and all(type(part.value) is not Tensor for part in parts):
+        now = [*map(parts[0].backend.current_version_raw, map(_value, parts))]
+        if now == versions:
+            return set()
+    return {number for number, part in enumerate(parts) if part.was_written()}
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:
@@ -627,7 +641,8 @@ def objects_in(kept: Any) -> Iterator[Kept]:
             yield kept
         inside = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
         for item in inside.items if isinstance(inside, Parts) else ():
-            yield from objects_in(item)
+            if type(item) is Kept and (item.backend is None or item.gradient == 1):
+                yield from objects_in(item)
 
 
 class Summary:

@@ -24,6 +24,7 @@ from rfnb.trace.plain.values import (
     keep,
     tensors_in,
     version_of,
+    written_in,
 )
 from rfnb.trace.run.options import options
 
@@ -128,7 +129,7 @@ class FrameVariables:
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
         log, last, version_now, plain_version = self.log, self.last, self._version_now, self._plain_version
-        values, versions = log.values, log.versions
+        values, versions, budgets = log.values, log.versions, self.budgets
         for name, reads, always, path, use in self._uses[statement]:
             if path is None:
                 value = names.get(name, MISSING)
@@ -151,12 +152,12 @@ class FrameVariables:
                     if version is None:
                         self.add(name, use, value)
                         continue
-                    self.budgets.add(value, version)
+                    budgets.add(value, version)
                 last[name] = len(values)
                 log.uses.append(use)
                 values.append(value)
                 versions.append(version)
-                if version is not None and self.budgets.is_over:
+                if version is not None and budgets.host.bytes > budgets.most:
                     self.spend(0)
                 continue
             if old is value:
@@ -172,15 +173,14 @@ class FrameVariables:
             if not same:
                 if reads and (old is value or (type(old) is Kept and old.object is value and old.note != MAY)):
                     self.writers.setdefault(statement, set()).add(name)
-                    changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
-                    self._parts.setdefault((statement, name), set()).update(changed)
+                    self._parts.setdefault((statement, name), set()).update(written_in(old))
                 self.add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self.add(name, use, value)
                     continue
                 if type(old) not in PLAIN:
-                    self.budgets.add(old, version)
+                    budgets.add(old, version)
                 last[name] = len(values)
                 log.add(use, old, version)
 
@@ -227,7 +227,7 @@ class FrameVariables:
             self._objects = None
             before.let_go(parts=growth_of(kept) is None)
         log.add(use, kept, version)
-        if self.budgets.is_over:
+        if self.budgets.host.bytes > self.budgets.most:
             self.spend(0)
 
     def _note(self, name: str, kept: Kept) -> None:
@@ -241,7 +241,7 @@ class FrameVariables:
         """Counts what is kept of objects, and lets go of what does not fit."""
         budget = self.budgets.host
         budget.bytes += size
-        if not self.budgets.is_over:
+        if budget.bytes <= self.budgets.most:
             return
         while budget.is_full and self.hidden is not None and self.hidden.states:
             budget.bytes -= self.hidden.free()
