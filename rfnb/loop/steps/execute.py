@@ -22,6 +22,7 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.loop.body.rerun import EnclosingCall
     from rfnb.loop.body.traced_step import Step
     from rfnb.loop.steps.deferred_grads import DeferredGradients
 
@@ -62,13 +63,15 @@ class Bindings:
     """What a run gives to its steps, beside the states.
 
     frames: by input of a step, those of all steps. externals: the tensors that the steps read from outside. seed: of
-    their random numbers. given: by step, values that are not computed, but chosen by the user.
+    their random numbers. given: by step, values that are not computed, but chosen by the user. call: that of the user's
+    function, if the run is recorded.
     """
 
     frames: Sequence[Sequence[Any]]
     externals: Sequence[Any]
     seed: int
     given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
+    call: EnclosingCall | None = None
 
 
 def execute(

@@ -38,7 +38,7 @@ CACHED = 64
 """Number of steps whose candidates are held."""
 
 
-class Steps:
+class SearchSteps:
     """The recorded steps of a search.
 
     The run is not kept alive: searches are often collected over many batches, and runs are large.
