@@ -54,7 +54,7 @@ class Numbers(NamedTuple):
     others: tuple[Any, Any] | None
 
 
-class State:
+class ObjectState:
     """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
 
     identity: the `id` that the object had. inside: the objects in it.
@@ -71,7 +71,7 @@ class Moment(NamedTuple):
     """The beginning of an iteration: the random numbers, and the states of objects by the `id` of the `Kept`."""
 
     numbers: Numbers
-    objects: dict[int, State]
+    objects: dict[int, ObjectState]
 
 
 Copies = list[tuple[Any, Any]]
@@ -116,10 +116,10 @@ class Hidden:
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
-        self._objects: dict[int, State] = {}
+        self._objects: dict[int, ObjectState] = {}
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
         self._values: list[Kept] = []
-        self.states: list[State] = []  # all that need memory, the oldest first
+        self.states: list[ObjectState] = []  # all that need memory, the oldest first
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
@@ -155,7 +155,7 @@ class Hidden:
         self._around.others = None if self._all else other_numbers()
         return self._around
 
-    def objects(self, values: list[Kept]) -> dict[int, State]:
+    def objects(self, values: list[Kept]) -> dict[int, ObjectState]:
         """The states of the objects in some values; the same list as the last time has the same objects."""
         if self._objects or values is not self._values:
             self._look(values)
@@ -174,8 +174,8 @@ class Hidden:
         if self._too_many and self._too_many <= parts.keys():
             return
         todo = [part for _, inside in parts.values() for part in inside]
-        objects: dict[int, State] = {}
-        seen: dict[int, State] = {}  # by id of the object
+        objects: dict[int, ObjectState] = {}
+        seen: dict[int, ObjectState] = {}  # by id of the object
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
@@ -194,15 +194,15 @@ class Hidden:
         if changed or len(objects) != len(self._objects):
             self._objects = objects
 
-    def _state(self, part: Kept, value: Any, old: State | None) -> State:
+    def _state(self, part: Kept, value: Any, old: ObjectState | None) -> ObjectState:
         contents = contents_of(value, part)
         if old is not None and old.kept is not None and is_same_state(contents, old.kept):
             return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
-            return State(id(value), contents if type(contents) is not dict else None)
+            return ObjectState(id(value), contents if type(contents) is not dict else None)
         before = None if old is None else old.kept
         copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
-        state = State(id(value), keep(contents, copied, before))
+        state = ObjectState(id(value), keep(contents, copied, before))
         if old is not None and isinstance(old.kept, Kept):
             old.kept.let_go()
         self._spent(hold(state.kept))
