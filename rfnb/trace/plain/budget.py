@@ -160,4 +160,6 @@ def is_on_device(value: Any, version: int | None) -> bool:
 def _raw_of(value: Any, version: int | None) -> Any:
     if version is not None:
         return value
+    if type(value) is Kept and value.backend is not None:
+        return value.raw
     return next((part.raw for part in tensors_in(value) if part.backend is not None), None)
