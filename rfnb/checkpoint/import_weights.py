@@ -16,7 +16,7 @@ from rfnb.checkpoint.folder import config_of
 from rfnb.checkpoint.foreign import settings
 from rfnb.checkpoint.foreign.config import from_config
 from rfnb.checkpoint.foreign.convert import converted, unfold_lstms
-from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.foreign.tables.row import TableRow
 from rfnb.checkpoint.load import assign
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport
@@ -75,7 +75,7 @@ def import_weights(
         names = renamed(unfold_lstms({name: name for name in there}, keep=here), rename)
         entries = {new: checkpoint.entries[old] for new, old in names.items()}
         chosen = chooser(only, skip, [*entries, *here])
-        rows = [Row(*row) for row in table]
+        rows = [TableRow(*row) for row in table]
         weights = converted(checkpoint, entries, wanted, chosen, importing=True, table=rows)
         settings.check_resets(module, list(filter(chosen, weights.entries)))
         others = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rfnb.core.ground.show import Shown
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """Where the value of a parameter came from. conversion: empty if it was taken as it is. before, after: norms."""
 
     name: str
@@ -46,7 +46,7 @@ class LoadReport(Shown):
     settings: tuple[str, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[ValueOrigin, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

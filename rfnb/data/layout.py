@@ -22,7 +22,7 @@ INPUT = "data"
 
 
 @dataclass(frozen=True)
-class Stream:
+class DataStream:
     """One of several arrays that each sequence has. place: in the file. dim: how many features, or labels if sparse."""
 
     place: str
@@ -37,7 +37,7 @@ class Stream:
 class Layout:
     """What is in a file. starts: by stream, where each sequence begins, and the end of the last one."""
 
-    streams: dict[str, Stream]
+    streams: dict[str, DataStream]
     starts: dict[str, np.ndarray]
     tags: list[str]
 
@@ -101,7 +101,7 @@ def _of_another_kind(path: Path, got: str, expected: str) -> DataError:
     return DataError(f"{public_function()}: {path} is an HDF file of another kind", got=got, expected=expected)
 
 
-def _columns(file: Any, path: Path, streams: Mapping[str, Stream], count: int) -> list[int]:
+def _columns(file: Any, path: Path, streams: Mapping[str, DataStream], count: int) -> list[int]:
     """The column of lengths of each stream. Columns may also be those of streams that have a size, but no data."""
     sizes = file["targets/size"].attrs if "targets/size" in file else {}
     inputs = [INPUT] if "inputs" in file else []
@@ -113,9 +113,9 @@ def _columns(file: Any, path: Path, streams: Mapping[str, Stream], count: int) -
     return [column if column < count else min(1, count - 1) for column in range(len(streams))]
 
 
-def _streams(file: Any) -> dict[str, Stream]:
+def _streams(file: Any) -> dict[str, DataStream]:
     size = file.attrs.get("inputPattSize")
-    found: dict[str, Stream] = {}
+    found: dict[str, DataStream] = {}
     if "inputs" in file:
         found[INPUT] = _stream(file, "inputs", None if size is None else int(size), None, "labels")
     targets = file.get("targets/data", {})
@@ -127,15 +127,15 @@ def _streams(file: Any) -> dict[str, Stream]:
     return found
 
 
-def _stream(file: Any, place: str, dim: int | None, ndim: int | None, labels: str) -> Stream:
+def _stream(file: Any, place: str, dim: int | None, ndim: int | None, labels: str) -> DataStream:
     data = file[place]
     sparse = ndim == 1 or (ndim is None and data.ndim == 1 and data.dtype.kind in "iu")
     names = tuple(_text(label) for label in file[labels][()]) if labels in file else ()
     known = names if len(names) == dim else ()
-    return Stream(place, tuple(data.shape), data.dtype.name, dim, sparse and data.ndim == 1, known)
+    return DataStream(place, tuple(data.shape), data.dtype.name, dim, sparse and data.ndim == 1, known)
 
 
-def _starts(path: Path, name: str, stream: Stream, lengths: np.ndarray, tags: list[str]) -> np.ndarray:
+def _starts(path: Path, name: str, stream: DataStream, lengths: np.ndarray, tags: list[str]) -> np.ndarray:
     """Where each sequence begins. Raises DataError at the first one that goes beyond the frames that are there."""
     starts = np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
     frames = stream.shape[0] if stream.shape else 0
@@ -152,7 +152,7 @@ def _starts(path: Path, name: str, stream: Stream, lengths: np.ndarray, tags: li
     return starts
 
 
-def frames_of(file: Any, path: Path, stream: Stream, start: int, end: int) -> np.ndarray:
+def frames_of(file: Any, path: Path, stream: DataStream, start: int, end: int) -> np.ndarray:
     """Some frames of a stream."""
     array: np.ndarray = _reading(path, lambda: np.asarray(file[stream.place][start:end]))
     return array

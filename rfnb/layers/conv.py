@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.layers.initializers import initial_values
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 from rfnb.network.layer import Layer
 from rfnb.network.layer_call.param_changes import input_first, renamed, renaming
 from rfnb.network.options import REQUIRED, layer, value
@@ -150,7 +150,7 @@ class Conv(Sliding, layer_class="conv"):
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
         self.in_dim = x.feature_dim
-        local = Axes()
+        local = NetworkDims()
         widths: list[Dim] = []
         for size in sizes:
             widths.append(local.static(size, widths))
@@ -294,7 +294,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
         self.in_dim = x.feature_dim
         self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
-        local = Axes()
+        local = NetworkDims()
         widths: list[Dim] = []
         for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
             widths.append(local.static(size, widths))

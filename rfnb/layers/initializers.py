@@ -18,7 +18,7 @@ from rfnb.nn.init import Glorot, HeNormal, HeUniform, Normal, ParamInit, Varianc
 from rfnb.ops.convert import convert_to_tensor
 
 
-class Drawn(ParamInit):
+class RandomInit(ParamInit):
     """Random numbers with these options of `rf.random`."""
 
     def __init__(self, **options: Any):
@@ -70,8 +70,8 @@ NAMES: dict[str, Any] = {
     "variance_scaling": lambda scale=1.0, mode="fan_in", distribution="truncated_normal", **_: VarianceScaling(
         scale, mode.lower(), distribution
     ),
-    "random_normal": lambda mean=0.0, stddev=0.05, **_: Drawn(distribution="normal", mean=mean, stddev=stddev),
-    "random_uniform": lambda minval=-0.05, maxval=0.05, **_: Drawn(
+    "random_normal": lambda mean=0.0, stddev=0.05, **_: RandomInit(distribution="normal", mean=mean, stddev=stddev),
+    "random_uniform": lambda minval=-0.05, maxval=0.05, **_: RandomInit(
         distribution="uniform", minval=minval, maxval=maxval
     ),
     "orthogonal": lambda gain=1.0, **_: Matrix(orthogonal=True, gain=gain),

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.axes import Axes, renamed
+from rfnb.network.axes import NetworkDims, renamed
 from rfnb.network.layer import Layer
 from rfnb.network.options import value
 from rfnb.network.versions import holds
@@ -29,7 +29,7 @@ class Dot(Layer, layer_class="dot"):
     use_mask: bool = value(True, bool)
     debug: bool = value(False, bool)
 
-    def matching(self, axes: Axes, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
+    def matching(self, axes: NetworkDims, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
         """None yet: it depends on the options."""
         return ()
 

@@ -9,7 +9,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.network.layer import Layer
-from rfnb.network.layer_call.batch_norm import OPTIONS, BatchNorm
+from rfnb.network.layer_call.batch_norm import OPTIONS, BatchNormCall
 from rfnb.network.options import axes, value
 from rfnb.ops.activation import gating
 from rfnb.ops.math import rsqrt
@@ -87,7 +87,7 @@ class BatchNormLayer(Layer, layer_class="batch_norm"):
         if self.axes is not None and {*self.axes} != {*x.dims} - {x.feature_dim}:
             what = "batch_norm over other axes than all but the features is not supported here"
             raise NetworkError(what, got=", ".join(dim.name for dim in self.axes), expected="all axes but the features")
-        self.norm = BatchNorm.of(self, x, {name: getattr(self, name) for name in OPTIONS})
+        self.norm = BatchNormCall.of(self, x, {name: getattr(self, name) for name in OPTIONS})
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, F} → the same"""

@@ -13,7 +13,7 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_padding
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 from rfnb.network.layer import Layer
 from rfnb.network.options import axes, axis, layers, value
 from rfnb.ops import reduce as reductions
@@ -173,7 +173,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
             raise NetworkError(what, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
         if sizes is not None and (len(sizes) != len(self.axes) or None in sizes):
             raise NetworkError("weighted_sum: size is not one number for each axis", got=repr(self.size))
-        local = Axes()
+        local = NetworkDims()
         self.windows: list[Dim] = []
         for size in sizes or ():
             self.windows.append(local.static(size, self.windows))

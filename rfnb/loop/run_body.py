@@ -98,7 +98,8 @@ class BodyRun:
         loop._explanation_data = _explanation_data(step, hoist)
         progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
         seed = int(step.seed or 0)
-        recorded = Bindings(frames[: len(program.inputs) - len(schedule.states)], program.externals, seed)
+        own = frames[: len(program.inputs) - len(schedule.states)]
+        recorded = Bindings(own, program.externals, seed, call=step.call)
         pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), recorded)
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed), _initial(step),

@@ -36,11 +36,11 @@ def FeatureDim(name: str, dimension: int | None = None) -> Dim:
     return Dim(dimension, name=name, kind="feature")
 
 
-class Axes:
+class NetworkDims:
     """The dims of a network: features of one size are one Dim, and a Dim has every name that layers gave it.
 
-    >>> from rfnb.network.axes import Axes
-    >>> axes = Axes()
+    >>> from rfnb.network.axes import NetworkDims
+    >>> axes = NetworkDims()
     >>> five = axes.feature(5)
     >>> axes.feature(5) is five, axes.feature(5, taken=[five]) is five
     (True, False)

@@ -14,18 +14,18 @@ from rfnb.network.axes import declared_order
 from rfnb.network.build.check import check_call
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.build.origin import origin_of
 from rfnb.network.build.prepare import class_of, join, known_options, named_layers, set_options
 from rfnb.network.build.template import on_meta, template_of
 from rfnb.network.build.value import value_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer
-from rfnb.network.layer_call.batch_norm import BatchNorm
+from rfnb.network.layer_call.batch_norm import BatchNormCall
 from rfnb.network.layer_call.layer_errors import errors_explained, name_layer
 from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming
 from rfnb.network.losses import loss_by_name
-from rfnb.network.params import Variables, check_shape, layer_of_parameter, outputs_as_parameters
+from rfnb.network.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
 from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
@@ -42,9 +42,9 @@ class Builder:
         self.config: Mapping[str, Any] = getattr(root, "config", {})
         self.batch_independent: bool = getattr(root, "batch_independent", False)
         self.axes = extern.axes
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, NetNode] = {}
         self.modules: dict[str, Layer] = {}
-        self.variables = Variables(device)
+        self.variables = NetworkVariables(device)
         self.scope = Scope({}, searches=search)
         self.loops = Loops(self)
         self.masked_loop: RecNet | None = None  # in whose steps a mask decides what is computed
@@ -178,7 +178,7 @@ class Builder:
                 hint = did_you_mean(key, [*self.extern.data, *self._aliases])
                 what = f"{needed_by}: there is no data key {key!r}" if needed_by else f"there is no data key {key!r}"
                 raise DataNotFound(what, expected=", ".join(self.extern.data) or "none", hint=hint)
-            self.nodes[path] = Node(path, None, template_of(self.extern.get_data(key)))
+            self.nodes[path] = NetNode(path, None, template_of(self.extern.get_data(key)))
         return path
 
     def _joined(self, scope: Scope, sources: list[str]) -> str:
@@ -237,7 +237,7 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> Node:
+    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> NetNode:
         """Constructs a layer, and attaches it to its owner."""
         cls, original = class_of(described), described
         described = cls.rewritten(described)
@@ -277,7 +277,7 @@ class Builder:
         layer.nets = self.loops.nets
         if rec is None:
             join(layer, templates, self.axes)
-        node = Node(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
+        node = NetNode(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
         with get_run_ctx().train_flag_ctx(False):
             with on_meta():
                 prepared = layer.prepared(*templates) if rec is None else tuple(templates)
@@ -305,13 +305,17 @@ class Builder:
                 order = layer.order_of(declared_order(out, prepared), prepared)
                 node.template = out.copy_transpose(order)
         if layer.batch_norm:
-            layer.normalized = BatchNorm.of(layer, node.template, {} if layer.batch_norm is True else layer.batch_norm)
+            layer.normalized = BatchNormCall.of(
+                layer, node.template, {} if layer.batch_norm is True else layer.batch_norm
+            )
         layer._new_parameter = layer._value_of = layer._origin_of = None
         if not layer.takes_sources:
             node.sources, node.unused, layer.renamed = (), node.sources, ()
         for part, x in layer.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
-            self.nodes[f"{path}/{part}"] = Node(f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop)
+            self.nodes[f"{path}/{part}"] = NetNode(
+                f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop
+            )
         layer.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
@@ -320,7 +324,7 @@ class Builder:
         self.nodes[path] = node
         return node
 
-    def _output(self, node: Node, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
+    def _output(self, node: NetNode, prepared: Sequence[Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         """What the layer computes from templates; and the template of its state, if it has one."""
         layer = node.layer
         assert layer is not None
@@ -339,7 +343,7 @@ class Builder:
         found = {i: self.find(scope, names[i], path) for i in later}
         return [found[i] for i in range(len(names))]
 
-    def _set_target(self, node: Node, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
+    def _set_target(self, node: NetNode, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
         layer = node.layer
         assert layer is not None
         if layer.loss is not None:

@@ -14,15 +14,15 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_kinds import Choice, Positive
+from rfnb.core.tensor.argument_kinds import OneOf, Positive
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DataNotFound, DimError, NetworkError
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 from rfnb.network.options import REQUIRED, Option, checked
-from rfnb.ops.collate import Collate, Entry
+from rfnb.ops.collate import BatchEntry, Collate
 from rfnb.ops.convert import convert_to_tensor
 
 DTYPES = (
@@ -30,7 +30,7 @@ DTYPES = (
     "complex128 string"
 ).split()
 KINDS: dict[str, tuple[Any, ...]] = {
-    "dim": (Positive,), "sparse": (bool,), "shape": (list, tuple), "dtype": (Annotated[str, Choice(*DTYPES)],),
+    "dim": (Positive,), "sparse": (bool,), "shape": (list, tuple), "dtype": (Annotated[str, OneOf(*DTYPES)],),
     "dim_tags": (list, tuple), "time_dim_axis": (int,), "batch_dim_axis": (int,), "feature_dim_axis": (int,),
     "available_for_inference": (bool,), "same_dim_tags_as": (str, dict), "sparse_dim": (Dim,), "vocab": (),
     "name": (str,), "feature_dim": (Dim,), "batch": (), "undefined": (bool,),
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class Data:
+class DataKey:
     """What a data key holds: its axes in the declared order, and of what type its entries are."""
 
     name: str
@@ -55,7 +55,7 @@ class Data:
         counted = self.sparse_dim or self.feature_dim
         return None if counted is None else counted.dimension
 
-    def with_dims(self, new: Callable[[Dim], Dim]) -> Data:
+    def with_dims(self, new: Callable[[Dim], Dim]) -> DataKey:
         """The same with other dims: each that of the function."""
         feature = None if self.feature_dim is None else new(self.feature_dim)
         return replace(self, dims=tuple(map(new, self.dims)), feature_dim=feature)
@@ -119,8 +119,8 @@ class ExternData:
         default_target: str = "classes",
     ):
         self.default_input, self.default_target = default_input, default_target
-        self.axes = Axes()
-        self.data: dict[str, Data] = {}
+        self.axes = NetworkDims()
+        self.data: dict[str, DataKey] = {}
         self.register_data_from_dict(data or {})
 
     def register_data_from_dict(self, data: Mapping[str, Any]) -> None:
@@ -136,7 +136,7 @@ class ExternData:
             raise
         self.data = {key: described.with_dims(self.axes.of) for key, described in self.data.items()}
 
-    def register_data(self, data: Data) -> None:
+    def register_data(self, data: DataKey) -> None:
         """Adds a data key, or replaces it: the one that is the name of the description."""
         self.data[data.name] = data
 
@@ -154,22 +154,22 @@ class ExternData:
         """Whether there is a key."""
         return name in self.data
 
-    def get_data(self, name: str) -> Data:
+    def get_data(self, name: str) -> DataKey:
         """The description of a key. Raises DataNotFound."""
         if name not in self.data:
             hint = did_you_mean(name, self.data)
             raise DataNotFound(f"there is no data key {name!r}", expected=", ".join(self.data) or "none", hint=hint)
         return self.data[name]
 
-    def get_default_input_data(self) -> Data:
+    def get_default_input_data(self) -> DataKey:
         """The description of the default input."""
         return self.get_data(self.default_input)
 
-    def get_default_target_data(self) -> Data:
+    def get_default_target_data(self) -> DataKey:
         """The description of the default target."""
         return self.get_data(self.default_target)
 
-    def get_sorted_data_items(self) -> list[tuple[str, Data]]:
+    def get_sorted_data_items(self) -> list[tuple[str, DataKey]]:
         """All keys, sorted, with their descriptions."""
         return sorted(self.data.items())
 
@@ -210,7 +210,7 @@ class ExternData:
         for key, data in self.data.items():
             if key in samples[0]:
                 dims = batch_dim, *(dim for dim in data.dims if dim is not batch_dim)
-                entries[key] = Entry(dims, data.dtype, data.sparse_dim, data.feature_dim)
+                entries[key] = BatchEntry(dims, data.dtype, data.sparse_dim, data.feature_dim)
         return Collate(entries, tag="seq_tag" if "seq_tag" in samples[0] else None)(samples)
 
     def example(self, batch: int = 3, frames: int = 7, seed: int = 0) -> TensorDict:
@@ -241,7 +241,7 @@ class ExternData:
             made[key] = data.tensor((array.astype(data.dtype), lengths))
         return TensorDict(made)
 
-    def _described(self, key: str, given: dict[str, Any]) -> Data:
+    def _described(self, key: str, given: dict[str, Any]) -> DataKey:
         for name, value in given.items():
             if name not in KINDS:
                 what, hint = f"extern_data {key!r}: unknown option {name!r}", did_you_mean(name, KINDS)
@@ -278,7 +278,7 @@ class ExternData:
         words = words.get("labels") if isinstance(words, Mapping) else words
         if label is not None and isinstance(words, list | tuple | str | Vocab):
             label = self.axes.labels(Dim(label.dimension, name=key, vocab=words))
-        return Data(key, tuple(dims), dtype, label, feature, bool(available))
+        return DataKey(key, tuple(dims), dtype, label, feature, bool(available))
 
     def _shape(self, key: str, given: Mapping[str, Any], sparse: bool, size: int | None) -> list[Dim]:
         """The dims by the sizes of the axes, with the batch in its place."""

@@ -22,7 +22,7 @@ from rfnb.ops.reduce import reduce_mean, reduce_sum
 from rfnb.printable import encodable
 
 if TYPE_CHECKING:
-    from rfnb.network.build.node import Node
+    from rfnb.network.build.node import NetNode
 
 
 class LossHolder:
@@ -163,7 +163,7 @@ class LossHolder:
         return encodable(f"LossHolder({self.name!r}, {type(self.loss).__name__})")
 
 
-def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
+def holder_of(node: NetNode, values: Mapping[str, Tensor]) -> LossHolder:
     """The loss of a layer, from the values of a batch. Raises DataNotFound if the batch has no target."""
     layer = node.layer
     assert layer is not None and node.loss is not None
@@ -186,7 +186,7 @@ def holder_of(node: Node, values: Mapping[str, Tensor]) -> LossHolder:
 
 
 def holders_of(
-    nodes: Iterable[Node], values: Mapping[str, Tensor], counts: Callable[[Node], bool]
+    nodes: Iterable[NetNode], values: Mapping[str, Tensor], counts: Callable[[NetNode], bool]
 ) -> dict[str, LossHolder]:
     """The losses of layers, and of those inside of them, by path. counts: whether that of a layer counts."""
     found = {}

@@ -14,7 +14,7 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.build.naming import is_trainable, variable_scope
-from rfnb.network.build.node import Node, every_node
+from rfnb.network.build.node import NetNode, every_node
 from rfnb.network.build.template import on_meta
 from rfnb.network.builder import Builder
 from rfnb.network.layer import Layer
@@ -85,7 +85,7 @@ class InnerNet(Module):
         self._nodes = [builder.nodes]  # in a list: nodes are no modules
 
     @property
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, NetNode]:
         """All nodes by path."""
         return self._nodes[0]
 
@@ -104,12 +104,12 @@ class InnerNet(Module):
         return path.removeprefix(self.path).removeprefix(self.option).removeprefix("/")
 
     @property
-    def ends(self) -> dict[str, Node]:
+    def ends(self) -> dict[str, NetNode]:
         """The layers with a loss, by their names outside."""
         return {self.called(path): node for path, node in self.nodes.items() if node.loss is not None}
 
     @property
-    def carrying(self) -> dict[str, Node]:
+    def carrying(self) -> dict[str, NetNode]:
         """The nodes that have a state, and values of the step before, by names of states."""
         nodes = {path: node for path, node in self.nodes.items() if node.state is not None or node.kind == "previous"}
         return {path.removeprefix(self.path): node for path, node in nodes.items()}
@@ -139,11 +139,11 @@ class InnerNet(Module):
         new.update({name: values[path] for name, (path, _) in self.kept.items()})
         return values, new
 
-    def every_node(self) -> dict[str, Node]:
+    def every_node(self) -> dict[str, NetNode]:
         """The nodes of the layers of the unit by path, and those of units of theirs."""
         return {path: node for path, node in every_node(self.nodes).items() if path.startswith(self.path)}
 
-    def resolved(self, node: Node) -> Node:
+    def resolved(self, node: NetNode) -> NetNode:
         """The layer whose output it is; that of a subnetwork is the output of one of its layers."""
         while node.layer is not None and node.layer.layer_class == "subnetwork":
             node = self.nodes[node.sources[0]]
@@ -179,7 +179,7 @@ class InnerNet(Module):
             state[name] = self.first_output(given, self.nodes[path], first)
         return state
 
-    def _first_state_of(self, node: Node, given: Mapping[str, Tensor | None]) -> State:
+    def _first_state_of(self, node: NetNode, given: Mapping[str, Tensor | None]) -> State:
         assert node.layer is not None
         keys = {path: key for key, path in self.inputs.items()}
         with get_run_ctx().train_flag_ctx(False), on_meta():
@@ -187,7 +187,9 @@ class InnerNet(Module):
         known = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
         return node.layer.first_state(*prepared, **known)
 
-    def first_output(self, given: Mapping[str, Tensor | None], node: Node | None = None, first: Any = None) -> Tensor:
+    def first_output(
+        self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: Any = None
+    ) -> Tensor:
         """The output of the unit, or of one of its layers, before the first frame. first: what is given for it."""
         if node is None:
             node, first = self.output, self.first
@@ -274,7 +276,7 @@ class InnerBuilder(Builder):
                 made.kept[name] = (path, self.first(path))
         return made
 
-    def _growing(self, node: Node) -> bool:
+    def _growing(self, node: NetNode) -> bool:
         """Whether the output of a layer in a loop has an axis that grows from step to step."""
         if self.masked_loop is None or self.masked_loop is not self.loop:
             return False
@@ -283,7 +285,7 @@ class InnerBuilder(Builder):
         grown.update(layer.so_far for layer in layers if layer.so_far is not None)
         return not grown.isdisjoint(node.template.dims)
 
-    def _check_kept(self, node: Node) -> None:
+    def _check_kept(self, node: NetNode) -> None:
         """Raises NetworkError if a value with an axis that grows would have to stay where the mask is false."""
         if self._growing(node):
             raise NetworkError(
@@ -329,7 +331,7 @@ class InnerBuilder(Builder):
         if path not in self.nodes:
             with on_meta():
                 template = self.take(self.outer.seen(path, self.around))
-            self.nodes[path] = Node(path, None, template, loop=self.loop)
+            self.nodes[path] = NetNode(path, None, template, loop=self.loop)
             self.inputs[path] = f"outside{len(self.inputs)}"
         return path
 
@@ -359,7 +361,7 @@ class InnerBuilder(Builder):
             of = super().find(self.scope, name)
         finally:
             self.stack.pop()
-        self.nodes[path] = Node(path, None, self.nodes[of].template, kind="previous", of=of, loop=self.loop)
+        self.nodes[path] = NetNode(path, None, self.nodes[of].template, kind="previous", of=of, loop=self.loop)
         return path
 
 

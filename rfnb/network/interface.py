@@ -19,7 +19,7 @@ from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network import params
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import every_node
-from rfnb.network.extern_data import Data, ExternData
+from rfnb.network.extern_data import DataKey, ExternData
 from rfnb.network.layer import Layer
 from rfnb.nn.module.module import Module
 from rfnb.printable import encodable
@@ -146,7 +146,7 @@ class Interface(Module):
 
     # -- data
 
-    def get_extern_data(self, key: str, mark_data_key_as_used: bool = True) -> Data:
+    def get_extern_data(self, key: str, mark_data_key_as_used: bool = True) -> DataKey:
         """The description of a data key. Raises DataNotFound."""
         return self.extern_data.get_data(self.extern_data.default_input if key == "data" else key)
 

@@ -16,8 +16,8 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.network.axes import Axes, renamed
-from rfnb.network.layer_call.batch_norm import BatchNorm
+from rfnb.network.axes import NetworkDims, renamed
+from rfnb.network.layer_call.batch_norm import BatchNormCall
 from rfnb.network.layer_call.param_changes import Changes, changed_parameters
 from rfnb.network.options import REQUIRED, Option, value
 from rfnb.network.resolve import MODULES
@@ -28,7 +28,7 @@ from rfnb.ops.random import dropout
 from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
-    from rfnb.network.build.node import Node
+    from rfnb.network.build.node import NetNode
     from rfnb.network.rec.net import RecNet
 
 LAYERS: dict[str, type[Layer]] = {}
@@ -151,7 +151,7 @@ class Layer(Module):
         self.dropped_dims: tuple[Dim, ...] = ()
         self.parts: dict[str, Tensor] = {}
         self.gives_parts = True
-        self.normalized: BatchNorm | None = None
+        self.normalized: BatchNormCall | None = None
         self.changes = Changes()
         self.before: Tensor | None = None  # the activation
         self.for_penalties: tuple[Tensor, Tensor] | None = None
@@ -209,7 +209,7 @@ class Layer(Module):
             given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
         return tuple(given)
 
-    def matching(self, axes: Axes, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
+    def matching(self, axes: NetworkDims, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
         """Which dims of a source stand for dims of the first one."""
         return axes.matching(source, first, self.version)
 
@@ -292,7 +292,7 @@ class Layer(Module):
         """The further outputs that belong to a state."""
         return {}
 
-    def axis_in_loop(self, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
+    def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
             return None
@@ -314,19 +314,19 @@ class Layer(Module):
         """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
         return {}
 
-    def ends_inside(self, node: Node) -> list[str]:
+    def ends_inside(self, node: NetNode) -> list[str]:
         """The paths of what outputs and losses inside of the layer, whose node this is, need after the steps."""
         return []
 
-    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+    def mask_of_frames(self, node: NetNode, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
         """The mask of the frames in the last batch that the layer takes, and their axis; None if it takes all."""
         return None
 
-    def losses_inside(self, node: Node) -> list[Node]:
+    def losses_inside(self, node: NetNode) -> list[NetNode]:
         """The layers with a loss inside of this one, whose node is given, with the paths that they have outside."""
         return []
 
-    def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def values_of_loss(self, node: NetNode, end: NetNode, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The output and the target, by path, of a loss inside of the layer. values: those of the network."""
         raise NotImplementedError(f"{type(self).__name__} has no losses inside")
 
@@ -337,7 +337,7 @@ class Layer(Module):
         found = {name: own[name] for name in self._made if isinstance(own.get(name), Parameter)}
         return {**found, **self.changes.now} if self.changes else found  # type: ignore[dict-item]
 
-    pool: Axes
+    pool: NetworkDims
     config: Mapping[str, Any] = MappingProxyType({})
     described: Mapping[str, Any] = MappingProxyType({})
     _made: tuple[str, ...] = ()  # the names of the parameters

@@ -276,7 +276,7 @@ class Ctc(LayerLoss, loss="ctc"):
         return logits, frames, labels
 
 
-class EditDistance(LayerLoss, loss="edit_distance"):
+class EditDistanceLoss(LayerLoss, loss="edit_distance"):
     """No value; the error is the edit distance of each sequence (Levenshtein 1966)."""
 
     by_frame = False

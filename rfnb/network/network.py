@@ -17,8 +17,8 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
-from rfnb.network.build.node import Node, every_node
-from rfnb.network.build.outputs import Outputs
+from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.build.outputs import NetworkOutputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
@@ -85,7 +85,7 @@ class Network(Interface):
         version = self.config.get("behavior_version")
         self.behavior_version: int = default_behavior_version() if version is None else version
         self._builder = Builder(self, self.extern_data, self.behavior_version, device, search=search_flag)
-        self._order: list[Node | RecNet] = []
+        self._order: list[NetNode | RecNet] = []
         self._values: dict[str, Tensor] = {}
         self._holders: dict[str, LossHolder] | None = None
         self.failures: dict[str, Exception] = {}
@@ -209,7 +209,7 @@ class Network(Interface):
         return {path: node.layer for path, node in every_node(self._nodes).items() if node.layer is not None}
 
     @property
-    def _nodes(self) -> dict[str, Node]:
+    def _nodes(self) -> dict[str, NetNode]:
         return self._builder.nodes
 
     def template(self, path: str) -> Tensor:
@@ -227,12 +227,12 @@ class Network(Interface):
 
     # -- a batch
 
-    def forward(self, data: Mapping[str, Any] | TensorDict) -> Outputs:
+    def forward(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers: the same as calling the network."""
-        outputs: Outputs = self(data)
+        outputs: NetworkOutputs = self(data)
         return outputs
 
-    def __call__(self, data: Mapping[str, Any] | TensorDict) -> Outputs:
+    def __call__(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers for a batch.
 
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
@@ -249,14 +249,14 @@ class Network(Interface):
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 for holder in self.get_losses_initialized()[0].values():
                     holder.mark()
-        return Outputs(values)
+        return NetworkOutputs(values)
 
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
 
-    def _run(self, node: Node | RecNet, values: dict[str, Tensor]) -> None:
+    def _run(self, node: NetNode | RecNet, values: dict[str, Tensor]) -> None:
         """Computes a layer, or a recurrent net with all its steps."""
-        if isinstance(node, Node) and node.layer is None:
+        if isinstance(node, NetNode) and node.layer is None:
             return
         if missing := [name for name in outside_needs(node) if name not in values]:
             key = missing[0].removeprefix("data:")
@@ -355,7 +355,7 @@ class Network(Interface):
             total = total if value is None else value + total
         return found, total, self.get_total_constraints()
 
-    def _has_loss(self, node: Node) -> bool:
+    def _has_loss(self, node: NetNode) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
         if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
             return False

@@ -10,7 +10,7 @@ from rfnb.core.tensor.argument_errors import kind_in_words, leaves, mismatches
 from rfnb.core.tensor.argument_kinds import check_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError, ParameterError
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 
 REQUIRED = object()
 """The default of an option that must be given."""
@@ -81,7 +81,7 @@ def check_required(options: Mapping[str, Option], given: Mapping[str, Any]) -> N
             raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
 
 
-def read(option: Option, name: str, given: Any, axes: Axes, source: Tensor | None, *, numbers: bool) -> Any:
+def read(option: Option, name: str, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
     """The value of the field for what the net dict gives. Raises NetworkError, or DimError for an unknown axis.
 
     numbers: whether axes may be given by numbers.

@@ -16,7 +16,7 @@ from rfnb.network.resolve import EXTRA
 from rfnb.ops.dims import dim_match_priority_when_needed
 
 
-class Variables:
+class NetworkVariables:
     """The parameters by variable name: two layers with the same name scope share them."""
 
     def __init__(self, device: str | None = None) -> None:

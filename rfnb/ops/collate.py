@@ -59,7 +59,7 @@ def collate(
     return Collate(templates, tag, device)
 
 
-class Entry(NamedTuple):
+class BatchEntry(NamedTuple):
     """Description of one entry of the batch."""
 
     dims: tuple[Dim, ...]
@@ -81,7 +81,7 @@ class Padded:
 class Collate:
     """Joins samples into a TensorDict. Made by `rf.collate`."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, BatchEntry]
     tag: str | None = None
     device: str | None = None
 
@@ -144,7 +144,7 @@ class Collate:
         return sizes
 
 
-def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) -> Entry:
+def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) -> BatchEntry:
     if isinstance(entry, Tensor):
         sparse_dim, dims, dtype = sparse_dim or entry.sparse_dim, entry.dims, entry.dtype
         feature_dim = entry.feature_dim
@@ -152,7 +152,7 @@ def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) 
         dims, dtype, feature_dim = tuple(entry), None, None
     if not dims:
         raise DimError(f"collate: {name!r} has no dims", expected="[batch_dim, …]")
-    return Entry(dims, dtype, sparse_dim, feature_dim)
+    return BatchEntry(dims, dtype, sparse_dim, feature_dim)
 
 
 def _get(sample: Sample, name: str) -> Any:
@@ -162,7 +162,7 @@ def _get(sample: Sample, name: str) -> Any:
         raise DimError(f"collate: a sample has no {name!r}", got=", ".join(map(str, sample))) from None
 
 
-def _array(name: str, value: Any, entry: Entry) -> np.ndarray:
+def _array(name: str, value: Any, entry: BatchEntry) -> np.ndarray:
     """One value of one sequence as an array; labels are encoded as integers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
@@ -176,7 +176,7 @@ def _array(name: str, value: Any, entry: Entry) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 and entry.dtype is None else array
 
 
-def _empty(array: np.ndarray, entry: Entry) -> np.ndarray:
+def _empty(array: np.ndarray, entry: BatchEntry) -> np.ndarray:
     dtype = np.int64 if entry.sparse_dim is not None and array.dtype == np.float64 else array.dtype
     return np.zeros((0, *(dim.dimension or 0 for dim in entry.dims[2:])), dtype)
 
@@ -187,7 +187,7 @@ def _has_labels(value: Any) -> bool:
     return isinstance(value, Iterable) and any(isinstance(part, str) for part in value)
 
 
-def _encode(name: str, value: Any, entry: Entry) -> Any:
+def _encode(name: str, value: Any, entry: BatchEntry) -> Any:
     vocab = entry.sparse_dim.vocab if entry.sparse_dim is not None else None
     if vocab is None:
         raise DtypeError(
@@ -198,7 +198,7 @@ def _encode(name: str, value: Any, entry: Entry) -> Any:
     return vocab.encode([value])[0] if len(entry.dims) == 1 else vocab.encode(value)
 
 
-def _row(name: str, value: Any, entry: Entry, which: str) -> np.ndarray:
+def _row(name: str, value: Any, entry: BatchEntry, which: str) -> np.ndarray:
     """One value of one sequence as an array, checked against `entry`."""
     try:
         row = _array(name, value, entry)
@@ -209,7 +209,7 @@ def _row(name: str, value: Any, entry: Entry, which: str) -> np.ndarray:
     return row
 
 
-def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
+def _check(name: str, row: np.ndarray, entry: BatchEntry, which: str) -> None:
     dims = entry.dims[1:]
     fits = row.ndim == len(dims) and all(d.dimension in (None, n) for d, n in zip(dims, row.shape, strict=True))
     if not fits:
@@ -245,7 +245,7 @@ def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:
     return padded
 
 
-def _check_derived(name: str, entry: Entry, lengths: Lengths, shapes: np.ndarray) -> None:
+def _check_derived(name: str, entry: BatchEntry, lengths: Lengths, shapes: np.ndarray) -> None:
     """Raises DimError if a dim that is an expression, such as `time + 1`, has other lengths than the expression."""
     for dim, values in zip(entry.dims[1:], shapes.T, strict=True):
         if dim.expr is None or dim.is_static():

@@ -9,7 +9,7 @@ from rfnb.backend.base.loss import LOG_PROBS
 from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -22,7 +22,7 @@ from rfnb.ops.math import add, mul, neg, sub, where
 
 @op(frames="any")
 def cross_entropy(
-    *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: Annotated[str, Choice(*LOG_PROBS)]
+    *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: Annotated[str, OneOf(*LOG_PROBS)]
 ) -> Tensor:
     """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse in axis or {…, axis} → {…}
 

@@ -15,7 +15,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import Choice, Probability
+from rfnb.core.tensor.argument_kinds import OneOf, Probability
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
@@ -38,7 +38,7 @@ def random(
     device: str | None = None,
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
-    distribution: Annotated[str, Choice(*PARAMETERS)],
+    distribution: Annotated[str, OneOf(*PARAMETERS)],
     mean: Number | None = None,
     stddev: Number | None = None,
     bound: Number | None = None,

@@ -12,13 +12,13 @@ from rfnb.core.advice.features import features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 Axes = Dim | Sequence[Dim]
-Mode = Annotated[str, Choice(*MODES)]
+Mode = Annotated[str, OneOf(*MODES)]
 
 
 @op(frames="any")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from rfnb.backend.base.scatter import MODES
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -28,7 +28,7 @@ def scatter(
     *,
     indices: Tensor,
     indices_dim: Dims,
-    mode: Annotated[str, Choice(*MODES, "logsumexp", "logmeanexp", "argmax")] = "sum",
+    mode: Annotated[str, OneOf(*MODES, "logsumexp", "logmeanexp", "argmax")] = "sum",
     fill_value: float | None = None,
     out_dim: Dims | None = None,
     use_mask: bool | None = None,

@@ -12,7 +12,7 @@ from rfnb.core.dims import dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
@@ -82,7 +82,7 @@ def pad(
     axes: Sequence[Dim],
     padding: Sequence[tuple[Dim | int, Dim | int]] | tuple[Dim | int, Dim | int],
     out_dims: Sequence[Dim] | None = None,
-    mode: Annotated[str, Choice("constant", "replicate", "reflect", "circular")] = "constant",
+    mode: Annotated[str, OneOf("constant", "replicate", "reflect", "circular")] = "constant",
     value: float | Tensor | None = None,
     handle_dynamic_dims: bool | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.convert import tensor
@@ -36,7 +36,7 @@ def search_sorted(
     values: Value,
     *,
     axis: Dim,
-    side: Annotated[str, Choice("left", "right")] = "left",
+    side: Annotated[str, OneOf("left", "right")] = "left",
     out_dtype: str = "int32",
 ) -> Tensor:
     """Where to insert each of `values` in `sorted_seq`, sorted along `axis`. {…, axis}, {…} → {… of both}

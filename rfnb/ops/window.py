@@ -7,7 +7,7 @@ from typing import Annotated
 from rfnb.backend.base.sizes import derived
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -21,7 +21,7 @@ def window(
     window_dim: Dim,
     window_right: int | None = None,
     window_left: int | None = None,
-    padding: Annotated[str, Choice("same", "valid")] = "same",
+    padding: Annotated[str, OneOf("same", "valid")] = "same",
     pad_value: float | None = None,
     stride: int = 1,
     use_mask: bool | None = None,

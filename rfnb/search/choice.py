@@ -18,14 +18,14 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
-from rfnb.loop.body.hypotheses import Choice, Hypotheses
+from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
 from rfnb.search.beam import BeamStep, beam_step
 from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.checks.arguments import check_beam, check_scores
-from rfnb.search.collect import SearchPlan, collect
+from rfnb.search.collect import CollectPlan, collect
 from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.replayed.places import Places
 from rfnb.search.score.add_up import add_up, keep
@@ -190,7 +190,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     if options.random_sample_scale:
         scores = scores + gumbel(scores) * options.random_sample_scale
     hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice").plain, beam, axis, options)
-    carried: Carried = hypotheses.search
+    carried: SearchCarry = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
     wide = with_candidates(f"{body.loop.name}: choice", after, options.candidates)
@@ -248,7 +248,7 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
         value.with_name(f"{target}.{name}")
     kept = {"labels": labels, "scores": total, "ended": carried.ended}
     kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
-    hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
+    hypotheses.choices.append(BeamChoice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
     if isinstance(found, FrameStep):
@@ -270,7 +270,7 @@ def _from_the_first(hypotheses: Hypotheses, parents: Tensor, before: Dim) -> Ten
 
 def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
     """Adds the scores of the target to those of the newest hypotheses that go on."""
-    carried: Carried = hypotheses.search
+    carried: SearchCarry = hypotheses.search
     total = where(hypotheses.follow(carried.ended), hypotheses.scores, hypotheses.scores + scores)
     total = total.copy_transpose(hypotheses.scores.dims)
     assert isinstance(total, Traced)
@@ -286,10 +286,10 @@ def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim
 
 
 @dataclass(frozen=True)
-class Carried:
+class SearchCarry:
     """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
     how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. endings: when it stops. blank, at_start: see `SearchPlan`.
+    scales: of the parts of scores, as they become known. endings: when it stops. blank, at_start: see `CollectPlan`.
     finals: what scores the end of a hypothesis. labels: those of the newest hypotheses by each choice of the step;
     vocabs: their texts."""
 
@@ -328,7 +328,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     places = Places(
         ends.living, ends.end, options.groups, options.keep_beams, bool(options.cheating), options.threshold is not None
     )
-    plan = SearchPlan(
+    plan = CollectPlan(
         backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
         combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
         living=ends.living, stops=ends.stops or places.threshold, places=places,
@@ -344,7 +344,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
-    hypotheses.search = Carried(
+    hypotheses.search = SearchCarry(
         place,
         past,
         counts,

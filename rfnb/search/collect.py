@@ -19,7 +19,7 @@ from rfnb.search.beam import Combine
 from rfnb.search.checks.nan_scores import check_kept
 from rfnb.search.found import Found
 from rfnb.search.replayed.places import Places
-from rfnb.search.replayed.steps import Steps
+from rfnb.search.replayed.steps import SearchSteps
 from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.variants.several_labels import join_labels
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SearchPlan:
+class CollectPlan:
     """What is known of a search before it runs.
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent,
@@ -62,12 +62,12 @@ class SearchPlan:
     places: Places = field(default_factory=Places)
     at_start: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def of_batch(self, lengths: Lengths, initial: Any) -> SearchPlan:
+    def of_batch(self, lengths: Lengths, initial: Any) -> CollectPlan:
         """The plan of the same search of another batch."""
         return replace(self, lengths=lengths, initial=initial, scales=dict(self.scales))
 
 
-def collect(plan: SearchPlan, searched: Searched) -> Found:
+def collect(plan: CollectPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
@@ -134,17 +134,17 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
 
 
-def _again(plan: SearchPlan, searched: Searched) -> Steps | None:
+def _again(plan: CollectPlan, searched: Searched) -> SearchSteps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return Steps(
+    return SearchSteps(
         searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy, plan.offset, plan.places, plan.scales
     )
 
 
 def _at_the_end(
-    plan: SearchPlan, kept: dict[str, np.ndarray], steps: np.ndarray, going: np.ndarray
+    plan: CollectPlan, kept: dict[str, np.ndarray], steps: np.ndarray, going: np.ndarray
 ) -> np.ndarray | None:
     """Adds, in the last step of each sequence, what the end of the search is worth to hypotheses that had not ended.
 
@@ -186,7 +186,7 @@ def _places_at_the_end(kept: Mapping[str, np.ndarray], steps: np.ndarray) -> dic
 
 
 def _worth(
-    plan: SearchPlan, kept: Mapping[str, np.ndarray], name: str, steps: np.ndarray, places: Mapping[int, np.ndarray]
+    plan: CollectPlan, kept: Mapping[str, np.ndarray], name: str, steps: np.ndarray, places: Mapping[int, np.ndarray]
 ) -> np.ndarray:
     """What a scorer gives to the end of each final hypothesis. [batch, beam]"""
     shape = len(steps), plan.dims[-1].get_dim_value()
@@ -208,13 +208,13 @@ def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _parts(plan: SearchPlan, kept: Mapping[str, np.ndarray], ended: np.ndarray) -> dict[str, np.ndarray]:
+def _parts(plan: CollectPlan, kept: Mapping[str, np.ndarray], ended: np.ndarray) -> dict[str, np.ndarray]:
     """The parts of the scores of labels that count."""
     found = {name: kept[f"part {name}"] for name in plan.scales if f"part {name}" in kept}
     return {name: np.where(ended | np.isneginf(kept["scores"]), 0.0, part) for name, part in found.items()}
 
 
-def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray, more: np.ndarray | None) -> Tensor:
+def _final_scores(plan: CollectPlan, searched: Searched, counts: np.ndarray, more: np.ndarray | None) -> Tensor:
     """The scores of the final hypotheses, normalized by length if they were compared so. {…, beam}"""
     steps = searched.kept.get("scores", ())
     scores = tensor_of(steps[-1] if len(steps) else plan.initial, align.sig(plan.dims), plan.lengths)
@@ -237,7 +237,7 @@ def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:
     return Candidates(kept["pruned labels"], parents, scores, parts)
 
 
-def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | None:
+def _limit(plan: CollectPlan, searched: Searched, batch: int) -> np.ndarray | None:
     """The most steps of each sequence. [batch]"""
     if searched.limit is None or plan.dims[-1] in searched.limit.dims:
         return None
@@ -245,7 +245,7 @@ def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | Non
     return np.broadcast_to(values, [plan.lengths[dim].max for dim in plan.dims[:-1]]).reshape(batch)
 
 
-def _tags(plan: SearchPlan) -> list[str] | None:
+def _tags(plan: CollectPlan) -> list[str] | None:
     """The names of the sequences, if there is one dim of them and it has names."""
     batch = plan.dims[:-1]
     size = plan.lengths.size(batch[0]) if len(batch) == 1 else None

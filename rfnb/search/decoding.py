@@ -17,7 +17,7 @@ from rfnb.errors import ParameterError, SearchError
 from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.checks.given import batch_of, numbers_of
 from rfnb.search.found import Found
-from rfnb.search.outside.hypotheses import Hypotheses
+from rfnb.search.outside.hypotheses import DecodedHypotheses
 from rfnb.search.outside.tensors import WithTensors
 from rfnb.search.score.outside import Scorers
 from rfnb.search.score.parts import refuse_finals
@@ -131,7 +131,7 @@ def decode(
     gain = None if change is not None else 0.0 if parts is None else parts.gain
     number = None if end is None else int(numbers_of("end", end, 1, vocab)[0])
     places = places_for(beam, options)
-    search = Hypotheses(
+    search = DecodedHypotheses(
         sequences, places, candidates, exponent, offset, input_type, include_eos,
         Variant(constraints, change, groups, diversity, threshold), vocab, parts,
         endings("decode", options, places, end=number, limit=None, gain=gain),

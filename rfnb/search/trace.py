@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.vocab.vocab import Vocab
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import Steps
+    from rfnb.search.replayed.steps import SearchSteps
 
 
 DEPTH = 8
@@ -115,11 +115,11 @@ class Trace:
     joined: np.ndarray | None = None
     living: int | None = None
     stops: bool = False
-    again: Steps | None = None
+    again: SearchSteps | None = None
     why_not: str = NOT_RECORDED
 
     @property
-    def replayed(self) -> Steps | None:
+    def replayed(self) -> SearchSteps | None:
         """The recorded steps, if they can be computed again as they were."""
         return self.again if self.again is not None and self.again.why_not is None else None
 

@@ -30,7 +30,7 @@ from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class OpEvent:
     """An op that has finished. The ops inside it are reported before it.
 
     numbers: the Python floats among its arguments. loop, step: the loop and step that it belongs to. steps: how many
@@ -80,10 +80,10 @@ class Event:
 class Observer(Listener):
     """Calls `see` with each op when it has finished. calls: reports those of plain torch."""
 
-    def __init__(self, see: Callable[[Event], None]):
+    def __init__(self, see: Callable[[OpEvent], None]):
         asked = user_source()  # whose line may name the result of the whole call
 
-        def report(event: Event) -> None:
+        def report(event: OpEvent) -> None:
             see(replace(event, named=False) if event.named and event.source == asked else event)
 
         self._see = report
@@ -94,7 +94,7 @@ class Observer(Listener):
         with self.calls.inside_op(seen=row.name == "raw_call"):
             result = super().call(row, args, kwargs)
         given, made = leaves([args, kwargs]), leaves(result)
-        event = Event(
+        event = OpEvent(
             row.name,
             tuple(leaf for leaf in given if isinstance(leaf, Tensor)),
             tuple(leaf for leaf in made if isinstance(leaf, Tensor)),
@@ -123,7 +123,7 @@ class PlainCalls(Meter):
     recorder: knows the paths of parameters. names: what else tensors are called, by id.
     """
 
-    def __init__(self, see: Callable[[Event], None]):
+    def __init__(self, see: Callable[[OpEvent], None]):
         super().__init__()
         self._see = see
         self.recorder: CallRecorder | None = None
@@ -181,7 +181,7 @@ class PlainCalls(Meter):
             return
         inputs = tuple(changed[id(raw)] if id(raw) in changed else self.tensor(raw) for raw in raws)
         path = node.path if node.module is None else node.module.path
-        event = Event(
+        event = OpEvent(
             node.op,
             inputs,
             (),
@@ -203,13 +203,13 @@ def _readable(leaves: Iterable[Any]) -> list[Any]:
     return [leaf for leaf in leaves if isinstance(leaf, kinds) and backend_of_raw(leaf).is_readable_raw(leaf)]
 
 
-def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> Event:
+def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> OpEvent:
     inputs = tuple(found[number] for number in node.inputs if number in found)
     where: Any = {"loop": run.name, "step": step, "steps": run.size}
-    return Event(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
+    return OpEvent(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
 
 
-def observing(see: Callable[[Event], None], models: Sequence[Any] = ()) -> AbstractContextManager[Observer]:
+def observing(see: Callable[[OpEvent], None], models: Sequence[Any] = ()) -> AbstractContextManager[Observer]:
     """Calls `see` with every op inside the block. Loops are recorded for this, but their runs are not kept.
 
     models: whose modules of torch have paths that begin with their class.

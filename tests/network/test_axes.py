@@ -6,7 +6,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.dims.axis_names import mark_time
 from rfnb.errors import DimError
-from rfnb.network.axes import Axes, declared_order, time_of
+from rfnb.network.axes import NetworkDims, declared_order, time_of
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def template(*dims, feature=None):
     ],
 )
 def test_a_description_means_axes_in_the_declared_order(dims, described, places):
-    axes = Axes()
+    axes = NetworkDims()
     axes.name(dims[0], "encoder")
     x = template(*dims, feature=dims[2])
     assert axes.find(described, x) == tuple(x.dims[i] for i in places)
@@ -49,31 +49,31 @@ def test_a_description_means_axes_in_the_declared_order(dims, described, places)
 
 def test_a_dim_describes_itself(dims):
     x = template(*dims, feature=dims[2])
-    assert Axes().one(dims[1], x) is dims[1]
+    assert NetworkDims().one(dims[1], x) is dims[1]
     with pytest.raises(DimError):
-        Axes().one(rf.Dim(3, name="other"), x)
+        NetworkDims().one(rf.Dim(3, name="other"), x)
 
 
 @pytest.mark.parametrize("described", ["stag:nothing", "dim:99", "x", 7, None, True, "F"])
 def test_a_description_of_no_axis_is_an_error(dims, described):
     with pytest.raises(DimError):
-        Axes().one(described, template(*dims))
+        NetworkDims().one(described, template(*dims))
 
 
 def test_numbers_are_no_axes_where_the_version_says_so(dims):
     with pytest.raises(DimError, match="since version 5"):
-        Axes().find(1, template(*dims), numbers=False)
+        NetworkDims().find(1, template(*dims), numbers=False)
 
 
 def test_names_of_a_derived_dim_are_those_of_its_parts(dims):
-    axes = Axes()
+    axes = NetworkDims()
     axes.name(dims[0], "stem")
     pooled = axes.name(dims[0].ceildiv_right(2), "lstm0_pool:conv:s0")
     assert {"stem", "time", "lstm0_pool:conv:s0"} <= set(axes.names_of(pooled))
 
 
 def test_features_of_one_size_are_one_dim_but_not_twice_in_a_tensor():
-    axes = Axes()
+    axes = NetworkDims()
     first = axes.feature(5)
     other = axes.feature(5, taken=[first])
     assert axes.feature(5) is first
@@ -105,7 +105,7 @@ def test_axes_of_further_sources_stand_before_the_features(dims):
 
 def test_static_axes_of_one_size_match_and_dynamic_ones_never(dims):
     time, _, feature = dims
-    axes, same, words = Axes(), rf.Dim(5, name="same"), rf.Dim([4, 2], name="words", kind="spatial")
+    axes, same, words = NetworkDims(), rf.Dim(5, name="same"), rf.Dim([4, 2], name="words", kind="spatial")
     assert axes.matching(template(time, same), template(time, feature), 15) == ((same, feature),)
     assert axes.matching(template(words), template(time), 15) == ()
     assert axes.matching(template(feature), template(feature, same), 15) == ()
@@ -113,7 +113,7 @@ def test_static_axes_of_one_size_match_and_dynamic_ones_never(dims):
 
 def test_dims_of_the_user_match_no_others_since_version_16(dims):
     time, _, own = dims
-    axes = Axes()
+    axes = NetworkDims()
     made, another = axes.feature(5), axes.static(5)
     part = axes.instead(made, 4, template(time, made, feature=made))
     own_part = axes.instead(own, 4, template(time, own))
@@ -127,7 +127,7 @@ def test_dims_of_the_user_match_no_others_since_version_16(dims):
 
 def test_a_dim_in_the_place_of_another_one_is_of_the_same_kind(dims):
     time, _, _ = dims
-    axes = Axes()
+    axes = NetworkDims()
     feature, frames, other = axes.feature(5), axes.time(6), axes.static(6)
     x = template(time, frames, other, feature, feature=feature)
     assert axes.instead(feature, 6, x) is axes.feature(6)
@@ -140,7 +140,7 @@ def test_a_dim_in_the_place_of_another_one_is_of_the_same_kind(dims):
 
 def test_a_dim_that_is_the_same_as_another_one_is_found_by_all_names(dims):
     time, _, feature = dims
-    axes, first, second = Axes(), rf.SpatialDim("first"), rf.SpatialDim("second")
+    axes, first, second = NetworkDims(), rf.SpatialDim("first"), rf.SpatialDim("second")
     axes.make_same(first, second)
     axes.make_same(second, time)
     axes.make_same(first, time)
@@ -163,4 +163,4 @@ def test_a_fixed_axis_is_the_time_if_it_is_marked(dims):
     mark_time(frames)
     assert time_of(template(chunk, time, frames)) is frames
     assert time_of(template(chunk, frames + 1)) is frames + 1
-    assert Axes().find("except_time", template(chunk, frames, feature)) == (chunk, feature)
+    assert NetworkDims().find("except_time", template(chunk, frames, feature)) == (chunk, feature)

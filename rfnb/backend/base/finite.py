@@ -40,7 +40,7 @@ FLOAT32 = Bounds(2.0**-50, 40.0)
 """For all other dtypes. Numbers within the bounds are never changed."""
 
 
-class Ended(Protocol):
+class EndedSequences(Protocol):
     """Knows the sequences that a loop has ended."""
 
     def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
@@ -54,10 +54,10 @@ class Ended(Protocol):
         """
 
 
-_ended: ContextVar[Ended | None] = ContextVar("rfnb_ended", default=None)
+_ended: ContextVar[EndedSequences | None] = ContextVar("rfnb_ended", default=None)
 
 
-def ended_by(ended: Ended) -> AbstractContextManager[None]:
+def ended_by(ended: EndedSequences) -> AbstractContextManager[None]:
     """Inside, sequences may have ended, as `ended` knows."""
     return within(_ended, ended)
 

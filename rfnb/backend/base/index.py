@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class GatherPlan:
     """How to gather along `axis` of the source: by indexing, or, with shared dims, by aligned indices."""
 
     axis: int
@@ -133,7 +133,7 @@ class IndexOps:
         return tensor_of(raw, align.sig([*source.dims, dim], None, dim), lengths)
 
 
-def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
+def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, GatherPlan]:
     place = axis_of("gather", source, axis)
     require_ints("gather", indices, "indices")
     if indices.sparse_dim is not None and indices.sparse_dim is not axis and axis.dimension is not None:
@@ -154,7 +154,7 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     how = align.move(indices.dims, order, trailing=False) if shared else None
     expand = any(d not in indices.sig.index for d in (*before, *after))
     ragged_too = any(d.dimension is None and d not in indices.sig.index for d in (*before, *after))
-    plan = Gather(place, shared, len(own), expand, how, ragged_too, weakref.ref(out))
+    plan = GatherPlan(place, shared, len(own), expand, how, ragged_too, weakref.ref(out))
     source.sig.keep(("gather", axis, indices.sig.serial), plan)
     return out, plan
 

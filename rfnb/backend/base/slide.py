@@ -8,11 +8,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.errors import DimError, ParameterError
 
 PerAxis = int | Sequence[int]
-Padding = Annotated[str, Choice("valid", "same", any_case=True)] | int | Sequence[str | int | tuple[int, int]]
+Padding = Annotated[str, OneOf("valid", "same", any_case=True)] | int | Sequence[str | int | tuple[int, int]]
 
 
 class Window(NamedTuple):

@@ -266,16 +266,16 @@ class Tape:
             return kind([self._template(part) for part in tree])
         return tree
 
-    def pause(self) -> Paused:
+    def pause(self) -> PausedTape:
         """Nothing is recorded inside."""
-        return Paused(self)
+        return PausedTape(self)
 
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 """Types of arguments that are neither raw tensors nor contain any."""
 
 
-class Paused:
+class PausedTape:
     """A context in which a tape records nothing."""
 
     __slots__ = ("_tape",)
@@ -315,9 +315,9 @@ def taking(tape: Tape) -> Iterator[None]:
         _current.reset(token)
 
 
-def untaped() -> Paused:
+def untaped() -> PausedTape:
     """No tape is recorded inside."""
-    return Paused(_current.get())
+    return PausedTape(_current.get())
 
 
 def is_trial() -> bool:

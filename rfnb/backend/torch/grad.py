@@ -72,7 +72,7 @@ def scale_gradient(raw: torch.Tensor, factor: Any) -> torch.Tensor:
     return ScaledGradient.apply(raw, factor)
 
 
-class Probe:
+class GradientProbe:
     """Reports the gradients that arrive at some tensors, without keeping them or their graph alive."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class ProbedGradient(torch.autograd.Function):
     """The identity, which reports its gradient to a probe. The anchor makes it part of the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: Probe, key: Any) -> torch.Tensor:
+    def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: GradientProbe, key: Any) -> torch.Tensor:
         """The tensor itself, but not as a view for autograd, so that it may be changed in place."""
         ctx.told = probe, key
         return raw.detach()
@@ -132,7 +132,7 @@ class TorchGrad:
     shifted_gradient_raw = staticmethod(shift_gradient)
     gradient_checkpoint_scope = staticmethod(gradient_checkpoint_scope)
     copy_raw = staticmethod(torch.clone)
-    new_probe = Probe
+    new_probe = GradientProbe
 
     @staticmethod
     def pull_back_raw(

@@ -34,7 +34,7 @@ class Outside:
 
 
 class RepeatableCall:
-    """A call that can be repeated. `reads` hold Made and Outside in place of tensors.
+    """A call that can be repeated. `reads` hold Recomputed and Outside in place of tensors.
 
     By the index of an output: `wanted`, how often autograd reads it in a backward pass; `left`, how often it still
     will; `values`, recomputed results that are not yet read.
@@ -49,7 +49,7 @@ class RepeatableCall:
         self.values: dict[int, torch.Tensor] = {}
 
 
-class Made:
+class Recomputed:
     """An output of a call that is recomputed."""
 
     def __init__(self, call: RepeatableCall, index: int):
@@ -63,7 +63,9 @@ class CallRecording(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
-        self.made: dict[int, tuple[StorageWeakRef, dict[Any, Made]]] = {}  # by storage, which the reference keeps alive
+        self.made: dict[
+            int, tuple[StorageWeakRef, dict[Any, Recomputed]]
+        ] = {}  # by storage, which the reference keeps alive
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
@@ -87,14 +89,14 @@ class CallRecording(TorchDispatchMode):
             if isinstance(raw, torch.Tensor):
                 storage = raw.untyped_storage()
                 _, views = self.made.setdefault(storage._cdata, (StorageWeakRef(storage), {}))
-                views[_view(raw)] = Made(call, index)
+                views[_view(raw)] = Recomputed(call, index)
 
-    def find(self, raw: torch.Tensor) -> Made | Outside:
+    def find(self, raw: torch.Tensor) -> Recomputed | Outside:
         """How a tensor was computed, if a call here did."""
         _, views = self.made.get(raw.untyped_storage()._cdata, (None, {}))
         return views.get(_view(raw)) or Outside(raw)
 
-    def pack(self, raw: torch.Tensor) -> Made | torch.Tensor:
+    def pack(self, raw: torch.Tensor) -> Recomputed | torch.Tensor:
         """The object that autograd keeps instead of a tensor."""
         found = self.find(raw)
         if isinstance(found, Outside):
@@ -108,7 +110,7 @@ def _view(raw: torch.Tensor) -> Any:
     return raw.storage_offset(), raw.shape, raw.stride(), raw.dtype
 
 
-def unpack(kept: Made | torch.Tensor) -> torch.Tensor:
+def unpack(kept: Recomputed | torch.Tensor) -> torch.Tensor:
     """The tensor of an object that autograd kept."""
     if isinstance(kept, torch.Tensor):
         return kept
@@ -128,13 +130,13 @@ def _make_again(last: RepeatableCall) -> None:
     needed, new = {last}, [last]
     while new:
         for read in tree_leaves(new.pop().reads):
-            if isinstance(read, Made) and read.index not in read.call.values and read.call not in needed:
+            if isinstance(read, Recomputed) and read.index not in read.call.values and read.call not in needed:
                 needed.add(read.call)
                 new.append(read.call)
     results: dict[RepeatableCall, list[Any]] = {}
 
     def value(x: Any) -> Any:
-        if isinstance(x, Made):
+        if isinstance(x, Recomputed):
             return results[x.call][x.index] if x.call in results else x.call.values[x.index]
         return x.value() if isinstance(x, Outside) else x
 

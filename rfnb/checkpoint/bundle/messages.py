@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rfnb.checkpoint.bundle.file_errors import broken
-from rfnb.checkpoint.bundle.table import Entry, varint
+from rfnb.checkpoint.bundle.table import TableEntry, varint
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SHAPE, _CHECKSUM, _NUMBERS = 2 << 3 | _BYTES, 6 << 3 | _FIXED32, frozenset(field << 3 for field in (1, 3, 4, 5))
@@ -36,23 +36,23 @@ class TensorInfo(NamedTuple):
     byte: int
 
 
-class Reader:
+class MessageReader:
     """Reads the messages of a file."""
 
     def __init__(self, file: Path):
         self.file = file
         self._shapes: dict[bytes, tuple[int, ...]] = {}  # many tensors have the same
 
-    def header(self, entry: Entry) -> Header:
+    def header(self, entry: TableEntry) -> Header:
         """The number of shards, and the order of bytes."""
         found = {field: value for field, _, value in self._fields(entry.value, entry.byte) if isinstance(value, int)}
         return Header(found.get(1, 0), bool(found.get(2, 0)))
 
-    def tensor(self, entry: Entry) -> TensorInfo:
+    def tensor(self, entry: TableEntry) -> TensorInfo:
         """What is known of a tensor."""
         return self._as_usual(entry) or self._in_any_order(entry)
 
-    def _as_usual(self, entry: Entry) -> TensorInfo | None:
+    def _as_usual(self, entry: TableEntry) -> TensorInfo | None:
         """A message with the fields that most have, which are thousands; None if it is anything else."""
         content = entry.value
         at, end = 0, len(content)
@@ -92,7 +92,7 @@ class Reader:
         _, dtype, _, shard, offset, size = numbers
         return TensorInfo(dtype, shape, shard, offset, size, checksum, (), entry.byte)
 
-    def _in_any_order(self, entry: Entry) -> TensorInfo:
+    def _in_any_order(self, entry: TableEntry) -> TensorInfo:
         numbers = [0] * 6
         shape: tuple[int, ...] = ()
         checksum, slices = None, []

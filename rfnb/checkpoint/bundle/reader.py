@@ -14,7 +14,7 @@ import torch
 
 from rfnb.checkpoint.bundle.checksum import crc32c, masked
 from rfnb.checkpoint.bundle.file_errors import broken
-from rfnb.checkpoint.bundle.messages import Reader, Slice, TensorInfo
+from rfnb.checkpoint.bundle.messages import MessageReader, Slice, TensorInfo
 from rfnb.checkpoint.bundle.ordered_keys import key_of_slice
 from rfnb.checkpoint.bundle.table import read_table
 from rfnb.core.ground.gc_pause import not_searched
@@ -71,7 +71,7 @@ class Bundle:
             self._check()
 
     def _read(self, data: bytes) -> None:
-        index, reader = self.index, Reader(self.index)
+        index, reader = self.index, MessageReader(self.index)
         entries = read_table(index, data)
         if not entries or entries[0].key:
             raise broken(index, 0, "no header", 'an entry with the key ""')

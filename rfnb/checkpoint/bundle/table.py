@@ -17,7 +17,7 @@ _LONGEST = 16
 """How many times larger than the file all its keys may be together: shared prefixes would allow any size."""
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """A key with its value, and the place of the value in the file."""
 
     key: bytes
@@ -30,7 +30,7 @@ class _Block(NamedTuple):
     byte: int
 
 
-def read_table(file: Path, data: bytes) -> list[Entry]:
+def read_table(file: Path, data: bytes) -> list[TableEntry]:
     """All entries, whose keys increase. Raises CheckpointError if anything is malformed or a checksum differs."""
     end = len(data) - _FOOTER
     if end < 0 or data[-8:] != MAGIC:
@@ -41,7 +41,7 @@ def read_table(file: Path, data: bytes) -> list[Entry]:
     start, size, at = _handle(file, data, end, len(data) - 8)
     _block(file, data, start, size, end)  # properties of the table, of which there are none
     start, size, _ = _handle(file, data, at, len(data) - 8)
-    found: list[Entry] = []
+    found: list[TableEntry] = []
     budget, last, last_end = _LONGEST * len(data) + 4096, b"", 0
     for _, handle, byte in _entries(file, _block(file, data, start, size, end)):
         start, size, _ = _handle(file, handle, 0, len(handle), byte)
@@ -96,7 +96,7 @@ def _block(file: Path, data: bytes, start: int, size: int, end: int, byte: int |
     return _Block(data[start:behind], start)
 
 
-def _entries(file: Path, block: _Block) -> Iterator[Entry]:
+def _entries(file: Path, block: _Block) -> Iterator[TableEntry]:
     content, base = block
     restarts = int.from_bytes(content[-4:], "little")
     end = len(content) - 4 - 4 * restarts
@@ -120,5 +120,5 @@ def _entries(file: Path, block: _Block) -> Iterator[Entry]:
             raise broken(file, base + start, got, expected)
         key = key[:shared] + content[at : at + own]
         at += own
-        yield Entry(key, content[at : at + size], base + at)
+        yield TableEntry(key, content[at : at + size], base + at)
         at += size

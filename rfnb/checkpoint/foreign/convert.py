@@ -12,10 +12,10 @@ import torch
 
 from rfnb.checkpoint.foreign.reading import Reading, converted_names
 from rfnb.checkpoint.foreign.tables.by_class import rows_for
-from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.foreign.tables.row import TableRow
 from rfnb.checkpoint.foreign.transforms import IN_ONE, TRANSFORMS
 from rfnb.checkpoint.mapping import Owners, Target, fits
-from rfnb.checkpoint.report import Origin
+from rfnb.checkpoint.report import ValueOrigin
 from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.parameter import Parameter
@@ -37,7 +37,7 @@ class Converted:
 
     checkpoint: Checkpoint
     entries: Mapping[str, StoredEntry]
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
     pairs: Mapping[str, str]
 
 
@@ -49,7 +49,7 @@ def converted(
     *,
     layout: Layout | None = None,
     importing: bool = False,
-    table: Sequence[Row] = (),
+    table: Sequence[TableRow] = (),
 ) -> Converted:
     """Converts the entries that are weights of torch.
 
@@ -89,17 +89,17 @@ def converted(
     )
 
 
-def _origin(reading: Reading, row: Row) -> Origin:
+def _origin(reading: Reading, row: TableRow) -> ValueOrigin:
     """Where a converted parameter comes from; the name in the file if it is renamed to that of the parameter."""
     names = row.sources if row.sources != (reading.name,) else (reading.sources[0].key,)
-    return Origin(reading.name, names, "" if row.transform == "same" else row.transform)
+    return ValueOrigin(reading.name, names, "" if row.transform == "same" else row.transform)
 
 
 def _reading(
     name: str,
     target: Target,
     entries: Entries,
-    table: Sequence[Row],
+    table: Sequence[TableRow],
     layout_of: Callable[[StoredEntry], Layout | None],
 ) -> Reading:
     own, owners = entries.get(name), target.owners[name]
@@ -111,7 +111,7 @@ def _reading(
     by_user = _first(_matching(table, "", name), entries)
     row, required = by_user or _first(rows, entries), by_user is not None
     if by_user is None and of_torch and stored == "rfnb":
-        row, required = Row(name, (name,), "transposed"), True
+        row, required = TableRow(name, (name,), "transposed"), True
     if row is not None and row.transform == "transposed" and _is_of_embedding(owners):
         row = row._replace(transform="same")
     sources = () if row is None else tuple(entries[source] for source in row.sources)
@@ -128,28 +128,28 @@ def _reading(
     )
 
 
-def _first(rows: Iterable[Row], entries: Entries) -> Row | None:
+def _first(rows: Iterable[TableRow], entries: Entries) -> TableRow | None:
     """The first row whose sources all exist."""
     return next((row for row in rows if all(source in entries for source in row.sources)), None)
 
 
-def _rows(owners: Owners, name: str) -> Iterator[Row]:
+def _rows(owners: Owners, name: str) -> Iterator[TableRow]:
     """The rows of the tables for a parameter, with full names."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TableRow, ...] = ()
     for path, module in owners:
         rows = rows_for(module)
         yield from _matching(rows, f"{path}." if path else "", name)
     if not rows:
-        yield Row(name, (name,))
+        yield TableRow(name, (name,))
 
 
-def _matching(rows: Sequence[Row], prefix: str, name: str) -> Iterator[Row]:
+def _matching(rows: Sequence[TableRow], prefix: str, name: str) -> Iterator[TableRow]:
     inside = name.removeprefix(prefix)
     for row in rows:
         match = _pattern(row.target).fullmatch(inside) if "{i}" in row.target else None
         if match or row.target == inside:
             number = "" if match is None else match["i"]
-            yield Row(name, tuple(prefix + source.replace("{i}", number) for source in row.sources), row.transform)
+            yield TableRow(name, tuple(prefix + source.replace("{i}", number) for source in row.sources), row.transform)
 
 
 @lru_cache(maxsize=1000)
@@ -158,7 +158,7 @@ def _pattern(target: str) -> re.Pattern[str]:
 
 
 def _made(
-    row: Row, owners: Owners, sources: Sequence[StoredEntry], checkpoint: Checkpoint
+    row: TableRow, owners: Owners, sources: Sequence[StoredEntry], checkpoint: Checkpoint
 ) -> tuple[StoredEntry, Callable[[], torch.Tensor]]:
     """The entry of a parameter that a row makes, and a function that computes its value."""
     if row.transform == "same":
@@ -170,7 +170,7 @@ def _made(
     return entry, lambda: _transformed(row, owners, sources, lambda entry: checkpoint.read(entry.key))
 
 
-def _fits(row: Row, owners: Owners, parameter: Parameter, sources: Sequence[StoredEntry]) -> bool:
+def _fits(row: TableRow, owners: Owners, parameter: Parameter, sources: Sequence[StoredEntry]) -> bool:
     """Whether the result of a row has the shape and the kind of values of the parameter."""
     try:
         result = _transformed(row, owners, sources, _without_values)
@@ -185,7 +185,7 @@ def _without_values(entry: StoredEntry) -> torch.Tensor:
 
 
 def _transformed(
-    row: Row, owners: Owners, sources: Sequence[StoredEntry], value: Callable[[StoredEntry], torch.Tensor]
+    row: TableRow, owners: Owners, sources: Sequence[StoredEntry], value: Callable[[StoredEntry], torch.Tensor]
 ) -> torch.Tensor:
     if row.transform not in TRANSFORMS:
         names = ", ".join(map(repr, TRANSFORMS))
@@ -205,7 +205,7 @@ def _outer(owners: Owners) -> Any:
     return owners[max(len(owners) - 2, 0)][1]
 
 
-def _check_order(row: Row, owners: Owners) -> None:
+def _check_order(row: TableRow, owners: Owners) -> None:
     """Raises CheckpointError if queries, keys and values of several heads are one weight, in an order not known."""
     if row.transform == IN_ONE and _outer(owners).num_heads.dimension > 1:
         raise CheckpointError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.foreign.tables.row import TableRow
 from rfnb.checkpoint.stored import Layout, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
@@ -32,7 +32,7 @@ class Reading:
 
     name: str
     own: StoredEntry | None
-    row: Row | None = None
+    row: TableRow | None = None
     sources: tuple[StoredEntry, ...] = ()
     layout: Layout | None = None
     required: bool = False

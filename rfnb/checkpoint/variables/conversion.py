@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rfnb.checkpoint.variables.net_dicts import ROWS, Row
+from rfnb.checkpoint.variables.net_dicts import ROWS, VariableRow
 
 
 class Made(NamedTuple):
     """The variables of the file that a variable is made from, and the row of the table that says how."""
 
     sources: tuple[str, ...]
-    row: Row
+    row: VariableRow
 
 
 def made_from(missing: Iterable[str], obsolete: Iterable[str]) -> dict[str, Made]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class VariableRow(NamedTuple):
     """A variable of the model, the variables of the file that it is made from, and how.
 
     together: variables that must be missing as well. added: what the cell of the file adds to the forget gate at run
@@ -25,25 +25,25 @@ class Row(NamedTuple):
     added: float | None = None
 
 
-def _native_to_basic() -> Iterator[Row]:
+def _native_to_basic() -> Iterator[VariableRow]:
     for cell in ("rnn/lstm_cell", "rnn/basic_lstm_cell", "lstm_cell", "basic_lstm_cell"):
-        yield Row(f"/{cell}/kernel", ("/W", "/W_re"), "kernel of native weights", added=0.0)
-        yield Row(f"/{cell}/bias", ("/b",), "gates in the other order", added=0.0)
+        yield VariableRow(f"/{cell}/kernel", ("/W", "/W_re"), "kernel of native weights", added=0.0)
+        yield VariableRow(f"/{cell}/bias", ("/b",), "gates in the other order", added=0.0)
 
 
-def _basic_to_native() -> Iterator[Row]:
+def _basic_to_native() -> Iterator[VariableRow]:
     names = ("rec/W", "rec/W_re", "rec/b")
     for cell in ("rec/rnn/lstm_cell", "rec/lstm_cell"):
-        yield Row("rec/W_re", (f"{cell}/kernel",), "recurrent rows of a kernel", names, 1.0)
-        yield Row("rec/W", (f"{cell}/kernel",), "input rows of a kernel", names, 1.0)
-        yield Row("rec/b", (f"{cell}/bias",), "gates in the other order", names, 1.0)
+        yield VariableRow("rec/W_re", (f"{cell}/kernel",), "recurrent rows of a kernel", names, 1.0)
+        yield VariableRow("rec/W", (f"{cell}/kernel",), "input rows of a kernel", names, 1.0)
+        yield VariableRow("rec/b", (f"{cell}/bias",), "gates in the other order", names, 1.0)
 
 
-def _batch_norm() -> Iterator[Row]:
+def _batch_norm() -> Iterator[VariableRow]:
     for part in ("beta", "gamma", "mean", "variance"):
-        yield Row(f"batch_norm/{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
-        yield Row(f"batch_norm/v2_{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
-        yield Row(f"batch_norm/v2_{part}", (f"batch_norm/{part}",), "the same values in another shape")
+        yield VariableRow(f"batch_norm/{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
+        yield VariableRow(f"batch_norm/v2_{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
+        yield VariableRow(f"batch_norm/v2_{part}", (f"batch_norm/{part}",), "the same values in another shape")
 
 
 _RENAMED = {
@@ -61,19 +61,19 @@ _RENAMED = {
 _CUDNN = tuple(f"/cudnn/CudnnRNNParamsToCanonical:{i}" for i in range(16))
 
 
-def _cudnn() -> Iterator[Row]:
+def _cudnn() -> Iterator[VariableRow]:
     """The canonical weights of cuDNN, also for native weights, as which a net dict with `cudnnlstm` runs here."""
-    yield Row("/lstm_block_wrapper/kernel", _CUDNN[:8], "kernel of cuDNN weights", added=0.0)
-    yield Row("/lstm_block_wrapper/bias", _CUDNN[8:], "bias of cuDNN biases", added=0.0)
-    yield Row("/W", _CUDNN[:4], "native weights of cuDNN weights", added=0.0)
-    yield Row("/W_re", _CUDNN[4:8], "native weights of cuDNN weights", added=0.0)
-    yield Row("/b", _CUDNN[8:], "native bias of cuDNN biases", added=0.0)
+    yield VariableRow("/lstm_block_wrapper/kernel", _CUDNN[:8], "kernel of cuDNN weights", added=0.0)
+    yield VariableRow("/lstm_block_wrapper/bias", _CUDNN[8:], "bias of cuDNN biases", added=0.0)
+    yield VariableRow("/W", _CUDNN[:4], "native weights of cuDNN weights", added=0.0)
+    yield VariableRow("/W_re", _CUDNN[4:8], "native weights of cuDNN weights", added=0.0)
+    yield VariableRow("/b", _CUDNN[8:], "native bias of cuDNN biases", added=0.0)
 
 
 ROWS = [
     *_native_to_basic(),
     *_basic_to_native(),
     *_batch_norm(),
-    *(Row(model, (file,)) for file, model in _RENAMED.items()),
+    *(VariableRow(model, (file,)) for file, model in _RENAMED.items()),
     *_cudnn(),
 ]

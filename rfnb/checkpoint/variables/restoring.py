@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from rfnb.checkpoint.choice import Choice, chooser, missing_prefix
-from rfnb.checkpoint.report import LoadReport, Origin
+from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.checkpoint.variables.conversion import Made, made_from
 from rfnb.checkpoint.variables.importer import imported
@@ -24,7 +24,7 @@ _SHOWN = 12
 
 
 @dataclass
-class Options:
+class RestoreOptions:
     """How the variables of a network are loaded, beside what `rf.load` takes for any module.
 
     params_prefix: what all names in the model begin with, and those in the file do not.
@@ -93,7 +93,7 @@ class Restored:
         model: Model,
         checkpoint: Checkpoint,
         entries: Mapping[str, StoredEntry],
-        options: Options,
+        options: RestoreOptions,
         strict: bool,
     ):
         self.model, self.checkpoint, self.options = model, checkpoint, options
@@ -102,7 +102,7 @@ class Restored:
         self.given = entries
         self.strict = strict and not options.ignore_missing
         self.values: dict[str, torch.Tensor] = {}
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, ValueOrigin] = {}
         self.notes: list[str] = []
         self.used: set[str] = set()
 
@@ -158,7 +158,7 @@ class Restored:
                 value = value.reshape(parameter.raw_tensor.shape)
             value, conversion = self._forget_bias(name, made, value, conversion)
         self.values[name] = value
-        self.origins[name] = Origin(name, tuple(self.entries[source].key for source in sources), conversion)
+        self.origins[name] = ValueOrigin(name, tuple(self.entries[source].key for source in sources), conversion)
 
     def _forget_bias(self, name: str, made: Made, value: torch.Tensor, conversion: str) -> tuple[torch.Tensor, str]:
         """Notes, or mends, a difference of what the cells of file and model add to the forget gate."""
@@ -178,11 +178,11 @@ class Restored:
         if self.options.custom_missing_load_func is None:
             return False
         shape = tuple(self.variables[name].raw_tensor.shape)
-        value = self.options.custom_missing_load_func(name=there, shape=shape, reader=Reader(self))
+        value = self.options.custom_missing_load_func(name=there, shape=shape, reader=VariableReader(self))
         if value is None:
             return False
         self.values[name] = torch.from_numpy(np.array(value))
-        self.origins[name] = Origin(name, (), "custom_missing_load_func")
+        self.origins[name] = ValueOrigin(name, (), "custom_missing_load_func")
         return True
 
     def _import(self) -> set[str]:
@@ -199,7 +199,7 @@ class Restored:
                 full = names[id(layer.params[name])]
                 self.values[full] = value
                 sources = (inside[name].key,) if name in inside else ()
-                self.origins[full] = Origin(full, sources, conversion)
+                self.origins[full] = ValueOrigin(full, sources, conversion)
         return taken
 
     # -- what does not fit
@@ -263,7 +263,7 @@ class Restored:
         )
 
 
-class Reader:
+class VariableReader:
     """What a function for missing variables gets of the file: `reader.get_tensor(name)`, `reader.has_tensor(name)`."""
 
     def __init__(self, restored: Restored):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.expression import pure
-from rfnb.core.expression.reader import READ, WORDS, Names, Reader, path_of
+from rfnb.core.expression.reader import READ, WORDS, ExpressionReader, Names, path_of
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
 from rfnb.printable import terminal_text
@@ -43,7 +43,7 @@ class Expression:
 
     def value(self, names: Names) -> Any:
         """Computes the value with these names. Raises ExpressionError, or the error of an op."""
-        return Reader(names, self._error).read(self._tree)
+        return ExpressionReader(names, self._error).read(self._tree)
 
     def names(self) -> set[str]:
         """The names in it: of values, modules and functions; of `before.h`, the first."""
@@ -56,7 +56,7 @@ class Expression:
 
     def check_calls(self, names: Names) -> None:
         """Raises ExpressionError if it calls an unknown function, also in parts that may never be computed."""
-        reader = Reader(names, self._error)
+        reader = ExpressionReader(names, self._error)
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call) and not _may_be_a_method(node.func):
                 reader.function(node.func)

@@ -57,7 +57,7 @@ class Names:
     own: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
-class Reader:
+class ExpressionReader:
     """Computes the parts of an expression."""
 
     def __init__(self, names: Names, error: Callable[..., ExpressionError]):
@@ -375,19 +375,19 @@ class Reader:
         return self.error(node, what, ExpressionNameError, expected=shown or "no names", hint=hint)
 
 
-READ: dict[type[ast.AST], Callable[[Reader, Any], Any]] = {
-    ast.Constant: Reader._constant,
-    ast.Name: Reader._name,
-    ast.List: Reader._sequence,
-    ast.Tuple: Reader._sequence,
-    ast.Attribute: Reader._attribute,
-    ast.Subscript: Reader._subscript,
-    ast.Call: Reader._call,
-    ast.BinOp: Reader._binary,
-    ast.UnaryOp: Reader._unary,
-    ast.BoolOp: Reader._both,
-    ast.Compare: Reader._comparison,
-    ast.Slice: Reader._slice,
+READ: dict[type[ast.AST], Callable[[ExpressionReader, Any], Any]] = {
+    ast.Constant: ExpressionReader._constant,
+    ast.Name: ExpressionReader._name,
+    ast.List: ExpressionReader._sequence,
+    ast.Tuple: ExpressionReader._sequence,
+    ast.Attribute: ExpressionReader._attribute,
+    ast.Subscript: ExpressionReader._subscript,
+    ast.Call: ExpressionReader._call,
+    ast.BinOp: ExpressionReader._binary,
+    ast.UnaryOp: ExpressionReader._unary,
+    ast.BoolOp: ExpressionReader._both,
+    ast.Compare: ExpressionReader._comparison,
+    ast.Slice: ExpressionReader._slice,
 }
 WORDS: dict[type[ast.AST], str] = {
     ast.Lambda: "lambda",
@@ -441,7 +441,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 _EXAMPLES = {"torch": "abs(x)", "F": "softmax(x, dim=-1)", "np": "abs(x)", "numpy": "abs(x)", "math": "sqrt(x)"}
 
 
-class Axis(NamedTuple):
+class PositionalAxis(NamedTuple):
     """The axis of a tensor at a position, for the names axis0, axis1, … of axes that have only positions."""
 
     position: int
@@ -496,7 +496,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         def dims(arg: Any) -> Any:
             if isinstance(arg, list):
                 return [dims(part) for part in arg]
-            return first.dims[arg.position] if isinstance(arg, Axis) and first is not None else arg
+            return first.dims[arg.position] if isinstance(arg, PositionalAxis) and first is not None else arg
 
         return function(*map(dims, given), **{name: dims(arg) for name, arg in by_name.items()})
 

@@ -32,7 +32,7 @@ class NodeMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class NodeMeasures:
     """The measures of the nodes of a call.
 
     calls: over how many calls of the model. nodes: by number of the node; nodes that did not run, or whose results are

@@ -10,7 +10,7 @@ from typing import Any
 
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import CallGraph, Node, Value
-from rfnb.core.graph.measured import Measured
+from rfnb.core.graph.measured import NodeMeasures
 from rfnb.core.graph.module_table import is_module
 from rfnb.core.ground.show import Shown, make_dot
 
@@ -60,7 +60,7 @@ class ModelGraph(Shown):
     count: int = 0
     meta: bool = False
     notes: list[str] = field(default_factory=list)
-    measured: Measured | None = None
+    measured: NodeMeasures | None = None
 
     @property
     def nodes(self) -> list[Node]:

@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NotebookCell:
     """A notebook cell, with the text that was run."""
 
     number: int
@@ -45,7 +45,7 @@ class Cell:
         return len(self.text) - len(self.text.lstrip("\n"))
 
 
-CELLS: dict[str, Cell] = {}
+CELLS: dict[str, NotebookCell] = {}
 """The notebook cells that ran, by the file name under which IPython compiled them."""
 
 MARIMO = re.compile(r"__marimo__cell_(.+)_(?:\.py)?")
@@ -70,7 +70,7 @@ class Source(NamedTuple):
         return self.code.co_filename
 
     @property
-    def cell(self) -> Cell | None:
+    def cell(self) -> NotebookCell | None:
         """The notebook cell of this place; None if it is not in one."""
         return CELLS.get(self.code.co_filename)
 
@@ -383,6 +383,8 @@ def follow_cells() -> None:
 
 def _remember(shell: Any, text: str, cell_id: str | None, number: int) -> None:
     for form in (text, text.lstrip("\n")):
-        CELLS[shell.compile.get_code_name(form, shell.transform_cell(form), number)] = Cell(number, cell_id, text)
+        CELLS[shell.compile.get_code_name(form, shell.transform_cell(form), number)] = NotebookCell(
+            number, cell_id, text
+        )
     while len(CELLS) > 4000:
         CELLS.pop(next(iter(CELLS)))

@@ -4,9 +4,9 @@ An op, or a public function that is `guarded`, declares them in its annotations,
 a mark of its own. Other arguments cost nothing until a call fails; then `argument_errors` judges them.
 
 >>> from typing import Annotated
->>> from rfnb.core.tensor.argument_kinds import Choice, Probability
+>>> from rfnb.core.tensor.argument_kinds import OneOf, Probability
 >>> @rf.op(name="example_of_kinds")
-... def pooled(x: rf.Tensor, *, mode: Annotated[str, Choice("max", "avg")], drop_prob: Probability = 0.0) -> rf.Tensor:
+... def pooled(x: rf.Tensor, *, mode: Annotated[str, OneOf("max", "avg")], drop_prob: Probability = 0.0) -> rf.Tensor:
 ...     return x
 >>> pooled(rf.ones([]), mode="maxi")
 Traceback (most recent call last):
@@ -35,7 +35,7 @@ Check = Callable[[str, str, Any], None]
 
 
 @dataclass(frozen=True)
-class Range:
+class InRange:
     """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
 
     low: float
@@ -57,7 +57,7 @@ class Range:
             )
 
 
-class Choice:
+class OneOf:
     """One of a few strings, or a list of them. any_case: whether upper and lower case mean the same."""
 
     def __init__(self, *values: str, any_case: bool = False):
@@ -76,7 +76,7 @@ class Choice:
                 )
 
 
-class Text:
+class AnonymousText:
     """A string that is shown later, where nobody would know whom it is from."""
 
     def check(self, function: str, parameter: str, value: Any) -> None:
@@ -91,10 +91,10 @@ class Floats:
     """Marks a Tensor that must have a float dtype, which is judged after a call has failed."""
 
 
-Probability = Annotated[float, Range(0.0, 1.0, "a probability")]
-Count = Annotated[int, Range(0, what="a number of times")]
-Positive = Annotated[int, Range(1, what="a positive number")]
-Name = Annotated[str, Text()]
+Probability = Annotated[float, InRange(0.0, 1.0, "a probability")]
+Count = Annotated[int, InRange(0, what="a number of times")]
+Positive = Annotated[int, InRange(1, what="a positive number")]
+Name = Annotated[str, AnonymousText()]
 FloatTensor = Annotated[Tensor, Floats]
 
 
@@ -121,4 +121,4 @@ def check_of(hint: Any) -> Check | None:
     """The check that values of an annotation need; None if its type says it all."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
-    return next((mark.check for mark in marks if isinstance(mark, Range | Choice | Text)), None)
+    return next((mark.check for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)

@@ -23,14 +23,14 @@ LARGEST = 2**30
 """Most bytes of a file, after decompression."""
 
 
-class Labels(NamedTuple):
+class LabelTable(NamedTuple):
     """Labels in the order of their numbers, and the numbers of further names."""
 
     labels: list[str]
     aliases: dict[str, int]
 
 
-def read_labels(path: str | Path) -> Labels:
+def read_labels(path: str | Path) -> LabelTable:
     """The labels of a file, possibly compressed. Raises DimError if it is missing, empty or not a text file."""
     text = _text(Path(path))
     written = _literal(text)
@@ -40,7 +40,7 @@ def read_labels(path: str | Path) -> Labels:
     if isinstance(written, Mapping):
         return in_order(written, f"Vocab: {path}")
     if isinstance(written, list):
-        return Labels([str(label) for label in written], {})
+        return LabelTable([str(label) for label in written], {})
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -49,7 +49,7 @@ def read_labels(path: str | Path) -> Labels:
     return _labels(lines, path)
 
 
-def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> Labels:
+def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> LabelTable:
     """The labels of a dict from label to number, or from number to label. Raises DimError if a number is missing.
 
     Of several names of one number, the last one by alphabet is the label: "<s>", not "</s>".
@@ -72,7 +72,7 @@ def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> Labels:
             hint='if 0 is the CTC blank: Vocab(["<blank>", *labels])' if missing == 0 else None,
         )
     aliases = {name: number for name, number in by_name.items() if by_number[number] != name}
-    return Labels([by_number[number] for number in range(len(by_number))], aliases)
+    return LabelTable([by_number[number] for number in range(len(by_number))], aliases)
 
 
 def _unique(labels: Any, what: str) -> bool:
@@ -131,20 +131,20 @@ def _literal(text: str) -> Any:
     return None
 
 
-def _labels(lines: list[str], path: str | Path) -> Labels:
+def _labels(lines: list[str], path: str | Path) -> LabelTable:
     """The labels in lines where a number (ESPnet, Kaldi), count (fairseq) or score (sentencepiece) may follow each."""
     pairs = [match.groups() for line in lines if (match := _PAIR.fullmatch(line)) and _is_number(match[2])]
     if len(pairs) < len(lines):
-        return Labels(lines, {})
+        return LabelTable(lines, {})
     labels, seconds = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if any("." in number or number.startswith("-") for number in seconds):
-        return Labels(labels, {})
+        return LabelTable(labels, {})
     numbers = [int(number) for number in seconds]
     if sorted(numbers) == list(range(len(lines))) or numbers == list(range(1, len(lines) + 1)):
         return in_order(dict(zip(numbers, labels, strict=True)), f"Vocab: {path}")
     if _counts_up(numbers):
         return in_order(dict(zip(labels, numbers, strict=True)), f"Vocab: {path}")
-    return Labels([*FAIRSEQ, *labels], {})
+    return LabelTable([*FAIRSEQ, *labels], {})
 
 
 _PAIR = re.compile(r"(.+?)[ \t]+([^ \t]+)[ \t]*")

@@ -20,10 +20,10 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
 from rfnb.errors import fact_lines
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
-from rfnb.loop.check.invariance import BatchReport, Difference
+from rfnb.loop.check.invariance import BatchDifference, BatchReport
 
 if TYPE_CHECKING:
-    from rfnb.trace.observe import Event
+    from rfnb.trace.observe import OpEvent
 
 ROWS = 20
 """Largest number of findings listed."""
@@ -128,13 +128,13 @@ def _not_finite(found: NotFinite) -> Finding:
     return _finding(found.event, made, found.at, found.operands, came_from)
 
 
-def _difference(found: Difference) -> Finding:
+def _difference(found: BatchDifference) -> Finding:
     what = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
     at = [found.sequence, *([found.at] if found.at else [])]
     return _finding(found.event, what, ", ".join(at), found.operands, None)
 
 
-def _finding(event: Event, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:
+def _finding(event: OpEvent, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:
     source = event.source
     return {
         "op": event.op,
@@ -150,12 +150,12 @@ def _finding(event: Event, what: str, at: str, operands: Sequence[str], came_fro
     }
 
 
-def _pictures(first: Difference | NotFinite) -> list[MarkedPicture]:
+def _pictures(first: BatchDifference | NotFinite) -> list[MarkedPicture]:
     """Pictures of the value around the place; for a difference, of the sequence in its batch and alone."""
     if first.tensor is None or first.place is None:
         return []
     data = read(first.tensor)
-    if isinstance(first, Difference):
+    if isinstance(first, BatchDifference):
         return _both(first, data)
     values, valid = _numbers(data, first.counts)
     cut = _window(data, data.shape, first.place, data.sequence_axis())
@@ -166,7 +166,7 @@ def _pictures(first: Difference | NotFinite) -> list[MarkedPicture]:
     return [window.draw(part, inside, cut, first.event.name, short(values[first.place]), top, scale)]
 
 
-def _both(first: Difference, data: Data) -> list[MarkedPicture]:
+def _both(first: BatchDifference, data: Data) -> list[MarkedPicture]:
     """One sequence in its batch, alone, and their difference, on one scale."""
     assert first.tensor_alone is not None and first.place is not None
     owner = data.sequence_axis()

@@ -22,7 +22,7 @@ from rfnb.display.markup.widgets_html import chip, fold, note_html, quiet
 from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:
-    from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
+    from rfnb.trace.compare.comparison import Compared, Comparison, PairedNumbers
 
 
 ALONE = ("only in the first", "only in the second")
@@ -169,7 +169,7 @@ def _is_number(value: Compared) -> bool:
     return not isinstance(value.a, str | bool)
 
 
-def _pictures(comparison: Comparison, numbers: Numbers) -> list[MarkedPicture]:
+def _pictures(comparison: Comparison, numbers: PairedNumbers) -> list[MarkedPicture]:
     """Pictures of both runs on one scale, and of their difference; entries that are not compared are hatched."""
     names = [dim.name for dim in numbers.dims]
     moves = [i != numbers.owner and dim.is_dynamic() for i, dim in enumerate(numbers.dims)]

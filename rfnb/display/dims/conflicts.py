@@ -6,33 +6,33 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.display.dims.uses import Use, Uses
+from rfnb.display.dims.uses import DimUse, Uses
 
 MOST = 3
 """Largest number of dims and tensors named in a sentence."""
 
 
-def lengths_of(use: Use) -> Lengths:
+def lengths_of(use: DimUse) -> Lengths:
     """The current lengths of a dim; after a reset, those of a tensor that has it."""
     if not use.sizes or use.dim.lengths.size(use.dim) is not None:
         return use.dim.lengths
     return EMPTY.bind({use.dim: use.sizes[-1][1]})
 
 
-def size_of(use: Use) -> Size | None:
+def size_of(use: DimUse) -> Size | None:
     """The size of a dim under lengths; None if unknown."""
     return lengths_of(use).size(use.dim)
 
 
-def by_name(found: Sequence[Use]) -> dict[str, list[Use]]:
+def by_name(found: Sequence[DimUse]) -> dict[str, list[DimUse]]:
     """The dims by name."""
-    groups: dict[str, list[Use]] = {}
+    groups: dict[str, list[DimUse]] = {}
     for use in found:
         groups.setdefault(use.dim.name, []).append(use)
     return groups
 
 
-def namesakes(use: Use, group: Sequence[Use], names: Mapping[int, str]) -> list[str]:
+def namesakes(use: DimUse, group: Sequence[DimUse], names: Mapping[int, str]) -> list[str]:
     """A sentence about other dims of the same name, if there are some."""
     others = [other for other in group if other is not use]
     if not others:
@@ -43,7 +43,7 @@ def namesakes(use: Use, group: Sequence[Use], names: Mapping[int, str]) -> list[
     return [f"same name as {told}, not the same Dim{', and not the same size' if differ else ''}"]
 
 
-def rebound(use: Use) -> list[str]:
+def rebound(use: DimUse) -> list[str]:
     """A sentence about tensors that were made under other lengths than the current ones."""
     now = size_of(use)
     old = [(name, size) for name, size in use.sizes if now is not None and not size.agrees(now)]
@@ -73,7 +73,7 @@ def by_chance(uses: Uses, names: Mapping[int, str]) -> dict[int, list[str]]:
     }
 
 
-def _sizes_alike(a: Use, b: Use) -> bool:
+def _sizes_alike(a: DimUse, b: DimUse) -> bool:
     mine, theirs = size_of(a), size_of(b)
     if mine is None or theirs is None or mine.max != theirs.max or mine.max < 2:
         return False

@@ -9,7 +9,7 @@ from rfnb.core.dims import dim_alias
 from rfnb.core.ground.text import count_of
 from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
 from rfnb.display.dims.schema import DimRow, DimTableView
-from rfnb.display.dims.uses import Use, Uses
+from rfnb.display.dims.uses import DimUse, Uses
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned
@@ -40,7 +40,7 @@ def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> DimTable
     }
 
 
-def _row(use: Use, group: Sequence[Use], names: dict[int, str], notes: list[str]) -> DimRow:
+def _row(use: DimUse, group: Sequence[DimUse], names: dict[int, str], notes: list[str]) -> DimRow:
     dim = use.dim
     text = None if dim.made is None else dim.made.text() or None
     return {

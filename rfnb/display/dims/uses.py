@@ -21,7 +21,7 @@ DEPTH = 6
 
 
 @dataclass
-class Use:
+class DimUse:
     """A dim and the names of the objects that have it. sizes: its sizes in some of them, each once."""
 
     dim: Dim
@@ -35,7 +35,7 @@ class Uses:
     """All dims of some objects, by serial. together: the dims of each tensor, by its name."""
 
     def __init__(self, objects: Iterable[tuple[str, Any]]):
-        self.by_serial: dict[int, Use] = {}
+        self.by_serial: dict[int, DimUse] = {}
         self.together: dict[str, tuple[Dim, ...]] = {}
         self.left_out = False
         self._seen: set[int] = set()
@@ -81,8 +81,8 @@ class Uses:
             if isinstance(getattr(held, "axis", None), Dim):
                 self._use(held.axis)
 
-    def _use(self, dim: Dim) -> Use:
-        return self.by_serial.setdefault(dim.serial, Use(dim))
+    def _use(self, dim: Dim) -> DimUse:
+        return self.by_serial.setdefault(dim.serial, DimUse(dim))
 
     def _tensor(self, name: str, tensor: Tensor) -> None:
         kind = "parameters" if isinstance(tensor, Parameter) else "tensors"

@@ -17,7 +17,7 @@ from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import real
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.printable import printable_name
-from rfnb.search.explain.compare import BeamsCompared, Prefix, SearchComparison
+from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
 from rfnb.search.node import Hypothesis
 from rfnb.search.tree import Tree
 from rfnb.search.words import number
@@ -128,7 +128,7 @@ def _described(labels: tuple[str, ...], sides: Sides, first: tuple[str, ...], st
     }
 
 
-def _prefix(prefix: Prefix) -> KeptPrefix:
+def _prefix(prefix: BeamPrefix) -> KeptPrefix:
     return {"text": prefix.text, "rank": prefix.rank, "score": rounded(prefix.score) or 0}
 
 

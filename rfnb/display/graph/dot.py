@@ -37,7 +37,7 @@ def to_dot(view: GraphView) -> Any:
 def _source_class(base: Any) -> Any:
     """A `graphviz.Source` that waits at most `SECONDS` for the program `dot`, and shows its text without it."""
 
-    class Source(base):
+    class DotSource(base):
         def pipe(self, format: str | None = None, **options: Any) -> bytes:
             return rendered(self, format or "svg") if not options else super().pipe(format=format, **options)
 
@@ -47,7 +47,7 @@ def _source_class(base: Any) -> Any:
             except ViewError as error:
                 return {"text/plain": f"({error.what})\n{self.source}"}
 
-    return Source
+    return DotSource
 
 
 def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> bytes:

@@ -11,7 +11,7 @@ from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
-from rfnb.display.graph.measures import Numbers
+from rfnb.display.graph.measures import GraphNumbers
 from rfnb.display.graph.node_names import (
     class_of,
     first_name,
@@ -50,7 +50,7 @@ class GraphFolder:
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         self.graph, self.flow = graph, Flow(graph, hide)
-        self.described, self.numbers = Values(), Numbers(graph)
+        self.described, self.numbers = Values(), GraphNumbers(graph)
         self.bodies: dict[str, GraphBody] = {}
         self.failed = around_failure(graph)  # numbers of the node that failed, and of those around it
         self.runs = EqualLayers(graph, self.flow, self.failed)

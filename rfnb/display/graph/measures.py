@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import SUMMED, Bad, Measured, NodeMeasure, Show
+from rfnb.core.graph.measured import SUMMED, Bad, NodeMeasure, NodeMeasures, Show
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.node_names import class_of, path_of
@@ -46,7 +46,7 @@ def number_text(show: Show, amount: float) -> str:
     return duration(amount) if show == "time" else size(round(amount)) if show == "memory" else short(amount)
 
 
-class Numbers:
+class GraphNumbers:
     """The numbers of the boxes of a graph. `stands`: by number of a node, all equal nodes that it stands for."""
 
     def __init__(self, graph: ModelGraph):
@@ -205,7 +205,7 @@ def describe(graph: ModelGraph) -> GraphMeasured | None:
     }
 
 
-def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> Iterator[str]:
+def _legend(graph: ModelGraph, measured: NodeMeasures, nodes: dict[int, Node]) -> Iterator[str]:
     show = measured.show
     over = "one call" if measured.calls == 1 else f"{measured.calls} calls"
     if show == "time":
@@ -230,7 +230,7 @@ def _legend(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> It
     yield from measured.notes
 
 
-def _alarm(measured: Measured, nodes: dict[int, Node]) -> str | None:
+def _alarm(measured: NodeMeasures, nodes: dict[int, Node]) -> str | None:
     if measured.first_bad is None:
         return None
     node = nodes[measured.first_bad]
@@ -240,9 +240,9 @@ def _alarm(measured: Measured, nodes: dict[int, Node]) -> str | None:
     return f"{bad}, first in the {of}result of {path_of(node)}{place}"
 
 
-def _rows(graph: ModelGraph, measured: Measured, nodes: dict[int, Node]) -> list[list[str | float | None]]:
+def _rows(graph: ModelGraph, measured: NodeMeasures, nodes: dict[int, Node]) -> list[list[str | float | None]]:
     """A row for each node that was measured, the largest first: path, class, number, share, largest, calls, notes."""
-    numbers = Numbers(graph)
+    numbers = GraphNumbers(graph)
     rows = []
     shown = [(number, each) for number, each in measured.nodes.items() if nodes[number].kind not in ("side", "section")]
     for number, each in sorted(shown, key=lambda pair: (not pair[1].bad, -pair[1].amount))[:ROWS]:

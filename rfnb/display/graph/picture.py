@@ -33,7 +33,7 @@ WIDTH = 900.0
 
 
 @dataclass
-class Picture:
+class GraphPicture:
     """The picture of a body: its layout, its SVG and its nodes."""
 
     drawing: Drawing
@@ -47,18 +47,18 @@ class Painter:
     def __init__(self, view: GraphView, width: float = WIDTH):
         self.view, self.open = view, set(view["open"])
         self.width = width
-        self._done: dict[str, Picture] = {}
+        self._done: dict[str, GraphPicture] = {}
         nodes = (node for body in view["bodies"].values() for node in body["nodes"])
         outputs = (value for node in nodes for value in node["outputs"] if value["dims"])
         self._serials = {v["value"]: " ".join(str(view["dims"][i]["serial"]) for i in v["dims"]) for v in outputs}
 
-    def body(self, key: str, depth: int = 0) -> Picture:
+    def body(self, key: str, depth: int = 0) -> GraphPicture:
         """The picture of a body, with open nodes drawn open."""
         if key not in self._done:
             self._done[key] = self._painted(key, depth)
         return self._done[key]
 
-    def _painted(self, key: str, depth: int) -> Picture:
+    def _painted(self, key: str, depth: int) -> GraphPicture:
         body = self.view["bodies"][key]
         cards = [self.node(node, depth) for node in body["nodes"]]
         place = {node["id"]: i for i, node in enumerate(body["nodes"])}
@@ -70,7 +70,7 @@ class Painter:
         sizes = [BoxSize(c.width, c.height, c.tail, c.axis) for c in cards]
         room = self.width - 2 * FRAME["pad"] * depth
         drawing = draw(sizes, links, width=room, tall=640.0 if depth == 0 else 560.0)
-        return Picture(drawing, self._svg(key, drawing, cards), cards)
+        return GraphPicture(drawing, self._svg(key, drawing, cards), cards)
 
     def node(self, node: GraphNode, depth: int = 0) -> Card:
         """The drawing of a node, open or closed."""
@@ -85,7 +85,7 @@ class Painter:
         self._aligned(around, node, inner)
         return around
 
-    def _aligned(self, around: Card, node: GraphNode, inner: Picture) -> None:
+    def _aligned(self, around: Card, node: GraphNode, inner: GraphPicture) -> None:
         """Aligns an open node with its body: a single line continues straight inside, and leaves straight below."""
         body = self.view["bodies"][node["body"] or ""]
         pairs = list(zip(body["nodes"], inner.drawing.boxes, strict=True))

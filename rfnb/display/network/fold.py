@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.display.graph.values import Values, signature
 from rfnb.display.network.loops import LoopBox
-from rfnb.display.network.parts import PLACES, Part, has_loss, parts_of
+from rfnb.display.network.parts import PLACES, NetworkBox, has_loss, parts_of
 from rfnb.network.inner_net import UNIT
 from rfnb.network.report.outline import Entry
 
@@ -58,7 +58,7 @@ class NetFolder:
 
     # -- bodies
 
-    def _body(self, parts: Sequence[Part], net: str) -> str:
+    def _body(self, parts: Sequence[NetworkBox], net: str) -> str:
         """The id of a new body. net: the path of the net that the parts are in, "encoder/"; "" for the whole."""
         body = GraphBody(nodes=[], edges=[])
         holder = {path: f"n{self._count + i}" for i, part in enumerate(parts) for path in part.makes}
@@ -86,7 +86,7 @@ class NetFolder:
         self.bodies[key] = body
         return key
 
-    def _reads(self, part: Part, net: str) -> Iterator[tuple[str, bool]]:
+    def _reads(self, part: NetworkBox, net: str) -> Iterator[tuple[str, bool]]:
         found = [*part.reads]
         for again in part.alike:
             found += [read for read in again.reads if read[0] not in part.makes and read not in part.reads]
@@ -129,7 +129,7 @@ class NetFolder:
 
     # -- boxes
 
-    def _node(self, key: str, part: Part) -> GraphNode:
+    def _node(self, key: str, part: NetworkBox) -> GraphNode:
         entry, times = part.entry, 1 + len(part.alike)
         net = part.entries[0].scope.path if entry is None else f"{entry.path}/"
         inside = self._body(part.inner, net) if part.inner else None
@@ -157,13 +157,13 @@ class NetFolder:
             node["place"] = "before" if part.place == PLACES[0] else "after"
         return node
 
-    def _cls(self, part: Part) -> str:
+    def _cls(self, part: NetworkBox) -> str:
         if part.entry is None:
             return count_of(len(part.inner), "layer")
         unit = part.entry.described.get("unit")
         return f"{part.entry.cls} {unit}" if isinstance(unit, str) else part.entry.cls
 
-    def _notes(self, part: Part, state: str, reason: str, stops: int) -> Iterator[str]:
+    def _notes(self, part: NetworkBox, state: str, reason: str, stops: int) -> Iterator[str]:
         if state == "stops":
             yield from wrap(reason, WIDE, max_lines=3, placeholder=" …")
         elif stops:
@@ -181,7 +181,7 @@ class NetFolder:
                 yield "output"
             yield from (f"↻ {each.written}" for each in entry.references if each.back and each.path == entry.path)
 
-    def _outputs(self, part: Part) -> list[GraphValue]:
+    def _outputs(self, part: NetworkBox) -> list[GraphValue]:
         """The dims of a layer where they change; those of the last layer of a section."""
         last = part
         while last.alike or last.entry is None:

@@ -23,7 +23,7 @@ Read = tuple[str, bool]
 
 
 @dataclass(eq=False)
-class Part:
+class NetworkBox:
     """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions.
 
     hidden: layers that have no box of their own: a subnetwork that is the only layer in another one.
@@ -34,8 +34,8 @@ class Part:
     name: str
     path: str
     entry: Entry | None = None
-    inner: list[Part] = field(default_factory=list)
-    alike: list[Part] = field(default_factory=list)
+    inner: list[NetworkBox] = field(default_factory=list)
+    alike: list[NetworkBox] = field(default_factory=list)
     hidden: list[Entry] = field(default_factory=list)
     place: str = ""
     beside: str = ""
@@ -70,7 +70,7 @@ def has_loss(entry: Entry) -> bool:
 
 def parts_of(
     entries: Mapping[str, Entry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
-) -> list[Part]:
+) -> list[NetworkBox]:
     """The boxes of a net.
 
     signs: by path, what layers must have in common to be repeated: dims, for example. loops: by the path of a loop, the
@@ -82,13 +82,13 @@ def parts_of(
     return _arranged(_level(below, "", signs, loops), signs)
 
 
-def _arranged(parts: list[Part], signs: Mapping[str, Any]) -> list[Part]:
+def _arranged(parts: list[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
     return sections(folded(parts, signs))
 
 
 def _level(
     below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
-) -> list[Part]:
+) -> list[NetworkBox]:
     """The boxes of a level, each one for itself."""
     parts = []
     for entry in below.get(path, ()):
@@ -100,14 +100,14 @@ def _level(
                 part.beside = part.beside or (entry.path if part.place else "")
             stay = [part for part in inner if part.beside != entry.path]
         early, late = ([part for part in inner if part.beside == entry.path and part.place == at] for at in PLACES)
-        made = Part(entry.name, entry.path, entry, _arranged(stay, signs))
+        made = NetworkBox(entry.name, entry.path, entry, _arranged(stay, signs))
         if len(inner) == 1 and inner[0].inner and inner[0].name == UNIT and inner[0].entry is not None:
             made.inner, made.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
         parts += [*early, made, *late]
     return parts
 
 
-def _place(part: Part, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
+def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
     """Sets the place of a box in a loop, and those of the boxes in it; a loop of its own stays."""
     found = {places[path] for path in part.makes if path in places}
     if not part.beside and part.makes.isdisjoint(loops) and len(found) == 1:
@@ -116,11 +116,11 @@ def _place(part: Part, places: Mapping[str, str], loops: Mapping[str, Any]) -> N
         _place(inner, places, loops)
 
 
-def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
+def folded(parts: Sequence[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
     """The parts, with repetitions as one."""
     place = {path: i for i, part in enumerate(parts) for path in part.makes}
     keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
-    made: list[Part] = []
+    made: list[NetworkBox] = []
     start = 0
     while start < len(parts):
         period, times = _longest(keys, start, [bool(part.inner) for part in parts])
@@ -135,7 +135,7 @@ def folded(parts: Sequence[Part], signs: Mapping[str, Any]) -> list[Part]:
     return made
 
 
-def _key(part: Part, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:
+def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:
     """Equal for parts of equal form, which read what is as far before them, or the same."""
     reads = tuple(
         (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
@@ -164,7 +164,7 @@ def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[in
 
 
 def _named(
-    parts: Sequence[Part], made: list[Part], keys: Sequence[Any], start: int, period: int, times: int
+    parts: Sequence[NetworkBox], made: list[NetworkBox], keys: Sequence[Any], start: int, period: int, times: int
 ) -> tuple[int, int]:
     """Where the blocks begin so that the names in each have the same start, and how many there are then."""
     if period == 1:
@@ -196,15 +196,15 @@ def stem(names: Sequence[str]) -> str:
     return common.rstrip(MARKS)
 
 
-def _block(parts: list[Part]) -> Part:
+def _block(parts: list[NetworkBox]) -> NetworkBox:
     """Several boxes as one, under what their names have in common, or the first and the last name."""
     names = [part.name for part in parts]
     name = (len(parts) > 1 and stem(names)) or f"{names[0]} … {names[-1]}"
     places = {part.place for part in parts}
-    return Part(name, f"{parts[0].path}…", None, parts, place=places.pop() if len(places) == 1 else "")
+    return NetworkBox(name, f"{parts[0].path}…", None, parts, place=places.pop() if len(places) == 1 else "")
 
 
-def sections(parts: list[Part]) -> list[Part]:
+def sections(parts: list[NetworkBox]) -> list[NetworkBox]:
     """Many boxes divided into sections."""
     if len(parts) <= BOXES:
         return parts

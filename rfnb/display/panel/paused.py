@@ -17,8 +17,8 @@ from rfnb.display.run.sequence_choice import of_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.pause.pauses import Pause, pauses
-from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.options import options
+from rfnb.trace.run.plain_steps import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
@@ -174,7 +174,7 @@ def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequen
     held, step = paused.run, paused.step
     if held.serial != run:
         raise ViewError(f"edit: run {run} is not paused", hint=f"run {held.serial} is")
-    at, is_plain, known = of_sequence(held, sequence), isinstance(held.replay, KeptSteps), [*held.states]
+    at, is_plain, known = of_sequence(held, sequence), isinstance(held.replay, PlainSteps), [*held.states]
     if is_plain:
         known += [value.name for value in held[step].values()] + [text.name for text in held[step].texts()]
     unknown = set(states) - set(known)

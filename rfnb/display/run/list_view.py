@@ -11,7 +11,7 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.widgets_html import chip, row
 from rfnb.display.run.schema import Origin, RunItem, RunsView
-from rfnb.trace.run.kept_steps import KeptSteps
+from rfnb.trace.run.plain_steps import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -39,7 +39,7 @@ def describe_item(run: Run) -> RunItem:
         "pinned": bool(run.pinned),
         **describe_origin(run),
     }
-    if isinstance(run.replay, KeptSteps):
+    if isinstance(run.replay, PlainSteps):
         item["is_plain"] = True
     if getattr(run.replay, "raised_in", None) is not None:
         item["is_last_only"] = True

@@ -8,7 +8,7 @@ from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
 from rfnb.display.run.schema import OpRow, OpsView, OpView
-from rfnb.display.run.sequence_choice import Chosen
+from rfnb.display.run.sequence_choice import ChosenSequence
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 
-def describe_ops(at: RunStep, wanted: int | None, chosen: Chosen) -> OpsView:
+def describe_ops(at: RunStep, wanted: int | None, chosen: ChosenSequence) -> OpsView:
     """The ops in their order, with the values of the wanted one; -1 is the last."""
     try:
         ops = at.ops()
@@ -28,7 +28,7 @@ def describe_ops(at: RunStep, wanted: int | None, chosen: Chosen) -> OpsView:
     return {"rows": rows, "op": op, "error": None}
 
 
-def _op(number: int, op: Any, step: int, chosen: Chosen) -> OpView:
+def _op(number: int, op: Any, step: int, chosen: ChosenSequence) -> OpView:
     def described(value: Any) -> ValueView:
         live = chosen.live(value, step)
         return describe_value(value.name, value, at=chosen.in_step(step), pictures=True, live=live)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenSequence:
     """One sequence of a run, or one hypothesis of it; all of them by default.
 
     places: of the hypothesis, in the beam after each step; None after the step at which it was lost.

@@ -26,7 +26,7 @@ SHORT = 24
 """Longest value shown both before and after a step, in characters; longer ones are shown after it only."""
 
 
-class Line(NamedTuple):
+class StepLine(NamedTuple):
     """A step: its label, why it is shown, and each state after it."""
 
     step: str
@@ -103,14 +103,14 @@ def to_table(view: HistoryView) -> Table:
     return Table(columns, rows)
 
 
-def _grid(view: HistoryView) -> list[Line]:
+def _grid(view: HistoryView) -> list[StepLine]:
     """Names of states, initial states, then each step. Gaps show the range of steps left out."""
     names = [value["name"] for value in view["start"]]
-    lines = [Line("step", "", names), Line("start", "", [_value(value) for value in view["start"]])]
+    lines = [StepLine("step", "", names), StepLine("start", "", [_value(value) for value in view["start"]])]
     last = -1
     for step, why in zip(view["steps"], view["reasons"], strict=True):
         gap = step["step"] > last + 1
-        lines.append(Line(str(step["step"]), why, [_cell(row, gap) for row in step["states"]]))
+        lines.append(StepLine(str(step["step"]), why, [_cell(row, gap) for row in step["states"]]))
         last = step["step"]
     return lines
 

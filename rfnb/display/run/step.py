@@ -19,7 +19,7 @@ from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
 from rfnb.display.markup.schema import Number
 from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
-from rfnb.display.run.sequence_choice import Chosen, live_at
+from rfnb.display.run.sequence_choice import ChosenSequence, live_at
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
@@ -93,20 +93,20 @@ def describe_step(
     return view
 
 
-def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> Chosen:
+def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> ChosenSequence:
     """What a step is shown of. Raises ViewError if there is no such hypothesis."""
     if hypothesis is None:
-        return Chosen(run, sequence)
+        return ChosenSequence(run, sequence)
     sequence = 0 if sequence is None and run.batch else sequence
     tree = tree_of(run, sequence)
     if tree is None:
         raise ViewError("the run has no hypotheses to choose from")
     places = line(tree, hypothesis)
     copied = [place is not None and bool(tree.ended[step, place]) for step, place in enumerate(places)]
-    return Chosen(run, sequence, places, copied)
+    return ChosenSequence(run, sequence, places, copied)
 
 
-def _state(chosen: Chosen, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
+def _state(chosen: ChosenSequence, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
     """The JSON of a state before and after a step; one that failed has it if a line of plain Python assigned it."""
     notes, done = Notes(), step < chosen.run.steps
     assigned = not done and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
@@ -134,7 +134,7 @@ def _not_reached(before: ValueView) -> ValueView:
     return {**before, "text": "not reached", "stats": None, "picture": None, "flags": [], "alarms": []}
 
 
-def _change(chosen: Chosen, step: int, before: Any, after: Any) -> Number | None:
+def _change(chosen: ChosenSequence, step: int, before: Any, after: Any) -> Number | None:
     if after is None:
         return None
     first = one_entry(before, chosen.in_step(step), chosen.live(before, step))
@@ -157,7 +157,7 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
     return values.transpose([p for p in order if p is not None])
 
 
-def _magnitudes(chosen: Chosen, name: str) -> Magnitudes:
+def _magnitudes(chosen: ChosenSequence, name: str) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
     known = _magnitudes_by_run.setdefault(chosen.run, {})
     key = name, chosen.run.steps, chosen.sequence, tuple(chosen.places)  # a loop that was paused goes on
@@ -173,7 +173,7 @@ def spark_steps(run: Run) -> list[int]:
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
 
-def _follow(chosen: Chosen, name: str) -> Magnitudes:
+def _follow(chosen: ChosenSequence, name: str) -> Magnitudes:
     run = chosen.run
     steps = [step for step in spark_steps(run) if not chosen.places or chosen.place(step) is not None]
     spark: list[Number] = []
@@ -207,7 +207,7 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
     return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
 
 
-def describe_watch(at: RunStep, text: str, chosen: Chosen) -> WatchRow:
+def describe_watch(at: RunStep, text: str, chosen: ChosenSequence) -> WatchRow:
     """The JSON of a watched expression: its value, or one line that says why it has none.
 
     Of a search, the states after the step are those of its hypotheses, all other values those of their parents.

@@ -32,10 +32,10 @@ class Bin:
         return Bin(later.step, low, high, self.total + later.total, self.count + later.count)
 
 
-class Curve:
+class BinnedCurve:
     """Finite values in bins, and the number and first step of others. `lowest` and `highest` are pairs (step, value).
 
-    >>> curve = Curve()
+    >>> curve = BinnedCurve()
     >>> for step, value in enumerate([3.0, float("nan"), 1.0, 2.0]):
     ...     curve.add(step, value)
     >>> [b.mean for b in curve.bins], curve.lowest, curve.bad, curve.first_bad
@@ -81,7 +81,7 @@ class Curve:
     def smoothed(self, over: float) -> list[float]:
         """The running mean at each bin, over about `over` values, weighted towards the newest.
 
-        >>> curve = Curve()
+        >>> curve = BinnedCurve()
         >>> for step in range(4):
         ...     curve.add(step, step % 2)
         >>> [round(value, 2) for value in curve.smoothed(over=3)]

@@ -11,7 +11,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.run.loss import Loss
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.markup.grid import Table
-from rfnb.display.training.curve import Curve
+from rfnb.display.training.curve import BinnedCurve
 from rfnb.errors import ViewError
 from rfnb.ops.reduce import reduce_mean
 
@@ -23,7 +23,7 @@ class History:
     """Rows `{"step": 3, "loss": 0.2}`, and a curve for each measure."""
 
     def __init__(self) -> None:
-        self.curves: dict[str, Curve] = {}
+        self.curves: dict[str, BinnedCurve] = {}
         self._rows: list[dict[str, Any]] = []
         self._unread: list[tuple[dict[str, Any], str]] = []
 
@@ -43,7 +43,7 @@ class History:
         ready = [(row, name) for row, name in self._unread if row is not before]
         for (row, name), value in zip(ready, _read([row[name] for row, name in ready]), strict=True):
             row[name] = value
-            self.curves.setdefault(name, Curve()).add(row["step"], value)
+            self.curves.setdefault(name, BinnedCurve()).add(row["step"], value)
         self._unread = [(row, name) for row, name in self._unread if row is before]
 
     def rows(self) -> list[dict[str, float]]:

@@ -23,7 +23,7 @@ from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.tensor.arrays import data_of, is_array
 from rfnb.display.tensor.view import describe_data
-from rfnb.display.training.curve import Curve
+from rfnb.display.training.curve import BinnedCurve
 from rfnb.display.training.probe_slides import slides, states_of, to_scripts as to_scripts
 from rfnb.display.training.progress_view import describe_curve, picture
 from rfnb.display.training.schema import LossCurve, ProbeView, ShotView
@@ -172,10 +172,10 @@ def _words(result: Any, between: str = "\n") -> str:
 
 
 def _curves(shots: list[Shot]) -> list[LossCurve]:
-    curves: dict[str, Curve] = {}
+    curves: dict[str, BinnedCurve] = {}
     for shot in shots:
         for name, value in shot.measures.items():
-            curves.setdefault(name, Curve()).add(shot.step, value)
+            curves.setdefault(name, BinnedCurve()).add(shot.step, value)
     return [describe_curve(name, curve, 1.0) for name, curve in curves.items()]
 
 

@@ -12,7 +12,7 @@ from rfnb.display.markup.numbers import bars, plain, short
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.training.curve import Curve
+from rfnb.display.training.curve import BinnedCurve
 from rfnb.display.training.figure import to_figure as to_figure
 from rfnb.display.training.schema import LossCurve, ProgressView
 
@@ -41,7 +41,7 @@ def describe(progress: Progress) -> ProgressView:
     }
 
 
-def describe_curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
+def describe_curve(name: str, curve: BinnedCurve, smooth: float | None) -> LossCurve:
     """A curve as JSON. smooth: how many values its running mean is over."""
 
     def numbers(values: list[float]) -> list[Number]:

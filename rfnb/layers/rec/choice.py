@@ -9,7 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.argument_kinds import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 from rfnb.network.layer import Layer
 from rfnb.network.options import value
 from rfnb.network.rec.search import SearchChoices, StepsOfSearch
@@ -221,7 +221,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
         found = self.search_of(x)
         self.beam = None if found is None else found.beam
         if self.beam is not None and self.beam_dim is None:
-            self.beam_dim = Axes().static(self.beam.get_dim_value())
+            self.beam_dim = NetworkDims().static(self.beam.get_dim_value())
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…, axis}"""

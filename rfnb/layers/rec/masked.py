@@ -11,8 +11,8 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.axes import Axes, time_of
-from rfnb.network.build.node import Node
+from rfnb.network.axes import NetworkDims, time_of
+from rfnb.network.build.node import NetNode
 from rfnb.network.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
@@ -213,14 +213,14 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         self.loss_parts = tuple(found)
         return found
 
-    def ends_inside(self, node: Node) -> list[str]:
+    def ends_inside(self, node: NetNode) -> list[str]:
         """The outputs in the unit, what losses need, and the mask, of which a view shows the frames taken."""
         ends = {self.inner.called(path): each for path, each in self.inner.nodes.items() if each.layer is not None}
         names = [name for name, each in ends.items() if each.layer.is_output_layer]  # type: ignore[union-attr]
         parts = [f"{node.path}/{name}" if name else node.path for name in [*names, *self.loss_parts]]
         return [*parts, node.inputs["mask"]]
 
-    def mask_of_frames(self, node: Node, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
+    def mask_of_frames(self, node: NetNode, values: Mapping[str, Tensor]) -> tuple[Tensor, Dim] | None:
         """The mask of all frames in the last batch, and their axis; None if there was none."""
         mask, axis = values.get(node.inputs["mask"]), self.inner.axis
         if self.stepwise and self.loop is not None:
@@ -228,7 +228,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             axis = next((dim for dim in axes if mask is not None and dim in mask.dims), None)
         return None if mask is None or axis is None else (mask, axis)
 
-    def losses_inside(self, node: Node) -> list[Node]:
+    def losses_inside(self, node: NetNode) -> list[NetNode]:
         """The layers in the unit that have a loss."""
         found = []
         for name, end in self.inner.ends.items():
@@ -237,7 +237,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             found.append(replace(end, path=path, target=target, loop=node.loop))
         return found
 
-    def values_of_loss(self, node: Node, end: Node, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def values_of_loss(self, node: NetNode, end: NetNode, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The values of the frames where the mask is true."""
         name, found = end.path.removeprefix(node.path).removeprefix("/"), {}
         mask, axis, frames = values[node.inputs["mask"]], self.inner.axis, self.inner.frames
@@ -265,7 +265,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return {} if self.inner.frames is None else {self.inner.frames: f"{self.name}:masked:time"}
 
 
-def _frames(axes: Axes, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
+def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
     """The axis of the frames where a mask is true; the same one for the same mask."""
     made = (MASKED, mask, axis)
     known = next((dim for dim, of in axes.made_of.items() if of == made), None)

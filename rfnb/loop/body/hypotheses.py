@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
 
 
-class Choice(NamedTuple):
+class BeamChoice(NamedTuple):
     """One choice. parents: which of the hypotheses `before` each one `after` extends, {…, after}. rows: the same as
     positions in the merged axes […, before]."""
 
@@ -65,7 +65,7 @@ class Hypotheses:
 
     def __init__(self, body: Body, beam: Dim, dims: Sequence[Dim], found: Callable[[Searched], Any]):
         self.beam, self.dims = beam, tuple(dims)
-        self.choices: list[Choice] = []
+        self.choices: list[BeamChoice] = []
         self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
         self.scores: Traced  # of the newest hypotheses
         self.search: Any = None  # what the search knows of its steps
@@ -170,7 +170,7 @@ class Hypotheses:
             return frozen_by_length(body, value, before)
         return where(active, value, before).copy_transpose(before.dims)
 
-    def _of_parents(self, value: Traced, choice: Choice) -> Any:
+    def _of_parents(self, value: Traced, choice: BeamChoice) -> Any:
         """Entries along the beam of the parents; where the layout allows it, as rows of the merged leading axes."""
         leading = [choice.before if dim is choice.after else dim for dim in choice.parents.dims]
         plain, count = value.plain, len(leading)
@@ -193,7 +193,7 @@ class Hypotheses:
         if not isinstance(make, partial) or plan is None or self.at_close is not None:
             raise ValueError("the result is made of more than a plan")
         none: Any = None
-        other.choices = [Choice(each.before, each.after, none, none) for each in self.choices]
+        other.choices = [BeamChoice(each.before, each.after, none, none) for each in self.choices]
         other.found = partial(make.func, make.args[0].of_batch(EMPTY, None))
         other.kept, other.asked, other.carried = dict.fromkeys(self.kept, none), {}, {}
         other.scores = other.search = other.at_ends = none

@@ -81,7 +81,7 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
     """Repeats the call with current code, and returns the run of the loop of the same name."""
     if replay.origin is not None:
         raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
-    call = replay.plan.call
+    call = replay.bindings.call
     again = fn or _current_function(run, call)
 
     def repeat() -> None:

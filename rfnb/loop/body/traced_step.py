@@ -73,7 +73,6 @@ class Step:
             are taken from the steps in which they end.
         own_ops: number of ops that the lines do; the loop adds more.
         states: the names of the states, nested ones by their outer name.
-        call: call of the user's function that the loop runs in, if the loop is recorded.
         vars: for a recorded loop, the Vars of the values in the graph; in_branches: those of values in the sides of
             branches. assigned_vars: what the body assigns to the states, with its dims, before ended sequences keep
             theirs. changes: a message that names the line which writes into something that the steps
@@ -101,17 +100,11 @@ class Step:
     unfrozen: tuple[int, ...]
     own_ops: int
     states: tuple[str, ...]
-    call: EnclosingCall | None
     vars: Mapping[int, Var | External] = field(default_factory=dict)
     in_branches: Mapping[int, Var] = field(default_factory=dict)
     assigned_vars: Mapping[str, tuple[Var, Sequence[Dim]]] = field(default_factory=dict)
     changes: str | None = None
     explanation_data: ExplanationData | None = None
-
-    @property
-    def place(self) -> str:
-        """The place of the `with` as text."""
-        return "" if self.source is None else self.source.place()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +123,7 @@ class TracedStep(Step):
         set_states: the states that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
+        call: call of the user's function that the loop runs in, if the loop is recorded.
     """
 
     outer: Recorder | None
@@ -148,6 +142,7 @@ class TracedStep(Step):
     set_states: frozenset[str]
     reads: frozenset[int] | None
     generators: tuple[str, ...]
+    call: EnclosingCall | None = None
 
     @property
     def tape(self) -> Tape:

@@ -28,7 +28,7 @@ from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DtypeError, ParameterError, fact_lines
 from rfnb.printable import terminal_text
 from rfnb.trace.graph.value_meters import raw_of, raws_in
-from rfnb.trace.observe import Event, Observer, observing
+from rfnb.trace.observe import Observer, OpEvent, observing
 
 KEPT = 4
 """Number of findings of each kind whose tensors are kept."""
@@ -44,7 +44,7 @@ class NotFinite:
     findings only. counts: which of its entries belong to sequences that take this step.
     """
 
-    event: Event
+    event: OpEvent
     kind: str
     count: int
     at: str
@@ -189,7 +189,7 @@ class _Search:
         observer.calls.names.update(self._inputs)
         self._observer = observer
 
-    def see(self, event: Event) -> None:
+    def see(self, event: OpEvent) -> None:
         self.report.results += len(event.outputs) or event.plain  # inside of vmap, results cannot be read
         if event.changed is not None:
             self._move(event.outputs[0]._raw, event.changed._raw)
@@ -211,7 +211,7 @@ class _Search:
             if id(raw) in table:
                 table[id(former)] = weakref.ref(former), table.pop(id(raw))[1]
 
-    def _found(self, event: Event, output: Tensor, bad: _Bad) -> None:
+    def _found(self, event: OpEvent, output: Tensor, bad: _Bad) -> None:
         operands = [(x, _bad(x, event.counts(x))) for x in event.inputs]
         broken = [(x, found) for x, found in operands if found is not None]
         signs = [self._signs(x, found) for x, found in broken]
@@ -240,7 +240,7 @@ class _Search:
         where = self._meant.get(id(x._raw), (None, None))[0]
         return where is not None and where() is x._raw
 
-    def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
+    def _made(self, event: OpEvent, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
         cause = next((found for x, _ in broken if (found := self._known(x)) is not None), None)
         operands = _operands(event)
         first = _first(output, where)
@@ -259,7 +259,7 @@ class _Search:
             self.report.made.append(found)
         return found
 
-    def _pass_on(self, event: Event, output: Tensor, broken: list[Any]) -> None:
+    def _pass_on(self, event: OpEvent, output: Tensor, broken: list[Any]) -> None:
         self.report.passed += 1
         known = [found for x, _ in broken if (found := self._known(x)) is not None]
         if known and not event.inner:
@@ -269,7 +269,7 @@ class _Search:
             self._came_in(event, x, bad)
         self._remember(output, known[0] if known else NotFinite(_bare(event), "NaN", 1, ""))
 
-    def _came_in(self, event: Event, x: Tensor, bad: _Bad | None) -> None:
+    def _came_in(self, event: OpEvent, x: Tensor, bad: _Bad | None) -> None:
         """Reports a tensor that no observed op made: it is from outside, or a state from an earlier step."""
         if not (self.report.made or self.report.given):
             role = self._role(x)
@@ -356,13 +356,13 @@ class _Backward:
     """The ops through which gradients flow, and the gradients that arrive at their operands and results."""
 
     def __init__(self) -> None:
-        self._ops: list[tuple[Event, list[int], list[int]]] = []  # with the numbers of operands and results
+        self._ops: list[tuple[OpEvent, list[int], list[int]]] = []  # with the numbers of operands and results
         self._tensors: list[Tensor] = []  # by number
         self._numbers: dict[int, int] = {}  # by id of the raw tensor
         self._hooks: list[Any] = []
         self._arrived: dict[int, str] = {}  # by number, in order: "NaN", "infinity" or ""
 
-    def see(self, event: Event) -> None:
+    def see(self, event: OpEvent) -> None:
         """Watches the operands and results of an op; a tensor that was changed in place is another one afterwards."""
         if not any(_needs_gradient(x) for x in event.outputs):
             return
@@ -400,7 +400,7 @@ class _Backward:
             return [], [f"that of {_name(x)} {x.describe_dims()}{maker} has {kind}, made by no op that was followed"]
         return [NotFinite(event, kind, 1, "", _operands(event), gradient=True)], []
 
-    def _blame(self, number: int) -> Event | None:
+    def _blame(self, number: int) -> OpEvent | None:
         """The op with a finite gradient for its result that gave a tensor its gradient; None if it was not followed."""
         readers = [(event, results) for event, operands, results in self._ops if number in operands]
         sound = [event for event, results in readers if not any(self._arrived.get(n) for n in results)]
@@ -415,7 +415,7 @@ WRITING = frozenset({"where", "full", "pad", "copy_masked", "masked_scatter"})
 """Ops that make infinities only from a number that they write."""
 
 
-def _writes_infinity(event: Event) -> bool:
+def _writes_infinity(event: OpEvent) -> bool:
     return event.op in WRITING or any(not np.isfinite(number) for number in event.numbers)
 
 
@@ -440,7 +440,7 @@ def _ends(result: Any) -> list[Any]:
     return [raw for raw in raws_in(as_dicts(result)) if backend.needs_gradient_raw(raw)]
 
 
-def _bare(event: Event) -> Event:
+def _bare(event: OpEvent) -> OpEvent:
     """The event without its tensors, so that they can be freed."""
     return replace(event, inputs=(), outputs=(), changed=None)
 
@@ -485,7 +485,7 @@ def _name(x: Tensor) -> str:
     return called(x) if x.name == "tensor" else x.name
 
 
-def _operands(event: Event) -> tuple[str, ...]:
+def _operands(event: OpEvent) -> tuple[str, ...]:
     return tuple(dict.fromkeys(describe_operand(x, event.counts(x)) for x in event.inputs))
 
 

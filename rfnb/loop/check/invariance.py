@@ -36,18 +36,18 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError, DtypeError, ParameterError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.loop.check.plain_batch import Place, takes_lengths, with_dims, with_other_numbers, without_dims
+from rfnb.loop.check.plain_batch import InBatch, takes_lengths, with_dims, with_other_numbers, without_dims
 from rfnb.printable import terminal_text
 from rfnb.trace.graph.unchanged import Unchanged
 from rfnb.trace.graph.value_meters import raws_in
-from rfnb.trace.observe import Event, observing
+from rfnb.trace.observe import OpEvent, observing
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
 """Allowed difference by dtype, relative to the largest entry; 1e-4 for others, as the order of sums may change."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class BatchDifference:
     """A result in the batch that differs from the result for the sequence alone.
 
     largest: the largest difference. together, alone: the two entries that differ most. at: their position, by dim.
@@ -56,7 +56,7 @@ class Difference:
     the op's operands in the batch.
     """
 
-    event: Event
+    event: OpEvent
     sequence: str
     largest: float
     together: float
@@ -79,9 +79,9 @@ class BatchReport(Shown):
     for plain tensors, whether "padding", other "sequences" or "random numbers" make the difference.
     """
 
-    first: Difference | None
+    first: BatchDifference | None
     results: int
-    mixed: Event | None = None
+    mixed: OpEvent | None = None
     skipped: int = 0
     sequences: int = 0
     cause: str = ""
@@ -117,7 +117,7 @@ class BatchReport(Shown):
             ("hint", self._hint(found)),
         ]
 
-    def _hint(self, found: Difference) -> str:
+    def _hint(self, found: BatchDifference) -> str:
         if found.event.random:
             return "random numbers differ from call to call: check without dropout, in a forward context"
         if self.cause:
@@ -216,7 +216,7 @@ class _Comparison:
         self._together, self._given = self._events(batch)
         events = self._together
         self._tolerances = _coarsest(events) if tolerance is None else [tolerance] * len(events)
-        self._first: Difference | None = None
+        self._first: BatchDifference | None = None
         self._where = len(events)  # of the first difference
         self._count = 0
 
@@ -231,7 +231,7 @@ class _Comparison:
             if not numbers[i]:
                 continue  # a sequence without frames has no values
             tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
-            place = Place(sequences.max, i, numbers)
+            place = InBatch(sequences.max, i, numbers)
             events = self._alone(i)
             skipped = max(skipped, min(self._where, len(events)) - len(_pairs(self._together[: self._where], events)))
             if self._differs(events, place, tag) and lengths is not None:
@@ -243,13 +243,13 @@ class _Comparison:
             first = replace(first, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
         return BatchReport(first, self._count, mixed, skipped, sequences.max, cause)
 
-    def _cause(self, place: Place, alone: list[Event]) -> str:
+    def _cause(self, place: InBatch, alone: list[OpEvent]) -> str:
         """The cause of the first difference: by the same call again, and with other numbers in the other sequences."""
         assert self._first is not None
         outputs = dict(_pairs(self._together, alone))[self._where].outputs
         number = next(i for i, x in enumerate(outputs) if x is self._first.tensor_alone)
 
-        def part(events: list[Event]) -> np.ndarray:
+        def part(events: list[OpEvent]) -> np.ndarray:
             event = dict(_pairs(self._together, events)).get(self._where)
             values = np.zeros(0) if event is None else _numbers(event.outputs[number])
             return next(place.parts(values, _numbers(outputs[number]).shape, result=False), np.zeros(0))
@@ -260,15 +260,15 @@ class _Comparison:
                 return cause
         return "padding"
 
-    def _events(self, batch: Any) -> tuple[list[Event], set[int]]:
+    def _events(self, batch: Any) -> tuple[list[OpEvent], set[int]]:
         """The events of a call, and the ids of its results. Plain results are those of a last event."""
-        events: list[Event] = []
+        events: list[OpEvent] = []
         with self._scope(), observing(events.append, [owner(self._fn)]) as observer:
             result = leaves(as_dicts(self._call(batch, observer.calls.names)))
         raws = raws_in([leaf for leaf in result if not isinstance(leaf, Tensor)])
         plain = [observer.calls.tensor(raw) for raw in raws if backend_of_raw(raw).is_readable_raw(raw)]
         if plain:
-            events.append(Event(RESULT, (), tuple(plain), None, plain=True))
+            events.append(OpEvent(RESULT, (), tuple(plain), None, plain=True))
         return events, {id(leaf) for leaf in (*result, *plain)}
 
     def _call(self, batch: Any, names: dict[int, str]) -> Any:
@@ -276,7 +276,7 @@ class _Comparison:
         args, kwargs = batch if self._lengths is None else without_dims(batch, names)
         return self._fn(*args, **kwargs)
 
-    def _alone(self, i: int) -> list[Event]:
+    def _alone(self, i: int) -> list[OpEvent]:
         """The events of a call with one sequence."""
         tensors = self._tensors
         try:
@@ -289,7 +289,7 @@ class _Comparison:
                 bind_again(tensor.dims, tensor.lengths)
         return events
 
-    def _differs(self, events: list[Event], place: Place, tag: str) -> bool:
+    def _differs(self, events: list[OpEvent], place: InBatch, tag: str) -> bool:
         """Compares the values of a sequence; keeps a difference that comes before those of other sequences.
 
         Differences inside of plain calls count if the results differ, or cannot be compared.
@@ -303,7 +303,7 @@ class _Comparison:
             if compared and difference is None:
                 pairs = {position: event for position, event in pairs.items() if not self._is_soft(event)}
             decides = compared > 0
-        candidate: tuple[int, Difference] | None = None
+        candidate: tuple[int, BatchDifference] | None = None
         for position, event in pairs.items():
             if position >= self._where and not (candidate and position == last):
                 continue
@@ -318,17 +318,19 @@ class _Comparison:
         self._where, self._first = candidate
         return True
 
-    def _is_soft(self, event: Event) -> bool:
+    def _is_soft(self, event: OpEvent) -> bool:
         """Whether a difference only counts if the results differ, as the dims of the values are not known."""
         return event.plain or self._lengths is not None
 
-    def _difference(self, position: int, alone: Event, place: Place, tag: str) -> tuple[int, Difference | None]:
+    def _difference(
+        self, position: int, alone: OpEvent, place: InBatch, tag: str
+    ) -> tuple[int, BatchDifference | None]:
         """How many values of an event were compared, and the first difference."""
         event, tolerance = self._together[position], self._tolerances[position]
         pairs = zip(event.outputs, alone.outputs, strict=False)
         if self._is_soft(event):
             verdicts = [_compare_plain(event, a, b, place, tag, tolerance) for a, b in pairs]
-            apart = (verdict for verdict in verdicts if isinstance(verdict, Difference))
+            apart = (verdict for verdict in verdicts if isinstance(verdict, BatchDifference))
             return sum(verdict is not None for verdict in verdicts), next(apart, None)
         differences = [
             difference
@@ -417,28 +419,28 @@ def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[],
     return untrained
 
 
-def _coarsest(events: Sequence[Event]) -> list[float]:
+def _coarsest(events: Sequence[OpEvent]) -> list[float]:
     """For each event, the tolerance of the coarsest dtype so far, as rounding errors are passed on."""
     each = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
     return list(accumulate(each, max))
 
 
-def _pairs(some: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, Event]]:
+def _pairs(some: Sequence[OpEvent], others: Sequence[OpEvent]) -> list[tuple[int, OpEvent]]:
     """Pairs events of the same call: the same op on the same line, in order. Each pair is an index and an event."""
-    places: dict[Any, list[Event]] = {}
+    places: dict[Any, list[OpEvent]] = {}
     for event in reversed(others):
         places.setdefault((event.op, event.source, event.path, event.step), []).append(event)
     keys = [(event.op, event.source, event.path, event.step) for event in some]
     return [(i, places[key].pop()) for i, key in enumerate(keys) if places.get(key)]
 
 
-def _mixes(event: Event, owner: Dim) -> bool:
+def _mixes(event: OpEvent, owner: Dim) -> bool:
     return any(owner in x.dims for x in event.inputs) and not any(owner in x.dims for x in event.outputs)
 
 
 def _compare(
-    event: Event, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float
-) -> Difference | None:
+    event: OpEvent, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float
+) -> BatchDifference | None:
     """The difference between two results for sequence `i`; None if they agree, or if they have no sequences."""
     if owner not in together.dims or len(together.dims) != len(alone.dims):
         return None
@@ -449,7 +451,7 @@ def _compare(
         if n != m and together.dims[axis] is not owner:
             own = owner in together.size_of(together.dims[axis]).dims
             words = f"{names[axis]} has {n} frames in the batch, {m} alone"
-            return Difference(event, tag, float("inf"), n, m, "", words, own, together, alone)
+            return BatchDifference(event, tag, float("inf"), n, m, "", words, own, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
     apart = _largest(a[shape], b[shape], _valid(alone, shape), exact=not has_fractions(together.dtype), most=tolerance)
     if apart is None:
@@ -457,7 +459,9 @@ def _compare(
     largest, at, entry, other = apart
     place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
     position = tuple(i if dim is owner else k for k, dim in zip(at, together.dims, strict=True))
-    return Difference(event, tag, largest, entry, other, place, tensor=together, tensor_alone=alone, place=position)
+    return BatchDifference(
+        event, tag, largest, entry, other, place, tensor=together, tensor_alone=alone, place=position
+    )
 
 
 def _largest(
@@ -479,8 +483,8 @@ def _largest(
 
 
 def _compare_plain(
-    event: Event, together: Tensor, alone: Tensor, place: Place, tag: str, tolerance: float
-) -> Difference | bool | None:
+    event: OpEvent, together: Tensor, alone: Tensor, place: InBatch, tag: str, tolerance: float
+) -> BatchDifference | bool | None:
     """The difference between two plain values for a sequence; False if they agree, None if they cannot be compared.
 
     Inside, only numbers with fractions are compared: others may be positions in the batch.
@@ -497,7 +501,7 @@ def _compare_plain(
     largest, at, entry, other = apart[0]
     words = ", ".join(f"axis{axis} {k}" for axis, k in enumerate(at))
     own = plain_tensor(parts[0]).with_name(event.name)
-    return Difference(event, tag, largest, entry, other, words, tensor=own, tensor_alone=alone, place=at)
+    return BatchDifference(event, tag, largest, entry, other, words, tensor=own, tensor_alone=alone, place=at)
 
 
 def _numbers(x: Tensor) -> np.ndarray:

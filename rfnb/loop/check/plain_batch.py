@@ -208,7 +208,7 @@ def _tensor(name: str, raw: Any, batch: Dim, count: int, frames: list[_Frames], 
 
 
 @dataclass(frozen=True)
-class Place:
+class InBatch:
     """A sequence in its batch: the number of sequences, its index, and the lengths of all."""
 
     count: int

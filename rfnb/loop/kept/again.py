@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.body.traced_step import TracedStep
-from rfnb.loop.kept.kept_step import KeptOutput, KeptStep, KeptTensor, NotKept
+from rfnb.loop.kept.kept_step import KeptStep, KeptValue, NotKept
 from rfnb.loop.kept.new_frame import NewFrame
 from rfnb.loop.program.analysis import analysis_of
 from rfnb.loop.program.program import Program
@@ -37,7 +38,7 @@ def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequ
         raise NotKept("other lengths of the steps")
     frame = NewFrame(kept, given, states, limit)
     frame.trace()
-    return _Again(kept, frame).step(loop.state._values)
+    return _traced_step(kept, frame, _recorder(kept, frame), loop.state._values)
 
 
 def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
@@ -57,58 +58,55 @@ def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
     return size
 
 
-class _Again:
-    def __init__(self, kept: KeptStep, frame: NewFrame):
-        self.kept, self.frame, self.backend, self.limit = kept, frame, kept.step.backend, frame.limit
-        of = kept.step.recorder
-        self.recorder = Recorder(of.name, frame.tape, None, of.code)
-        self.recorder.file, self.recorder.graph, self.recorder.open = of.file, of.graph, False
-        fill = partial(map_leaves, frame.filled)
-        self.recorder.op_calls = [
-            OpCall(op.row, fill(op.args), fill(op.kwargs), [frame.at(slot) for slot in op.given], fill(op.result), node)
-            for op, node in zip(kept.ops, kept.nodes, strict=True)
-        ]
+def _recorder(kept: KeptStep, frame: NewFrame) -> Recorder:
+    """A recorder as if it had recorded the body with the tensors of the frame."""
+    of, fill = kept.step.recorder, partial(map_leaves, frame.filled)
+    recorder = Recorder(of.name, frame.tape, None, of.code)
+    recorder.file, recorder.graph, recorder.open = of.file, of.graph, False
+    recorder.op_calls = [
+        OpCall(op.row, fill(op.args), fill(op.kwargs), [frame.at(slot) for slot in op.given], fill(op.result), node)
+        for op, node in zip(kept.ops, kept.nodes, strict=True)
+    ]
+    return recorder
 
-    def step(self, originals: dict[str, Any]) -> TracedStep:
-        """The step."""
-        kept, step, limit, recorder, initial = self.kept, self.kept.step, self.limit, self.recorder, self.frame.initial
-        frames = tuple(each._replace(source=self.frame.source(each)) for each in kept.frames)
-        carried = tuple(
-            replace(each, before=self._traced(*each.before), initial=raw)
-            for each, raw in zip(step.carried, initial, strict=True)
-        )
-        outputs = tuple(self._output(each) for each in kept.outputs)
-        first_end = 0 if step.ends else limit.min
-        free_steps = limit.max if step.schedule.new == step.schedule.kept else first_end
-        schedule = replace(step.schedule, max_steps=limit.max, free_steps=free_steps)
-        hypotheses = None
-        if kept.hypotheses is not None and kept.lengths is not None:
-            scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
-            by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
-            hypotheses = kept.hypotheses.for_batch(recorder, self.frame.lengths(kept.lengths), scores, by_place)
-        needs_gradient = self.backend.needs_gradient_raw
-        analysis = analysis_of(
-            self.frame.tape, recorder.op_calls, schedule, needs_gradient,
-            stackable=[each.is_stackable for each in frames], unstacks=step.size is not None,
-        )  # fmt: skip
-        of_batch = {
-            "recorder": recorder, "schedule": schedule, "limit": limit, "carried": carried,
-            "program": Program(self.frame.tape, [*schedule.states, *schedule.frames], needs_gradient, analysis),
-            "size": step.size and limit,
-            "frames_size": limit if step.size or has_steps(step.axis) else None,
-            "search": None if hypotheses is None else hypotheses.plan,
-        }  # fmt: skip
-        return TracedStep(
-            **{**vars(step), **of_batch}, outer=None, unstacked=(), outputs=outputs, lasts=(), hypotheses=hypotheses,
-            condition=None, originals=originals, assigned={}, frames=frames,
-            seed=self.backend.draw_seed() if kept.draws else None, warns=False, watchers=(), pauses=(),
-            set_states=frozenset(), reads=None, generators=(),
-        )  # fmt: skip
 
-    def _traced(self, template: KeptTensor, value: Any) -> Traced:
-        return Traced(self.frame.tensor(template), self.recorder, value)
+def _traced_step(kept: KeptStep, frame: NewFrame, recorder: Recorder, originals: dict[str, Any]) -> TracedStep:
+    def traced(value: KeptValue) -> Traced:
+        return Traced(frame.tensor(value.tensor), recorder, value.value)
 
-    def _output(self, kept: KeptOutput) -> tuple[Traced, Pending]:
-        pending = Pending.__new__(Pending)
-        pending._name, pending.sig, pending.lengths = kept.name, kept.sig, EMPTY
-        return self._traced(kept.tensor, kept.value), pending
+    def pending(signature: Sig, name: Any) -> Pending:
+        made = Pending.__new__(Pending)
+        made._name, made.sig, made.lengths = name, signature, EMPTY
+        return made
+
+    step, limit, backend, initial = kept.step, frame.limit, frame.backend, frame.initial
+    frames = tuple(each._replace(source=frame.source(each)) for each in kept.frames)
+    carried = tuple(
+        replace(each, before=traced(each.before), initial=raw) for each, raw in zip(step.carried, initial, strict=True)
+    )
+    outputs = tuple((traced(value), pending(*result)) for value, *result in kept.outputs)
+    first_end = 0 if step.ends else limit.min
+    free_steps = limit.max if step.schedule.new == step.schedule.kept else first_end
+    schedule = replace(step.schedule, max_steps=limit.max, free_steps=free_steps)
+    hypotheses = None
+    if kept.hypotheses is not None and kept.lengths is not None:
+        scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
+        by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
+        hypotheses = kept.hypotheses.for_batch(recorder, frame.lengths(kept.lengths), scores, by_place)
+    analysis = analysis_of(
+        frame.tape, recorder.op_calls, schedule, backend.needs_gradient_raw,
+        stackable=[each.is_stackable for each in frames], unstacks=step.size is not None,
+    )  # fmt: skip
+    inputs = [*schedule.states, *schedule.frames]
+    of_batch = {
+        "recorder": recorder, "schedule": schedule, "limit": limit, "carried": carried,
+        "program": Program(frame.tape, inputs, backend.needs_gradient_raw, analysis),
+        "size": step.size and limit, "frames_size": limit if step.size or has_steps(step.axis) else None,
+        "search": None if hypotheses is None else hypotheses.plan,
+    }  # fmt: skip
+    return TracedStep(
+        **{**vars(step), **of_batch}, outer=None, unstacked=(), outputs=outputs, lasts=(), hypotheses=hypotheses,
+        condition=None, originals=originals, assigned={}, frames=frames,
+        seed=backend.draw_seed() if kept.draws else None, warns=False, watchers=(), pauses=(),
+        set_states=frozenset(), reads=None, generators=(),
+    )  # fmt: skip

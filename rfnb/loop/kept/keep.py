@@ -19,10 +19,9 @@ from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
     KeptOp,
-    KeptOutput,
-    KeptState,
     KeptStep,
     KeptTensor,
+    KeptValue,
     NotKept,
     OfParameter,
     OfSizes,
@@ -115,7 +114,7 @@ class _Keeper:
             values=len(tape.values), outside=tuple(outside), parameters=tuple(self.parameters), ops=tuple(ops),
             nodes=tuple(call.node for call in self.recorder.op_calls),
             frames=tuple(each._replace(source=self._place(each.source)) for each in step.frames),
-            outputs=tuple(KeptOutput(self._tensor(x.plain), x.value, out.sig, out._name) for x, out in step.outputs),
+            outputs=tuple((self._value(x), out.sig, out._name) for x, out in step.outputs),
             hypotheses=hypotheses, lengths=lengths, by_place=by_place, draws=step.seed is not None,
             tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
         )  # fmt: skip
@@ -137,7 +136,10 @@ class _Keeper:
         before, initial = carried.before, None
         if carried.kind != "state":
             initial = self._same_for_all(carried.initial, before.sig.dims)
-        return replace(carried, before=KeptState(self._tensor(before.plain), before.value), initial=initial)
+        return replace(carried, before=self._value(before), initial=initial)
+
+    def _value(self, traced: Traced) -> KeptValue:
+        return KeptValue(self._tensor(traced.plain), traced.value)
 
     def _same_for_all(self, raw: Any, dims: Sequence[Dim]) -> Any:
         """An initial value with size 1 along the dims whose sizes differ from batch to batch."""

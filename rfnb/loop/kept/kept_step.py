@@ -111,30 +111,22 @@ class Part(NamedTuple):
     code: Any = None
 
 
-class KeptState(NamedTuple):
-    """What a value that the loop carries is on the traced frame, before the step: a Traced without its tensor."""
+class KeptValue(NamedTuple):
+    """A value of the body: a Traced without its tensor."""
 
     tensor: KeptTensor
     value: Value
-
-
-class KeptOutput(NamedTuple):
-    """A stacked output. sig: of all steps."""
-
-    tensor: KeptTensor
-    value: Value
-    sig: Sig
-    name: Any
 
 
 @dataclass(frozen=True)
 class KeptStep:
     """A step as it was traced, and how to make its tensors for another batch.
 
-    step: its `carried` have a KeptState each, and as initial values those of what the loop itself carries, the same
-    along the dims whose sizes differ from batch to batch. values: how many values are on its tape. outside: for each
-    tensor from outside where it comes from; None if the op that reads it first makes it. lengths: those of the scores
-    of a search. by_place: the outputs that are not resolved. draws: whether it has random numbers.
+    step: its `carried` have a KeptValue each before the step, and as initial values those of what the loop itself
+    carries, the same along the dims whose sizes differ from batch to batch. values: how many values are on its tape.
+    outside: for each tensor from outside where it comes from; None if the op that reads it first makes it. outputs:
+    each with the signature of all steps, and its name. lengths: those of the scores of a search. by_place: the outputs
+    that are not resolved. draws: whether it has random numbers.
     """
 
     step: Step
@@ -146,7 +138,7 @@ class KeptStep:
     nodes: tuple[Node, ...]
     parts: tuple[Part, ...]
     frames: tuple[FrameInput, ...]
-    outputs: tuple[KeptOutput, ...]
+    outputs: tuple[tuple[KeptValue, Sig, Any], ...]
     hypotheses: Hypotheses | None
     lengths: FromSizes | Lengths | None
     by_place: tuple[int, ...]
@@ -175,7 +167,7 @@ class KeptStep:
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
             self.frames, [replace(each, before=each.before.tensor, initial=None) for each in carried],
             schedule, step.ends, step.include_eos, self.by_place, self.lengths,
-            self.hypotheses and self.hypotheses.beams, [(each.tensor, each.sig) for each in self.outputs],
+            self.hypotheses and self.hypotheses.beams, [(output.tensor, sig) for output, sig, _ in self.outputs],
             step.axis, step.gives_size, step.limit.ragged, step.limit.dims, step.unfrozen, self.draws,
             len(step.program.stream_devices), step.states,
         )  # fmt: skip

@@ -102,9 +102,8 @@ def _continued(
     """The Run of the steps from `step` on, from the states `before`."""
     if replay.plan.changes is not None:
         raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
-    own = replace(replay.plan, schedule=replace(replay.schedule, outputs=()))
     with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying(), OwnNumbers():
-        outcome = execute(own, bindings, before, record=True, start=step)
+        outcome = execute(replay.plan, bindings, before, record=True, stack=False, start=step)
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)

@@ -253,7 +253,8 @@ class RecordedSteps:
             states += held_bytes(self.backend, [self.final])
         raws = [frame for frames in self.bindings.frames for frame in self._storage_holders(frames)]
         raws += [raw for i, raw in enumerate(self.bindings.externals) if i not in self.not_copied]
-        raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
+        call = self.bindings.call
+        raws += [*self.program.constants.values(), *(() if call is None else call.raws)]
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
 

@@ -245,7 +245,7 @@ class Replay(RecordedSteps):
         plan = self.plan
         return Run(
             name=plan.name,
-            place=plan.place,
+            place="" if plan.source is None else plan.source.place(),
             source=plan.block,
             size=self.size,
             replay=self,

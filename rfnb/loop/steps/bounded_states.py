@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rfnb.trace.record.op_call import OpCall
 
 
-class Growth(IntEnum):
+class StateGrowth(IntEnum):
     """How the size of a value depends on the number of steps after the end: in [-1, 1], bounded, linear, unknown."""
 
     UNIT, BOUNDED, LINEAR, UNKNOWN = range(4)
 
 
-UNIT, BOUNDED, LINEAR, UNKNOWN = Growth
+UNIT, BOUNDED, LINEAR, UNKNOWN = StateGrowth
 SQUASHING = {"tanh", "sigmoid", "softmax", "sin", "cos", "sign"}
 NORMALIZING = {"layer_norm", "rms_norm"}
 NOT_LARGER = {
@@ -72,9 +72,9 @@ def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
     return after.dims == before.dims
 
 
-def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, Growth]:
+def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, StateGrowth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
-    found: dict[Any, Growth] = dict.fromkeys(free, LINEAR)
+    found: dict[Any, StateGrowth] = dict.fromkeys(free, LINEAR)
     find = tape.find
     for call in calls:
         name = call.row.name
@@ -90,7 +90,7 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[An
     return found
 
 
-def _of_call(name: str, given: Sequence[Growth | None], args: Sequence[Any]) -> Growth:
+def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[Any]) -> StateGrowth:
     """The growth of the results of an op, of which an argument depends on a free state, or which squashes.
 
     given: the growth of the tensors among its arguments; None for those that depend on no free state.

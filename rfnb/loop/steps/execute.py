@@ -22,6 +22,7 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.loop.body.rerun import EnclosingCall
     from rfnb.loop.body.traced_step import Step
     from rfnb.loop.steps.deferred_grads import DeferredGradients
 
@@ -62,13 +63,15 @@ class Bindings:
     """What a run gives to its steps, beside the states.
 
     frames: by input of a step, those of all steps. externals: the tensors that the steps read from outside. seed: of
-    their random numbers. given: by step, values that are not computed, but chosen by the user.
+    their random numbers. given: by step, values that are not computed, but chosen by the user. call: that of the user's
+    function, if the run is recorded.
     """
 
     frames: Sequence[Sequence[Any]]
     externals: Sequence[Any]
     seed: int
     given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
+    call: EnclosingCall | None = None
 
 
 def execute(
@@ -77,6 +80,7 @@ def execute(
     initial: Sequence[Any],
     *,
     record: bool,
+    stack: bool = True,
     progress: Callable[[int], None] | None = None,
     start: int = 0,
     measured: MeasuredLoop | None = None,
@@ -84,13 +88,15 @@ def execute(
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
 
-    pause: is called with the outcome so far, after each step if it says so, and may hold the loop and edit its states.
+    stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
+    hold the loop and edit its states.
     """
     schedule, backend, given = step.schedule, step.backend, bindings.given
     program = step.program if current_meter() is None else metered(step.program, measured)
     generator = generators(backend, bindings.seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
-    outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
+    outputs = schedule.outputs if stack else ()
+    outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
     kept = outcome.kept = StateHistory(backend, initial) if record else None
     append = [taken.append for taken in outcome.outputs]
     compiled, pace, over, begun = None, _Pace(), False, start
@@ -100,7 +106,7 @@ def execute(
             own = program.with_given([*values]) if values else program
             inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
             compiled = own.compile_loop(
-                new, schedule.outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
+                new, outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
             )
             while steps and not over:
                 room = len(steps) if kept is None else kept.room

@@ -38,7 +38,7 @@ def place_ops(step: TracedStep, known: bool) -> Placement:
     return _Placing(step, known).placement()
 
 
-class _Op:
+class _PlacedOp:
     def __init__(self, call: OpCall, tape: Tape):
         self.call = call
         self.tensors = [*call.given, *tensors_in(call.result)]
@@ -54,7 +54,7 @@ class _Placing:
         self.step, self.known = step, known
         self.program, self.tape, schedule = step.program, step.tape, step.schedule
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.ops = [_Op(call, self.tape) for call in step.recorder.op_calls]
+        self.ops = [_PlacedOp(call, self.tape) for call in step.recorder.op_calls]
         self.seen: dict[Var, tuple[int, int]] = {}
         for number, op in enumerate(self.ops):
             for place, var in enumerate(op.vars):
@@ -69,7 +69,7 @@ class _Placing:
         self._place_after(staying)
         return Placement([PlacedOp(op.reads, op.makes, op.place) for op in self.ops], self.seen)
 
-    def _staying(self) -> set[_Op]:
+    def _staying(self) -> set[_PlacedOp]:
         """Ops that must stay in the steps: they draw random numbers, have an effect, or read what changes."""
         grown = self.step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
@@ -93,7 +93,7 @@ class _Placing:
             }
         return staying
 
-    def _place_before(self, staying: set[_Op]) -> None:
+    def _place_before(self, staying: set[_PlacedOp]) -> None:
         """Finds the ops that can be computed before the steps."""
         constants = {Var(number) for number in self.program.constants}
         constants &= self.seen.keys() | set(self.step.schedule.outputs)
@@ -111,7 +111,7 @@ class _Placing:
             for var in op.makes:
                 place.setdefault(var, op.place)
 
-    def _place_after(self, staying: set[_Op]) -> None:
+    def _place_after(self, staying: set[_PlacedOp]) -> None:
         """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
         for_states = set(self.program.needed([*self.wanted]))
         needed, busy = set[Any](self.wanted), set(staying)

@@ -18,7 +18,7 @@ Kind = Literal["layer", "part", "data", "frame", "previous", "step"]
 
 
 @dataclass(eq=False)
-class Node:
+class NetNode:
     """A constructed layer, or another value, and where it takes its inputs from.
 
     Attributes:
@@ -66,7 +66,7 @@ class Node:
         return (*self.sources, *self.inputs.values(), *owner)
 
 
-def every_node(nodes: Mapping[str, Node]) -> dict[str, Node]:
+def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
     """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
     found = dict(nodes)
     for node in nodes.values():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rfnb.core.dims.dim import Dim
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 
 
-def origin_of(nodes: Mapping[str, Node], path: str, dim: Dim) -> str:
+def origin_of(nodes: Mapping[str, NetNode], path: str, dim: Dim) -> str:
     """The path of the layer that made a dim of a value, or of the data that has it."""
     seen: set[str] = set()
     while path not in seen:

@@ -9,7 +9,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound
 
 
-class Outputs(Mapping[str, Tensor]):
+class NetworkOutputs(Mapping[str, Tensor]):
     """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
 
     def __init__(self, values: dict[str, Tensor]):

@@ -10,7 +10,7 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
-from rfnb.network.axes import Axes, broadcast
+from rfnb.network.axes import NetworkDims, broadcast
 from rfnb.network.layer import IGNORED, Layer, layer_by_class
 from rfnb.network.params import reused_layers
 from rfnb.network.resolve import Scope, names_of_operands, names_of_sources, places_of
@@ -67,7 +67,7 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
     return given
 
 
-def join(layer: Layer, templates: Sequence[Tensor], axes: Axes) -> None:
+def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:

@@ -13,13 +13,13 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.extern_data import Data
+from rfnb.network.extern_data import DataKey
 
 BATCH, FRAMES = 3, 23
 """The made-up sizes: large enough for the filters of most nets, and no usual size of features."""
 
 
-def template_of(data: Data) -> Tensor:
+def template_of(data: DataKey) -> Tensor:
     """The template of a data key, with made-up lengths."""
     shape, lengths = [], {}
     for axis, dim in enumerate(data.dims):

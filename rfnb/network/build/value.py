@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 
 
-def value_of(path: str, nodes: Mapping[str, Node]) -> Tensor:
+def value_of(path: str, nodes: Mapping[str, NetNode]) -> Tensor:
     """The output of a layer, computed from constants and parameters. Raises NetworkError if it needs anything else."""
     values: dict[str, Tensor] = {}
     todo = [path]

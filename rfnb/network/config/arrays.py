@@ -10,13 +10,13 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.axes import Axes, time_of
+from rfnb.network.axes import NetworkDims, time_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import combine_bc, compare_bc, logical_not, neg
 from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim, squeeze
 from rfnb.ops.slice import slice as slice_
 
-POOL: ContextVar[Axes] = ContextVar("rfnb_dims_of_expressions")
+POOL: ContextVar[NetworkDims] = ContextVar("rfnb_dims_of_expressions")
 """The dims of the network whose expression is computed now. While a config is read, there are none."""
 
 
@@ -43,12 +43,12 @@ def without_padding(x: Tensor, dims: Sequence[Dim]) -> bool:
 Number = bool | int | float
 
 
-class Length(int):
+class AxisLength(int):
     """The size of an axis, which knows the axis: `tf.ones([tf.shape(x)[0], 3])` has the batch of x."""
 
     dim: Dim | None
 
-    def __new__(cls, size: int, dim: Dim | None) -> Length:
+    def __new__(cls, size: int, dim: Dim | None) -> AxisLength:
         """The size, and the axis if it is one of a Tensor."""
         made = super().__new__(cls, size)
         made.dim = dim
@@ -74,7 +74,7 @@ class Array:
     __slots__ = ("axes", "pool", "x")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, x: Tensor, axes: Sequence[Dim | None], pool: Axes):
+    def __init__(self, x: Tensor, axes: Sequence[Dim | None], pool: NetworkDims):
         self.x, self.axes, self.pool = x, tuple(axes), pool
 
     def like(self, x: Tensor, axes: Sequence[Dim | None] | None = None) -> Array:
@@ -171,7 +171,7 @@ class Array:
         raise TypeError("a tensor is neither true nor false; use tf.where")
 
 
-def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], Axes | None]:
+def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], NetworkDims | None]:
     """The tensors with the same dims for axes at the same place; numbers stay. And the axes of the result.
 
     Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.

@@ -12,7 +12,7 @@ from typing import Any
 
 from rfnb.errors import ConfigError
 from rfnb.network.config.limits import ENTRIES, Limits
-from rfnb.network.config.values import Class, Decorated, Function, Instance, Numbers, Opaque, Version
+from rfnb.network.config.values import Class, Decorated, Function, Instance, NumberList, Unknown, Version
 
 METHODS: dict[type, str] = {
     str: "capitalize casefold count endswith find format index isalnum isalpha isdigit islower isspace istitle isupper "
@@ -29,13 +29,13 @@ METHODS: dict[type, str] = {
     int: "bit_length",
     float: "is_integer",
     slice: "indices",
-    Numbers: "tolist",
+    NumberList: "tolist",
 }
 """By type: the methods that a config may call."""
 
 DATA: dict[type, str] = {
     int: "real imag numerator denominator", float: "real imag", slice: "start stop step",
-    Version: "major minor micro", Numbers: "shape",
+    Version: "major minor micro", NumberList: "shape",
 }  # fmt: skip
 """By type: the attributes that a config may read."""
 
@@ -74,7 +74,7 @@ class Formatter(string.Formatter):
 
 def opaque(value: Any) -> bool:
     """Whether a value is only known by name."""
-    return isinstance(value, Opaque)
+    return isinstance(value, Unknown)
 
 
 def opaque_inside(*values: Any) -> bool:
@@ -111,7 +111,7 @@ class Builtins:
         for name in ("staticmethod", "classmethod", "property"):
             found[name] = functools.partial(Decorated, name)
         found |= {
-            name: Opaque(name)
+            name: Unknown(name)
             for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
         }
         for name in ("eval", "exec", "compile"):
@@ -121,7 +121,7 @@ class Builtins:
     def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A value of one of Python's types."""
         if any(map(opaque, args)):
-            return Opaque(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
+            return Unknown(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
         if kind in (str, bytes, set, frozenset, dict):
             self.limits.weigh(*args)
         if kind in (list, tuple, set, frozenset) and args:
@@ -129,7 +129,7 @@ class Builtins:
         if kind is dict and args and not isinstance(args[0], dict):
             args = (self.limits.entries_of(args[0]),)
         if kind is object:
-            return Opaque("object()")
+            return Unknown("object()")
         return self.limits.made(kind(*args, **kwargs))
 
     def method(self, owner: Any, name: str) -> Any:
@@ -150,7 +150,7 @@ class Builtins:
                 raise TypeError(f"{kind.__name__}.{name} needs an object")
             owner, args = args[0], args[1:]
         if any(map(opaque, args)) and kind in (str, bytes):
-            return Opaque(f"text.{name}()")
+            return Unknown(f"text.{name}()")
         if kind is str:
             limits.spend(len(owner))
             if name == "format":
@@ -186,7 +186,7 @@ class Builtins:
             if function in (all, any):
                 known = [bool(entry) for entry in args[0] if not opaque(entry)]
                 decided = function(known) if len(known) == len(args[0]) or (function is any) in known else None
-                return Opaque(f"{function.__name__}()") if decided is None else decided
+                return Unknown(f"{function.__name__}()") if decided is None else decided
             return self.limits.made(function(*args, **kwargs))
 
         return call
@@ -223,7 +223,7 @@ class Builtins:
     def _type(self, value: Any) -> Any:
         if isinstance(value, Instance):
             return value.kind
-        return type(value) if type(value) in (*TYPES, type(None)) else Opaque(f"type of {value!r}")
+        return type(value) if type(value) in (*TYPES, type(None)) else Unknown(f"type of {value!r}")
 
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         try:
@@ -244,17 +244,17 @@ class Builtins:
 def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose result is unknown if one of its arguments is."""
     name = function.__name__.strip("_")
-    return lambda *args, **kwargs: Opaque(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
+    return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
 
 
 def _is_instance(value: Any, kinds: Any) -> Any:
     several = kinds if isinstance(kinds, tuple) else (kinds,)
     if opaque(value):
-        return Opaque(f"isinstance({value.name})")
+        return Unknown(f"isinstance({value.name})")
     return any(
         value.kind is kind or kind in value.kind.bases
         if isinstance(value, Instance) and isinstance(kind, Class)
-        else isinstance(kind, type) and isinstance(value, kind) and not isinstance(value, Instance | Function | Opaque)
+        else isinstance(kind, type) and isinstance(value, kind) and not isinstance(value, Instance | Function | Unknown)
         for kind in several
     )
 

@@ -11,18 +11,18 @@ from weakref import WeakKeyDictionary
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ConfigError, NetworkError, ParameterError, RfError
-from rfnb.network.axes import Axes
+from rfnb.network.axes import NetworkDims
 from rfnb.network.config.arrays import PADDING, Array, Padding
 from rfnb.network.config.interpreter import Interpreter, Leave
-from rfnb.network.config.modules import Module, Options
+from rfnb.network.config.modules import ConfigModule, ConfigOptions
 from rfnb.network.config.tf_names import POOL, network_of
-from rfnb.network.config.values import Frame, Function, Located, Opaque
+from rfnb.network.config.values import Frame, Function, Located, Unknown
 from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
 Given = TypeVar("Given", bound=Callable[..., Any])
-_INTERPRETERS: WeakKeyDictionary[Axes, Interpreter] = WeakKeyDictionary()
+_INTERPRETERS: WeakKeyDictionary[NetworkDims, Interpreter] = WeakKeyDictionary()
 
 
 def pure(function: Given) -> Given:
@@ -68,7 +68,7 @@ class Own:
         """The result for arrays and numbers."""
         arrays = [each for each in (*args, *kwargs.values()) if isinstance(each, Array)]
         given = {key: _tensor(value) for key, value in kwargs.items() if self.all or key in self.names}
-        given = {key: value for key, value in given.items() if not isinstance(value, Module | Opaque)}
+        given = {key: value for key, value in given.items() if not isinstance(value, ConfigModule | Unknown)}
         found = self.function(*(_tensor(each) for each in args), **given)
         if not isinstance(found, Tensor) or not arrays:
             return found
@@ -98,7 +98,7 @@ def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
         return Located(made, given.line, given.file) if isinstance(given, Located) else made
     if isinstance(given, list | tuple):
         return type(given)(with_own(entry, functions) for entry in given)
-    if isinstance(given, Function | Opaque):
+    if isinstance(given, Function | Unknown):
         return functions.get(given.name.removesuffix("()").rpartition(".")[2], given)
     return given
 
@@ -117,7 +117,7 @@ class Computation:
         given: Any,
         config: Mapping[str, Any],
         more: Mapping[str, Any] | None,
-        pool: Axes,
+        pool: NetworkDims,
         padding: Padding | None = None,
     ):
         self.given, self.more = given, dict(more or {})
@@ -126,13 +126,13 @@ class Computation:
         self.tree: ast.expr | None = None
         if isinstance(given, str):
             self.tree = _parsed(given)
-        elif isinstance(given, Opaque) or not callable(given):
+        elif isinstance(given, Unknown) or not callable(given):
             what = "eval is neither an expression nor a function that is known"
             raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
         if pool not in _INTERPRETERS:
             _INTERPRETERS[pool] = Interpreter("eval", {})
         self.pool, self.interpreter = pool, _INTERPRETERS[pool]
-        self.options = Options(self.config, {})
+        self.options = ConfigOptions(self.config, {})
         functions = [each for each in (given, *self.config.values()) if isinstance(each, Function)]
         limits = (self.interpreter.limits, *(function.limits for function in functions))
         self.limits = list({id(each): each for each in limits}.values())
@@ -169,15 +169,15 @@ class Computation:
             found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], self.pool)
         if not isinstance(found, Array):
             known = "source(0), operators, functions of tf that are known here, of the config, or given"
-            what = f"eval: {found.name} is not known here" if isinstance(found, Opaque) else "eval gives no tensor"
-            hint = 'from_config(…, functions={"name": function})' if isinstance(found, Opaque) else None
+            what = f"eval: {found.name} is not known here" if isinstance(found, Unknown) else "eval gives no tensor"
+            hint = 'from_config(…, functions={"name": function})' if isinstance(found, Unknown) else None
             raise NetworkError(what, got=repr(found)[:60], expected=known, hint=hint)
         whole = found.whole()
         return whole, list(whole.dims)
 
     def _computed(self, source: Callable[..., Array]) -> Any:
         network = network_of(self.options)
-        me = Module("self", {"network": network})
+        me = ConfigModule("self", {"network": network})
         for limits in self.limits:
             limits.renew_for_tensors()
         try:
@@ -205,7 +205,7 @@ class Computation:
 def computed_by(function: Function, x: Tensor) -> Tensor:
     """The result of a function of the config for one tensor: an activation, for example."""
     function.limits.renew_for_tensors()
-    pool = Axes()
+    pool = NetworkDims()
     token = POOL.set(pool)
     try:
         found = function(Array(x, x.dims, pool))

@@ -11,20 +11,20 @@ from rfnb.errors import ConfigError
 from rfnb.network.config.arrays import POOL, Array, Shape
 from rfnb.network.config.builtins import TYPES, Builtins, opaque_inside
 from rfnb.network.config.limits import Limits
-from rfnb.network.config.modules import Module, Options
+from rfnb.network.config.modules import ConfigModule, ConfigOptions
 from rfnb.network.config.values import (
     Bound,
     Class,
+    ConfigRaised,
     Decorated,
     Frame,
     Function,
     Instance,
     Known,
     Located,
-    Numbers,
-    Opaque,
-    Raised,
+    NumberList,
     Super,
+    Unknown,
 )
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -78,22 +78,22 @@ class Expressions:
         if name in self.names:
             return self.names[name]
         if self.starred is not None:  # it may be one of the names that `from … import *` gives
-            return Opaque(f"{self.starred}.{name}")
+            return Unknown(f"{self.starred}.{name}")
         raise NameError(f"the name {name} is not defined")
 
     def attribute(self, owner: Any, name: str) -> Any:
         """The attribute of a value, if a config may read it."""
-        if isinstance(owner, Opaque):
-            return owner.members[name] if name in owner.members else Opaque(f"{owner.name}.{name}")
-        if isinstance(owner, Module):
-            return owner.names[name] if name in owner.names else Opaque(f"{owner.name}.{name}")
+        if isinstance(owner, Unknown):
+            return owner.members[name] if name in owner.members else Unknown(f"{owner.name}.{name}")
+        if isinstance(owner, ConfigModule):
+            return owner.names[name] if name in owner.names else Unknown(f"{owner.name}.{name}")
         if isinstance(owner, Array):
             members = owner.members()
             if name in members:
                 return members[name]
         if isinstance(owner, Shape) and name in ("ndims", "as_list"):
             return getattr(owner, name)
-        if isinstance(owner, Options) and name in owner.methods:
+        if isinstance(owner, ConfigOptions) and name in owner.methods:
             return owner.methods[name]
         if isinstance(owner, Instance):
             if name in owner.names:
@@ -101,13 +101,13 @@ class Expressions:
             there, found = owner.kind.find(name)
             if there:
                 return self._bound(found, owner, owner.kind)
-            if any(isinstance(base, Opaque) for base in owner.kind.bases):
-                return Opaque(f"{owner.kind.name}.{name}")
+            if any(isinstance(base, Unknown) for base in owner.kind.bases):
+                return Unknown(f"{owner.kind.name}.{name}")
             if name == "__class__":
                 return owner.kind
         if isinstance(owner, Super):
             for base in owner.bases:
-                there, found = base.find(name) if isinstance(base, Class) else (True, Opaque(f"{base!r}.{name}"))
+                there, found = base.find(name) if isinstance(base, Class) else (True, Unknown(f"{base!r}.{name}"))
                 if there:
                     return self._bound(found, owner.owner, owner.owner.kind)
             return lambda *_, **__: None
@@ -139,8 +139,8 @@ class Expressions:
             function = self.attribute(function, "__call__")
         if isinstance(function, Known) and POOL.get(None) is not None:
             return function.run(*args, **kwargs)
-        if isinstance(function, Opaque):
-            return Opaque(f"{function.name}()")
+        if isinstance(function, Unknown):
+            return Unknown(f"{function.name}()")
         if isinstance(function, type) and function in TYPES:
             return self.builtins.construct(function, args, kwargs)
         if not callable(function):
@@ -149,7 +149,7 @@ class Expressions:
             return self.limits.made(function(*args, **kwargs))
         except (TypeError, ValueError, AttributeError):
             if opaque_inside(*args, *kwargs.values()):
-                return Opaque(RESULT)
+                return Unknown(RESULT)
             raise
 
     # -- literals
@@ -224,31 +224,31 @@ class Expressions:
     def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
         """The result of an operator."""
         writes = isinstance(a, str | bytes) and isinstance(op, ast.Mod)
-        if isinstance(a, Opaque) or (isinstance(b, Opaque) and not writes):
-            return Opaque(RESULT)
-        if isinstance(a, Numbers):
-            return Numbers(self.binary(op, x, y) for x, y in zip(a, a.paired(b), strict=True))
-        if isinstance(b, Numbers) and not writes:
-            return Numbers(self.binary(op, y, x) for x, y in zip(b, b.paired(a), strict=True))
+        if isinstance(a, Unknown) or (isinstance(b, Unknown) and not writes):
+            return Unknown(RESULT)
+        if isinstance(a, NumberList):
+            return NumberList(self.binary(op, x, y) for x, y in zip(a, a.paired(b), strict=True))
+        if isinstance(b, NumberList) and not writes:
+            return NumberList(self.binary(op, y, x) for x, y in zip(b, b.paired(a), strict=True))
         self.limits.before(type(op).__name__, a, b)
         try:
             found = self.limits.made(BINARY[type(op)](a, b))
         except TypeError:
             if writes and opaque_inside(b):  # "%i" % an unknown number
-                return Opaque(RESULT)
+                return Unknown(RESULT)
             raise
         return Located(found) if isinstance(found, dict) else found
 
     def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         value = self.value(node.operand, frame)
-        if isinstance(value, Numbers) and not isinstance(node.op, ast.Not):
-            return Numbers(UNARY[type(node.op)](entry) for entry in value)
-        return Opaque(RESULT) if isinstance(value, Opaque) else UNARY[type(node.op)](value)
+        if isinstance(value, NumberList) and not isinstance(node.op, ast.Not):
+            return NumberList(UNARY[type(node.op)](entry) for entry in value)
+        return Unknown(RESULT) if isinstance(value, Unknown) else UNARY[type(node.op)](value)
 
     def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
         decisive = isinstance(node.op, ast.Or)
         value: Any = None
-        unknown: Opaque | None = None
+        unknown: Unknown | None = None
         for each in node.values:
             try:
                 value = self.value(each, frame)
@@ -256,7 +256,7 @@ class Expressions:
                 if unknown is None or isinstance(error, ConfigError):
                     raise
                 return unknown  # what stands before it decides whether it is computed
-            if isinstance(value, Opaque):
+            if isinstance(value, Unknown):
                 unknown = value
             elif bool(value) == decisive:
                 return value
@@ -266,10 +266,10 @@ class Expressions:
         left = self.value(node.left, frame)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, frame)
-            if isinstance(left, Opaque | Module) or isinstance(right, Opaque | Module):
+            if isinstance(left, Unknown | ConfigModule) or isinstance(right, Unknown | ConfigModule):
                 same = left is right if left is right or left is None or right is None else None
                 if same is None or not isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
-                    return Opaque(ast.unparse(node))
+                    return Unknown(ast.unparse(node))
                 found = same == isinstance(op, ast.Is | ast.Eq)
             elif isinstance(left, Array) or isinstance(right, Array):
                 return COMPARE[type(op)](left, right)
@@ -298,12 +298,12 @@ class Expressions:
 
     def _Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
         owner, index = self.value(node.value, frame), self.value(node.slice, frame)
-        if isinstance(owner, Opaque | Module):
-            return Opaque(f"{owner.name}[…]")
+        if isinstance(owner, Unknown | ConfigModule):
+            return Unknown(f"{owner.name}[…]")
         if isinstance(owner, Array):
             return owner[index]
-        if isinstance(index, Opaque) and not (isinstance(owner, dict) and index in owner):
-            return Opaque(f"{ast.unparse(node.value)}[{index.name}]")
+        if isinstance(index, Unknown) and not (isinstance(owner, dict) and index in owner):
+            return Unknown(f"{ast.unparse(node.value)}[{index.name}]")
         self.limits.weigh(index)
         if not isinstance(owner, str | bytes | list | tuple | dict | range):
             raise TypeError(f"{type(owner).__name__} has no entries")
@@ -337,7 +337,7 @@ class Expressions:
             return Super(owner, bases)
         if args:
             [owner] = args
-            names = owner.names if isinstance(owner, Instance | Module) else {}
+            names = owner.names if isinstance(owner, Instance | ConfigModule) else {}
         else:
             names = (self.globals if name == "globals" else frame).names
         return sorted(names) if name == "dir" else names
@@ -374,7 +374,7 @@ class Expressions:
 
     def entries(self, values: Any) -> Iterator[Any]:
         """The entries that a loop runs over; each is a step."""
-        if isinstance(values, Instance | Function | Class | Module):
+        if isinstance(values, Instance | Function | Class | ConfigModule):
             raise TypeError(f"{values!r} has no entries")
         for entry in values if isinstance(values, range) else list(values):
             self.limits.step()
@@ -391,20 +391,20 @@ class Expressions:
             self.limits.weigh(index)
             if isinstance(owner, list | dict):
                 owner[index] = self.limits.entries_of(value) if isinstance(index, slice) else value
-            elif not isinstance(owner, Opaque):
+            elif not isinstance(owner, Unknown):
                 raise TypeError(f"entries of {type(owner).__name__} cannot be set")
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value, frame)
             if isinstance(owner, Instance | Class):
                 owner.names[target.attr] = value
-            elif not isinstance(owner, Opaque | Module | Function):
+            elif not isinstance(owner, Unknown | ConfigModule | Function):
                 raise AttributeError(f"the attribute {target.attr} of {type(owner).__name__} cannot be set")
         else:
             raise ConfigError(f"{type(target).__name__} cannot be assigned to")
 
     def _unpack(self, targets: list[ast.expr], value: Any, frame: Frame) -> None:
-        if isinstance(value, Opaque):
-            entries: list[Any] = [Opaque(f"{value.name}[{i}]") for i in range(len(targets))]
+        if isinstance(value, Unknown):
+            entries: list[Any] = [Unknown(f"{value.name}[{i}]") for i in range(len(targets))]
         else:
             entries = self.limits.entries_of(value)
         stars = [i for i, each in enumerate(targets) if isinstance(each, ast.Starred)]
@@ -435,4 +435,4 @@ class Expressions:
         """What a `raise` statement raises."""
         if isinstance(value, type) and issubclass(value, Exception):
             return value()
-        return value if isinstance(value, Exception) else Raised(value)
+        return value if isinstance(value, Exception) else ConfigRaised(value)

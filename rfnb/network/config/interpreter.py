@@ -11,9 +11,9 @@ from rfnb.network.config.arrays import Array
 from rfnb.network.config.builtins import Builtins
 from rfnb.network.config.expressions import Expressions
 from rfnb.network.config.limits import LimitError, Limits
-from rfnb.network.config.modules import Module, Options, missing, modules, typing_name
+from rfnb.network.config.modules import ConfigModule, ConfigOptions, missing, modules, typing_name
 from rfnb.network.config.tf_names import NATIVE, tensorflow
-from rfnb.network.config.values import Bound, Class, Frame, Function, Instance, Opaque, Raised
+from rfnb.network.config.values import Bound, Class, ConfigRaised, Frame, Function, Instance, Unknown
 
 DEPTH = 60
 """How deep calls may be nested."""
@@ -33,7 +33,7 @@ class Interpreter(Expressions):
         self.limits = Limits()
         self.globals = Frame()
         self.builtins = Builtins(self.limits, self.attribute)
-        self.options = Options(self.globals.names, options)
+        self.options = ConfigOptions(self.globals.names, options)
         self.modules = {**modules(self.limits, self.builtins, self.options, path), **tensorflow()}
         self.names = self.builtins.table() | {"config": self.options, "__file__": path, "__name__": "__config__"}
         self.line = 0
@@ -53,7 +53,7 @@ class Interpreter(Expressions):
     def holds(self, test: ast.expr, frame: Frame) -> bool:
         """Whether a condition holds. One that is unknown is taken for false, unless the config then fails."""
         value = self.value(test, frame)
-        if not isinstance(value, Opaque):
+        if not isinstance(value, Unknown):
             return bool(value)
         place = (test.lineno, ast.unparse(test))
         self.unknown.pop(place, None)
@@ -266,7 +266,7 @@ class Interpreter(Expressions):
 
     def _Assert(self, node: ast.Assert, frame: Frame) -> None:
         value = self.value(node.test, frame)
-        if isinstance(value, Opaque):
+        if isinstance(value, Unknown):
             self.skipped[node.lineno] = ast.unparse(node.test)
         elif not value:
             raise AssertionError("an assertion does not hold")
@@ -278,7 +278,7 @@ class Interpreter(Expressions):
         for item in node.items:
             entered = self.value(item.context_expr, frame)
             if item.optional_vars is not None:
-                self.assign(item.optional_vars, entered if isinstance(entered, Opaque) else Opaque("file"), frame)
+                self.assign(item.optional_vars, entered if isinstance(entered, Unknown) else Unknown("file"), frame)
         self.block(node.body, frame)
 
     def _Try(self, node: ast.Try, frame: Frame) -> None:
@@ -292,7 +292,7 @@ class Interpreter(Expressions):
                 if handler is None:
                     raise
                 if handler.name:
-                    frame.names[handler.name] = error.value if isinstance(error, Raised) else error
+                    frame.names[handler.name] = error.value if isinstance(error, ConfigRaised) else error
                 self.block(handler.body, frame)
             else:
                 self.block(node.orelse, frame)
@@ -306,7 +306,7 @@ class Interpreter(Expressions):
         for kind in kinds if isinstance(kinds, tuple) else (kinds,):
             if isinstance(kind, type) and isinstance(error, kind):
                 return True
-            if isinstance(error, Raised) and isinstance(error.value, Instance) and error.value.kind is kind:
+            if isinstance(error, ConfigRaised) and isinstance(error.value, Instance) and error.value.kind is kind:
                 return True
         return False
 
@@ -320,20 +320,20 @@ class Interpreter(Expressions):
 
     def _ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> None:
         module = "." * node.level + (node.module or "")
-        found: Module | Opaque = self.modules[module] if module in self.modules else missing(module)
+        found: ConfigModule | Unknown = self.modules[module] if module in self.modules else missing(module)
         for alias in node.names:
             if alias.name == "*":
-                if isinstance(found, Module):
+                if isinstance(found, ConfigModule):
                     frame.names.update(found.names)
                 self.starred = module
                 continue
             name = f"{module}.{alias.name}"
             value = self.modules[name] if name in self.modules else self.attribute(found, alias.name)
             if typing_name(module):
-                value = Opaque(name)
+                value = Unknown(name)
             self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value
 
 
 def plain(value: Any) -> bool:
     """Whether a value is one of Python's own, and not one of the config's."""
-    return not isinstance(value, Opaque | Function | Bound | Class | Instance | Module | Options)
+    return not isinstance(value, Unknown | Function | Bound | Class | Instance | ConfigModule | ConfigOptions)

@@ -14,10 +14,10 @@ import numpy as np
 from rfnb.errors import ConfigError
 from rfnb.network.config.builtins import ITERTOOLS, Builtins
 from rfnb.network.config.limits import Limits
-from rfnb.network.config.values import EpochValue, Located, Numbers, Opaque, Version
+from rfnb.network.config.values import EpochValue, Located, NumberList, Unknown, Version
 
 
-class Module:
+class ConfigModule:
     """A module that a config may import: a table of names."""
 
     def __init__(self, name: str, names: dict[str, Any]):
@@ -27,7 +27,7 @@ class Module:
         return f"<module {self.name}>"
 
 
-class Options:
+class ConfigOptions:
     """The object `config` that configs ask for their own options, and for those given when the config is read."""
 
     def __init__(self, values: dict[str, Any], given: dict[str, Any]):
@@ -71,7 +71,7 @@ class Options:
         def read(key: str, default: Any = None, *_: Any) -> Any:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
-            return value if value is None or isinstance(value, Opaque) else kind(value)
+            return value if value is None or isinstance(value, Unknown) else kind(value)
 
         return read
 
@@ -107,16 +107,16 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     """Functions of numpy on numbers, and on arrays of them."""
 
     def array(x: Any, *_: Any, **__: Any) -> Any:
-        return Numbers(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
+        return NumberList(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
 
-    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> Numbers:
+    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> NumberList:
         limits.spend(int(num))
-        return Numbers(np.linspace(float(start), float(stop), int(num)).tolist())
+        return NumberList(np.linspace(float(start), float(stop), int(num)).tolist())
 
-    def arange(*args: float) -> Numbers:
+    def arange(*args: float) -> NumberList:
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         limits.spend(max(int((stop - start) / step), 0) + 1)
-        return Numbers(np.arange(*args).tolist())
+        return NumberList(np.arange(*args).tolist())
 
     def filled(value: float) -> Callable[..., Any]:
         def make(shape: Any, *_: Any, **__: Any) -> Any:
@@ -145,13 +145,13 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     return {
         **scalar, **over, **kinds, "linspace": linspace, "arange": arange, "zeros": filled(0.0), "ones": filled(1.0),
         "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "array": array, "asarray": array,
-        "logspace": lambda a, b, num=50, base=10.0, **_: Numbers(base**x for x in linspace(a, b, num)),
+        "logspace": lambda a, b, num=50, base=10.0, **_: NumberList(base**x for x in linspace(a, b, num)),
     }  # fmt: skip
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, *more: Any, **_: Any) -> Any:
-        return Numbers(call(entry, *more) for entry in x) if isinstance(x, Numbers) else function(x, *more)
+        return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call
 
@@ -168,20 +168,20 @@ def _math(limits: Limits) -> dict[str, Any]:
     return {name: getattr(math, name) for name in names}
 
 
-def modules(limits: Limits, builtins: Builtins, options: Options, path: str) -> dict[str, Module]:
+def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: str) -> dict[str, ConfigModule]:
     """The modules by name."""
     paths: dict[str, Any] = {
         name: getattr(os.path, name)
         for name in ("basename", "dirname", "join", "split", "splitext", "normpath", "isabs", "commonprefix")
     }
     paths |= {name: lambda text: text for name in ("abspath", "realpath", "expanduser", "expandvars")}
-    path_module = Module("os.path", {**paths, "sep": "/"})
+    path_module = ConfigModule("os.path", {**paths, "sep": "/"})
 
     def getenv(name: str, default: Any = None) -> Any:
         return default
 
-    environ = Opaque("os.environ", {"get": getenv, "setdefault": getenv, "pop": getenv})
-    system = Module("os", {
+    environ = Unknown("os.environ", {"get": getenv, "setdefault": getenv, "pop": getenv})
+    system = ConfigModule("os", {
         "path": path_module, "environ": environ, "getenv": getenv, "sep": "/", "linesep": "\n", "getcwd": lambda: ".",
         "getpid": lambda: 1, "name": "posix", "curdir": ".",
     })  # fmt: skip
@@ -191,21 +191,21 @@ def modules(limits: Limits, builtins: Builtins, options: Options, path: str) -> 
     }
     getter = {"get_global_config": lambda *_, **__: options, "config": options}
     return {
-        "math": Module("math", _math(limits)),
-        "copy": Module("copy", {"deepcopy": _copied(limits), "copy": copy.copy}),
-        "numpy": Module("numpy", _numpy(limits)),
+        "math": ConfigModule("math", _math(limits)),
+        "copy": ConfigModule("copy", {"deepcopy": _copied(limits), "copy": copy.copy}),
+        "numpy": ConfigModule("numpy", _numpy(limits)),
         "os": system, "os.path": path_module,
-        "sys": Module("sys", {"argv": [path], "version_info": Version(3, 11, 0), "path": [], "platform": "linux",
+        "sys": ConfigModule("sys", {"argv": [path], "version_info": Version(3, 11, 0), "path": [], "platform": "linux",
                               "maxsize": 2**63 - 1, "maxint": 2**63 - 1, "modules": {}, "version": "3.11",
                               "exit": lambda *_: None}),
-        "functools": Module("functools", {"partial": functools.partial, "reduce": builtins.table()["reduce"],
+        "functools": ConfigModule("functools", {"partial": functools.partial, "reduce": builtins.table()["reduce"],
                                           "wraps": lambda f: lambda g: g}),
-        "itertools": Module("itertools", bounded),
-        "collections": Module("collections", {"OrderedDict": _ordered(limits)}),
-        "Config": Module("Config", getter), "returnn.config": Module("returnn.config", getter),
-        "Pretrain": Module("Pretrain", {"WrapEpochValue": EpochValue}),
-        "returnn.pretrain": Module("returnn.pretrain", {"WrapEpochValue": EpochValue}),
-        "__future__": Module("__future__", {}), "typing": Module("typing", {}),
+        "itertools": ConfigModule("itertools", bounded),
+        "collections": ConfigModule("collections", {"OrderedDict": _ordered(limits)}),
+        "Config": ConfigModule("Config", getter), "returnn.config": ConfigModule("returnn.config", getter),
+        "Pretrain": ConfigModule("Pretrain", {"WrapEpochValue": EpochValue}),
+        "returnn.pretrain": ConfigModule("returnn.pretrain", {"WrapEpochValue": EpochValue}),
+        "__future__": ConfigModule("__future__", {}), "typing": ConfigModule("typing", {}),
     }  # fmt: skip
 
 
@@ -225,4 +225,4 @@ def missing(name: str) -> Any:
     """A module that is not in the tables."""
     if name.split(".")[0] in ("builtins", "__builtin__"):
         raise ConfigError(f"import of {name}: a config is read, not run")
-    return Opaque(name)
+    return Unknown(name)

@@ -16,8 +16,8 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ConfigError
 from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.limits import Limits
-from rfnb.network.config.modules import Module, Options
-from rfnb.network.config.values import EpochValue, Function, Located, Opaque
+from rfnb.network.config.modules import ConfigModule, ConfigOptions
+from rfnb.network.config.values import EpochValue, Function, Located, Unknown
 from rfnb.printable import encodable
 
 LARGEST = 10_000_000
@@ -63,7 +63,7 @@ class Config:
         epoch = epoch if epoch is not None else last if isinstance(last, int) else 10_000
         found = self.values.get("network")
         function = self.values.get("get_network")
-        if found is None and callable(function) and not isinstance(function, Opaque):
+        if found is None and callable(function) and not isinstance(function, Unknown):
             found = self._called(function, epoch=epoch)
         if not isinstance(found, dict):
             raise ConfigError(
@@ -71,7 +71,7 @@ class Config:
                 got=found,
                 expected="network = {…}",
                 hint="rf.read_config(path, execute=True) runs a file that you trust, with what it imports"
-                if isinstance(found, Opaque)
+                if isinstance(found, Unknown)
                 else None,
             )
         checked(self._interpreter, self.path, lambda: Limits().weigh(found))
@@ -184,7 +184,7 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     interpreter = Interpreter(str(file), options or {})
     checked(interpreter, str(file), lambda: interpreter.run(_tree(file, text)))
     names = interpreter.globals.names.items()
-    values = {name: value for name, value in names if not isinstance(value, Module | Options)}
+    values = {name: value for name, value in names if not isinstance(value, ConfigModule | ConfigOptions)}
     return Config(str(file), values, interpreter)
 
 
@@ -254,6 +254,6 @@ def _json(file: Path, text: str) -> dict[str, Any]:
 
 def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
-    values["config"] = SimpleNamespace(**Options(values, options).methods)
+    values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)
     return {name: value for name, value in values.items() if not name.startswith("__")}

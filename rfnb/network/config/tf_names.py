@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.config.arrays import (
     POOL,
     Array,
-    Length,
+    AxisLength,
     Number,
     Shape,
     binary,
@@ -20,7 +20,7 @@ from rfnb.network.config.arrays import (
     plain,
     without_padding,
 )
-from rfnb.network.config.modules import Module
+from rfnb.network.config.modules import ConfigModule
 from rfnb.network.config.values import Known
 from rfnb.network.layer_call.exact_log import safe_log
 from rfnb.ops import activation, audio, math, reduce as reductions
@@ -124,7 +124,7 @@ def _transpose(x: Array, perm: Sequence[int] | None = None, name: Any = None) ->
 
 
 def _shape(x: Array, name: Any = None, out_type: Any = None) -> Shape:
-    return Shape(Length(x.size(dim), dim) for dim in x.axes)
+    return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
 
 
 def _rank(x: Array, name: Any = None) -> int:
@@ -177,7 +177,7 @@ def _of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     """The axes of a shape, some of which know their dims: `tf.shape(x)`, or parts of it; and the dims."""
     axes: list[Dim | None] = []
     for size in [shape] if isinstance(shape, int) else shape:
-        dim = size.dim if isinstance(size, Length) else None
+        dim = size.dim if isinstance(size, AxisLength) else None
         known = [each for each in axes if each is not None]
         axes.append(dim if dim is not None or size == 1 else POOL.get().static(int(size), known))
     return axes, [dim for dim in axes if dim is not None]
@@ -229,10 +229,10 @@ NATIVE = {"random_mask": random_mask}
 """Functions of configs that are known by name, and are computed by ops."""
 
 
-def network_of(options: Any) -> Module:
+def network_of(options: Any) -> ConfigModule:
     """The object `network` or `self.network`, as far as functions of configs use it."""
     train = bool(get_run_ctx().train_flag)
-    return Module(
+    return ConfigModule(
         "network",
         {
             "get_config": lambda *_, **__: options,
@@ -293,23 +293,23 @@ def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None)
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)
 
 
-def tensorflow() -> dict[str, Module]:
+def tensorflow() -> dict[str, ConfigModule]:
     """The modules that a config imports for such functions, by their names."""
     table = functions()
 
-    def module(name: str, names: Mapping[str, Any]) -> Module:
-        return Module(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
+    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
+        return ConfigModule(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
 
     tf = module("tensorflow", table)
     random = {"uniform": table["random_uniform"], "normal": table["random_normal"]}
     for part, names in (("math", table), ("nn", table), ("random", random)):
         tf.names[part] = module(f"tensorflow.{part}", names)
     tf.names |= {**DTYPES, "newaxis": None}
-    compat = Module("tensorflow.compat", {"v1": tf, "v2": tf})
+    compat = ConfigModule("tensorflow.compat", {"v1": tf, "v2": tf})
     tf.names["compat"] = compat
     util = module("TFUtil", {name: table[name] for name in ("where_bc", "safe_log", "get_shape_dim")})
     return {
         "tensorflow": tf, "tensorflow.compat.v1": tf, "tensorflow.compat": compat, "returnn.tf.compat": compat,
         "returnn.tf.compat.v1": tf, "TFCompat": compat, "TFUtil": util, "returnn.tf.util.basic": util,
-        "returnn.tf.util": Module("returnn.tf.util", {"basic": util}),
+        "returnn.tf.util": ConfigModule("returnn.tf.util", {"basic": util}),
     }  # fmt: skip

@@ -30,7 +30,7 @@ class Located(dict[Any, Any]):
         return found
 
 
-class Opaque:
+class Unknown:
     """A value that is only known by name, such as what a config imports. All that is done with it is opaque too.
 
     Args:
@@ -55,7 +55,7 @@ class Opaque:
     def __len__(self) -> int:
         return 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Opaque:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Unknown:
         return self
 
 
@@ -67,21 +67,21 @@ class Version(NamedTuple):
     micro: int
 
 
-class Numbers(list[Any]):
+class NumberList(list[Any]):
     """An array of numpy. Operators work on its entries."""
 
     def __getitem__(self, index: Any) -> Any:
         entries = super().__getitem__(index)
-        return Numbers(entries) if isinstance(index, slice) else entries
+        return NumberList(entries) if isinstance(index, slice) else entries
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
-        return (len(self), *(self[0].shape if self and isinstance(self[0], Numbers) else ()))
+        return (len(self), *(self[0].shape if self and isinstance(self[0], NumberList) else ()))
 
     def tolist(self) -> list[Any]:
         """The entries as lists."""
-        return [entry.tolist() if isinstance(entry, Numbers) else entry for entry in self]
+        return [entry.tolist() if isinstance(entry, NumberList) else entry for entry in self]
 
     def paired(self, other: Any) -> list[Any]:
         """The entries that belong to those of this array: of another one, or a number again and again."""
@@ -92,7 +92,7 @@ class Numbers(list[Any]):
         return list(other)
 
 
-class Known(Opaque):
+class Known(Unknown):
     """A function of an import that is known, but only while an expression of a net is computed."""
 
     def __init__(self, name: str, run: Callable[..., Any]):
@@ -214,7 +214,7 @@ class Super:
         self.owner, self.bases = owner, bases
 
 
-class Raised(Exception):
+class ConfigRaised(Exception):
     """An exception that a config raises itself: an object of one of its classes."""
 
     def __init__(self, value: Any):

@@ -39,7 +39,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @dataclass
-class BatchNorm:
+class BatchNormCall:
     """(x − mean) / √(variance + ε) · gamma + beta (Ioffe & Szegedy 2015), in training by statistics of the batch."""
 
     layer: Layer
@@ -49,7 +49,7 @@ class BatchNorm:
     ones: tuple[Dim, ...]
 
     @classmethod
-    def of(cls, layer: Layer, x: Tensor, given: dict[str, Any]) -> BatchNorm:
+    def of(cls, layer: Layer, x: Tensor, given: dict[str, Any]) -> BatchNormCall:
         """Makes the parameters of the layer. x: a template. Raises NetworkError for an unknown option."""
         unknown = [name for name in given if name not in OPTIONS]
         if unknown or x.feature_dim is None:

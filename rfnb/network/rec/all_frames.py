@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.rec.losses import forget_penalties
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.run import run_node
@@ -28,14 +28,14 @@ def what_keeps(net: InnerNet) -> str:
         if layer is not None and layer.what_keeps:
             return f"has a unit with {net.called(node.path) or layer.layer_class}, which {layer.what_keeps}"
     known = over_frames(net)
-    before = [node for node in net.order if isinstance(node, Node) and node.kind == "previous"]
+    before = [node for node in net.order if isinstance(node, NetNode) and node.kind == "previous"]
     late = [net.called(node.of) for node in before if node not in known]
     return f"has a unit that needs {late[0] or 'its own output'} of the frame before" if late else ""
 
 
-def over_frames(net: InnerNet) -> list[Node]:
+def over_frames(net: InnerNet) -> list[NetNode]:
     """The nodes of a unit, each after those that it needs, in the frame before too; without those of a circle."""
-    todo = [node for node in net.order if isinstance(node, Node)]
+    todo = [node for node in net.order if isinstance(node, NetNode)]
     own, found = {node.path for node in todo}, {}
     while ready := [node for node in todo if all(path in found or path not in own for path in _needs(node))]:
         found.update({node.path: node for node in ready})
@@ -43,7 +43,7 @@ def over_frames(net: InnerNet) -> list[Node]:
     return list(found.values())
 
 
-def _needs(node: Node) -> list[str]:
+def _needs(node: NetNode) -> list[str]:
     return [*node.needs, *([node.of] if node.kind == "previous" else [])]
 
 

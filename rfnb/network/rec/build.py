@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.build.naming import is_trainable, variable_scope
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.build.prepare import join, known_options, set_options
 from rfnb.network.build.template import on_meta
 from rfnb.network.layer_call.layer_errors import errors_of, named_after
@@ -105,7 +105,7 @@ class Loops:
         if name == STEP:
             if path not in builder.nodes:
                 with on_meta():
-                    builder.nodes[path] = Node(path, None, zeros([], dtype="int32"), kind="step", loop=rec)
+                    builder.nodes[path] = NetNode(path, None, zeros([], dtype="int32"), kind="step", loop=rec)
             return path
         builder.stack.append(name)
         try:
@@ -113,7 +113,7 @@ class Loops:
         finally:
             builder.stack.pop()
         template = builder.nodes[of].template
-        builder.nodes[path] = Node(path, None, template, kind="previous", of=of, loop=rec)
+        builder.nodes[path] = NetNode(path, None, template, kind="previous", of=of, loop=rec)
         rec.previous[of] = path
         return path
 
@@ -127,7 +127,7 @@ class Loops:
         if rec.source is None:
             raise LayerNotFound(f"{rec.path}: data:source, but the rec layer has no source", expected='"from": "…"')
         if path not in builder.nodes:
-            builder.nodes[path] = Node(path, None, _one_frame(rec.source, rec.axis), kind="frame", loop=rec)
+            builder.nodes[path] = NetNode(path, None, _one_frame(rec.source, rec.axis), kind="frame", loop=rec)
         return path
 
     def frame_of(self, scope: Scope, path: str, *, of_any: bool = False) -> str:
@@ -149,10 +149,10 @@ class Loops:
         own = "" if path.startswith("data:") else "frame:"  # a layer of the loop may have the same name
         name = f"{rec.path}/{own}{path}"
         if name not in builder.nodes:
-            builder.nodes[name] = Node(name, None, _one_frame(x, frames), kind="frame", of=path, loop=rec)
+            builder.nodes[name] = NetNode(name, None, _one_frame(x, frames), kind="frame", of=path, loop=rec)
         return name
 
-    def seen(self, node: Node, scope: Scope) -> Tensor:
+    def seen(self, node: NetNode, scope: Scope) -> Tensor:
         """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
         viewer = None if scope.in_loop is None else self.net(scope.in_loop)
         of, known = self._stacked.get((node.path, viewer), (None, None))
@@ -192,13 +192,13 @@ class Loops:
             self._guesses[path] = self._guessed(scope, name)
         loop = None if scope.in_loop is None else self.net(scope.in_loop)
         nodes = self.builder.nodes
-        nodes[path] = Node(path, None, self._guesses[path], loop=loop, guessed=True)
+        nodes[path] = NetNode(path, None, self._guesses[path], loop=loop, guessed=True)
         target = scope.layers[name].get("target")
         for i, key in enumerate(target if isinstance(target, list | tuple) else ()):
             labels = self._labels({"target": key})
             with on_meta():
                 part = set_sparse_dim(self._guesses[path], labels)
-            nodes[f"{path}/out_{i}"] = Node(
+            nodes[f"{path}/out_{i}"] = NetNode(
                 f"{path}/out_{i}", None, part, kind="part", of=path, loop=loop, guessed=True
             )
         return path
@@ -376,7 +376,7 @@ class Loops:
         return made
 
 
-def _chooses(node: Node) -> bool:
+def _chooses(node: NetNode) -> bool:
     """Whether a layer chooses labels in a search."""
     return (
         node.layer is not None and node.layer.layer_class == "choice" and getattr(node.layer, "search", 0) is not False

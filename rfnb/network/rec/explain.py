@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.layer import Layer
 from rfnb.network.rec.move import looked_into, users_of
 from rfnb.network.rec.net import RecNet
@@ -17,7 +17,7 @@ from rfnb.nn.module.module import Module
 from rfnb.trace.graph.model_graph import model_graph
 
 LayerPlace = Literal["before the loop", "each step", "after the loop"]
-Nodes = Mapping[str, Node]
+Nodes = Mapping[str, NetNode]
 
 
 class ExplainedLayer(NamedTuple):
@@ -178,7 +178,7 @@ class _Places:
             return "draws random numbers for dropout"
         return ""
 
-    def _reason_of_state(self, node: Node, layer: Layer) -> str:
+    def _reason_of_state(self, node: NetNode, layer: Layer) -> str:
         """What keeps a layer that carries a state of its own."""
         if node.path in self.looked_into:
             parts = [user for path, users in self.users.items() if self.nodes[path].of == node.path for user in users]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.layer import Layer
 from rfnb.network.rec.net import RecNet
 from rfnb.network.resolve import inner_net
@@ -26,7 +26,7 @@ WIDTH = 110
 """Most characters of a line that is written for a layer."""
 
 
-class Lines:
+class NetLines:
     """The lines that describe the layers of a recurrent net: those of its config, or else the dict, written down.
 
     listing: the lines. numbers: that of each layer, by its name in the net.
@@ -40,28 +40,28 @@ class Lines:
 
     @contextmanager
     def naming(
-        self, recorder: Recorder, node: Node | RecNet, step: MutableMapping[str, Tensor] | None = None
+        self, recorder: Recorder, node: NetNode | RecNet, step: MutableMapping[str, Tensor] | None = None
     ) -> Iterator[None]:
         """Ops inside the block belong to the line of a layer; its value in `step` then has its name."""
         before = recorder.line
         recorder.line = self.listing.at(self.numbers.get(self._line_of(node), 0))
         try:
             yield
-            if isinstance(node, Node) and step is not None and not (node.kind == "part" and "/state:" in node.path):
+            if isinstance(node, NetNode) and step is not None and not (node.kind == "part" and "/state:" in node.path):
                 self._name(recorder, node, step)
         finally:
             recorder.line = before
 
-    def _name(self, recorder: Recorder, node: Node, step: MutableMapping[str, Tensor]) -> None:
+    def _name(self, recorder: Recorder, node: NetNode, step: MutableMapping[str, Tensor]) -> None:
         """Names the value of a layer."""
         x = step.get(node.path)
         if isinstance(x, Traced) and x.recorder is recorder:
             op = node.kind if node.layer is None else node.layer.layer_class or ""
             step[node.path] = recorder.called(x, self.rec.name_of(node.path), op)
 
-    def _line_of(self, node: Node | RecNet) -> str:
+    def _line_of(self, node: NetNode | RecNet) -> str:
         """The name of the layer on whose line a value is shown."""
-        name = self.rec.name_of(node.of if isinstance(node, Node) and node.kind == "previous" else node.path)
+        name = self.rec.name_of(node.of if isinstance(node, NetNode) and node.kind == "previous" else node.path)
         while name not in self.numbers and "/" in name:
             name = name.rpartition("/")[0]
         return name

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.rec.net import RecNet
 
 LOGITS, BEFORE, OUTPUT = "logits", "before its activation", "output"
 
 
-def of_losses(node: Node) -> Iterator[tuple[str, Tensor]]:
+def of_losses(node: NetNode) -> Iterator[tuple[str, Tensor]]:
     """The names and values, in one step, of what has to leave the loop besides outputs."""
     layer = node.layer
     assert layer is not None
@@ -21,7 +21,7 @@ def of_losses(node: Node) -> Iterator[tuple[str, Tensor]]:
         yield from zip((BEFORE, OUTPUT), layer.for_penalties, strict=True)
 
 
-def give_back(node: Node, name: str, x: Tensor) -> None:
+def give_back(node: NetNode, name: str, x: Tensor) -> None:
     """Gives the value of all steps to the layer."""
     layer = node.layer
     assert layer is not None
@@ -31,7 +31,7 @@ def give_back(node: Node, name: str, x: Tensor) -> None:
         layer.for_penalties = (x, x) if name == BEFORE or layer.for_penalties is None else (layer.for_penalties[0], x)
 
 
-def forget_penalties(item: Node | RecNet) -> None:
+def forget_penalties(item: NetNode | RecNet) -> None:
     """Drops what one step left in layers, also in loops inside of the loop and in units, which have no constraints."""
     if isinstance(item, RecNet):
         for node in (*item.before, *item.inside, *item.after):

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.rec.net import RecNet
 
-Item = Node | RecNet
+Item = NetNode | RecNet
 
 
-def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[list[Node], list[Item], list[Node]]:
+def split(
+    rec: RecNet, nodes: Mapping[str, NetNode], inside: list[Item]
+) -> tuple[list[NetNode], list[Item], list[NetNode]]:
     """What is computed before the loop, in each step, and after it. inside: all, each after what it needs."""
     free, late = before_and_after(rec, nodes, inside)
     wanted = [node for node in free if _wants_all_frames(node) or node.kind == "previous"]
@@ -27,15 +29,15 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
     rest = [node for node in late if _wants_all_frames(node)]
     after = _with_users(rest, nodes, {node.path for node in late})
     for node in inside:
-        if isinstance(node, Node) and node.kind == "part":
+        if isinstance(node, NetNode) and node.kind == "part":
             for moved in (early, after):
                 if node.of in moved:
                     moved.add(node.path)
-    parts: tuple[list[Node], list[Item], list[Node]] = ([], [], [])
+    parts: tuple[list[NetNode], list[Item], list[NetNode]] = ([], [], [])
     for item in inside:
-        if isinstance(item, Node) and item.path in early:
+        if isinstance(item, NetNode) and item.path in early:
             parts[0].append(item)
-        elif isinstance(item, Node) and item.path in after:
+        elif isinstance(item, NetNode) and item.path in after:
             parts[2].append(item)
         else:
             parts[1].append(item)
@@ -46,11 +48,13 @@ def split(rec: RecNet, nodes: Mapping[str, Node], inside: list[Item]) -> tuple[l
     return parts
 
 
-def before_and_after(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> tuple[list[Node], list[Node]]:
+def before_and_after(
+    rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]
+) -> tuple[list[NetNode], list[NetNode]]:
     """The values that could be computed before the loop, and those that could be computed after it."""
     stay = looked_into(rec, nodes, inside)
-    own = [item for item in inside if isinstance(item, Node) and item.path not in stay]
-    known: dict[str, Node] = {}
+    own = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
+    known: dict[str, NetNode] = {}
     more = True
     while more:
         more = False
@@ -61,19 +65,19 @@ def before_and_after(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[It
                 known[node.path] = node
                 more = True
     users = users_of(nodes, inside)
-    late: dict[str, Node] = {}
+    late: dict[str, NetNode] = {}
     more = True
     while more:
         more = False
         for node in reversed(own):
-            unused = all(isinstance(user, Node) and user.path in late for user in users.get(node.path, ()))
+            unused = all(isinstance(user, NetNode) and user.path in late for user in users.get(node.path, ()))
             if node.path not in late and node.path not in known and _may_move(rec, node) and unused:
                 late[node.path] = node
                 more = True
     return list(known.values()), list(late.values())
 
 
-def users_of(nodes: Mapping[str, Node], inside: Iterable[Item]) -> dict[str, list[Item]]:
+def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, list[Item]]:
     """What needs a value in the same step, or as that of the step before; by the path of the value."""
     found: dict[str, list[Item]] = {}
     for item in inside:
@@ -87,12 +91,12 @@ def users_of(nodes: Mapping[str, Node], inside: Iterable[Item]) -> dict[str, lis
     return found
 
 
-def _wants_all_frames(node: Node) -> bool:
+def _wants_all_frames(node: NetNode) -> bool:
     """Whether a layer is computed for all frames together if that is possible: one with a state, or with statistics."""
     return node.state is not None or (node.layer is not None and node.layer.normalized is not None)
 
 
-def _may_move(rec: RecNet, node: Node) -> bool:
+def _may_move(rec: RecNet, node: NetNode) -> bool:
     if not rec.known or node.path == rec.end:
         return False
     layer = node.layer
@@ -101,7 +105,7 @@ def _may_move(rec: RecNet, node: Node) -> bool:
     )
 
 
-def looked_into(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) -> set[str]:
+def looked_into(rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> set[str]:
     """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
     taken = [*users_of(nodes, inside), *rec.accumulated]
     parts = [path for path in taken if path in nodes and nodes[path].kind == "part"]
@@ -109,9 +113,9 @@ def looked_into(rec: RecNet, nodes: Mapping[str, Node], inside: Iterable[Item]) 
     return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}
 
 
-def _closure(wanted: Iterable[Node], nodes: Mapping[str, Node], among: set[str]) -> list[Node]:
+def _closure(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> list[NetNode]:
     """The wanted ones and all that they need."""
-    found: dict[str, Node] = {}
+    found: dict[str, NetNode] = {}
     todo = list(wanted)
     while todo:
         node = todo.pop()
@@ -122,9 +126,9 @@ def _closure(wanted: Iterable[Node], nodes: Mapping[str, Node], among: set[str])
     return list(found.values())
 
 
-def _with_users(wanted: Iterable[Node], nodes: Mapping[str, Node], among: set[str]) -> set[str]:
+def _with_users(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> set[str]:
     """The paths of the wanted ones and of all that need them."""
-    users: dict[str, list[Node]] = {}
+    users: dict[str, list[NetNode]] = {}
     for path in among:
         for need in (*nodes[path].needs, *([nodes[path].of] if nodes[path].kind == "previous" else [])):
             users.setdefault(need, []).append(nodes[path])

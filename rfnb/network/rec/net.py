@@ -12,9 +12,9 @@ from rfnb.loop.kept.kept_steps import KeptSteps
 from rfnb.network.resolve import Scope
 
 if TYPE_CHECKING:
-    from rfnb.network.build.node import Node
+    from rfnb.network.build.node import NetNode
     from rfnb.network.layer import Layer
-    from rfnb.network.rec.lines import Lines
+    from rfnb.network.rec.lines import NetLines
     from rfnb.network.rec.search import SearchChoices
 
 
@@ -60,12 +60,12 @@ class RecNet:
     inputs: dict[str, str] = field(default_factory=dict)
     end: str | None = None
     moves: bool = True
-    before: list[Node] = field(default_factory=list)
-    inside: list[Node | RecNet] = field(default_factory=list)
-    after: list[Node] = field(default_factory=list)
+    before: list[NetNode] = field(default_factory=list)
+    inside: list[NetNode | RecNet] = field(default_factory=list)
+    after: list[NetNode] = field(default_factory=list)
     kept_steps: KeptSteps = field(default_factory=KeptSteps)
     has_functions: bool | None = None
-    lines: Lines | None = None
+    lines: NetLines | None = None
 
     @property
     def found(self) -> Any:
@@ -92,7 +92,7 @@ class RecNet:
         """Whether a loop is this one, or inside of it."""
         return isinstance(other, RecNet) and self in other.chain
 
-    def inner(self, nodes: Mapping[str, Node]) -> set[RecNet]:
+    def inner(self, nodes: Mapping[str, NetNode]) -> set[RecNet]:
         """The loops inside of this one."""
         return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.layer_call.layer_errors import named_after
 from rfnb.network.rec.move import split, users_of
 from rfnb.network.rec.net import RecNet
 
 
-def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecNet]:
+def order_of(nodes: Mapping[str, NetNode], loop: RecNet | None) -> list[NetNode | RecNet]:
     """All that is computed in the net of a loop, or outside of loops: each after what it needs.
 
     A loop in it stands for all that its steps compute.
@@ -19,7 +19,7 @@ def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecN
     nets = {node.loop for node in nodes.values() if node.loop is not None}
     inner = [rec for net in nets for rec in net.chain if rec.outer is loop]
     done: dict[str, None] = {}
-    found: list[Node | RecNet] = []
+    found: list[NetNode | RecNet] = []
     for start in [path for path, node in nodes.items() if node.loop is loop] + [rec.path for rec in inner]:
         todo = [(start, False)]
         begun: dict[str, None] = {}
@@ -40,7 +40,7 @@ def order_of(nodes: Mapping[str, Node], loop: RecNet | None) -> list[Node | RecN
     return found
 
 
-def _loop_with(nodes: Mapping[str, Node], path: str, loop: RecNet | None) -> RecNet | None:
+def _loop_with(nodes: Mapping[str, NetNode], path: str, loop: RecNet | None) -> RecNet | None:
     """The loop, in the net of `loop`, that computes this value; None if it is computed there itself, or farther out."""
     at = nodes[path].loop if path in nodes else None
     while at is not None and at is not loop:
@@ -50,9 +50,9 @@ def _loop_with(nodes: Mapping[str, Node], path: str, loop: RecNet | None) -> Rec
     return None
 
 
-def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
+def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
     """The paths of what a value needs in the same step, or of all that a loop needs from outside."""
-    if isinstance(item, Node):
+    if isinstance(item, NetNode):
         return list(item.needs)
     rec = item
     inside = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
@@ -64,13 +64,13 @@ def needs_of(item: Node | RecNet, nodes: Mapping[str, Node]) -> list[str]:
     return [name for name in names if nodes[name].loop is None or nodes[name].loop not in rec]
 
 
-def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
+def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
     """Sets what the net computes in each step."""
     inside = order_of(nodes, rec)
     taken = _taken(rec, nodes)
-    parts: dict[str, list[Node]] = {}
+    parts: dict[str, list[NetNode]] = {}
     for node in inside:
-        if isinstance(node, Node) and node.kind == "part":
+        if isinstance(node, NetNode) and node.kind == "part":
             parts.setdefault(node.of, []).append(node)
     for of, found in parts.items():
         layer = nodes[of].layer
@@ -81,29 +81,34 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, Node]) -> None:
         rec.make_own_axis()
     rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
     for node in rec.inside:
-        if isinstance(node, Node) and node.layer is not None and node.layer.needs_all_frames and node.state is not None:
+        if (
+            isinstance(node, NetNode)
+            and node.layer is not None
+            and node.layer.needs_all_frames
+            and node.state is not None
+        ):
             raise named_after(node.layer, NetworkError(
                 "it needs the whole sequence, but stays in the loop", got=_what_keeps(node, rec, nodes),
                 expected="a layer that may leave the loop: its sources do not depend on prev:…", hint='"direction": 1',
             ))  # fmt: skip
-    computed = {node.path for node in rec.inside if isinstance(node, Node)}
+    computed = {node.path for node in rec.inside if isinstance(node, NetNode)}
     for node in rec.after:
         needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
         of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
 
 
-def _takes_axis(item: Node | RecNet, rec: RecNet, nodes: Mapping[str, Node]) -> bool:
+def _takes_axis(item: NetNode | RecNet, rec: RecNet, nodes: Mapping[str, NetNode]) -> bool:
     """Whether a value of a step has the axis of the loop, or takes one from outside that has it, with all frames."""
-    if isinstance(item, Node) and item.kind == "frame":
+    if isinstance(item, NetNode) and item.kind == "frame":
         return False
-    if isinstance(item, Node) and rec.axis in item.template.dims:
+    if isinstance(item, NetNode) and rec.axis in item.template.dims:
         return True
     outside = [nodes[path] for path in needs_of(item, nodes) if path in nodes and nodes[path].loop not in rec]
     return any(rec.axis in node.template.dims for node in outside)
 
 
-def ends_of_steps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> list[str]:
+def ends_of_steps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
     """The values of a loop that are needed after its steps: outputs and losses, also those inside of a layer."""
     if node.layer is None:
         return []
@@ -111,7 +116,7 @@ def ends_of_steps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> list[st
     return [*own, *(path for path in node.layer.ends_inside(node) if nodes[path].loop in rec)]
 
 
-def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
+def way_to_the_step_before(node: NetNode, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
     ways, seen = [[node.path]], {node.path}
     while ways:
@@ -125,7 +130,7 @@ def way_to_the_step_before(node: Node, nodes: Mapping[str, Node]) -> list[str]:
     return [node.path]
 
 
-def _what_keeps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> str:
+def _what_keeps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> str:
     """What keeps a layer in the loop that could leave it otherwise: a path, or words."""
     way = way_to_the_step_before(node, nodes)
     if len(way) > 1:
@@ -141,7 +146,7 @@ def _what_keeps(node: Node, rec: RecNet, nodes: Mapping[str, Node]) -> str:
     return f"{', '.join(dict.fromkeys(readers))} reads its state in each step" if readers else rec.name_of(node.path)
 
 
-def circle_through(path: str, nodes: Mapping[str, Node]) -> list[str]:
+def circle_through(path: str, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest circle of values through one, each of which needs the next one, perhaps of the step before."""
     ways, seen = [[path]], set()
     for way in ways:
@@ -155,7 +160,7 @@ def circle_through(path: str, nodes: Mapping[str, Node]) -> list[str]:
     return [path]
 
 
-def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
+def _taken(rec: RecNet, nodes: Mapping[str, NetNode]) -> set[str]:
     """The paths of all values that others take, in the loop or outside of it."""
     found: set[str | None] = {*rec.accumulated}
     for node in nodes.values():
@@ -166,15 +171,15 @@ def _taken(rec: RecNet, nodes: Mapping[str, Node]) -> set[str]:
     return {path for path in found if isinstance(path, str)}
 
 
-def _is_value(node: Node) -> bool:
+def _is_value(node: NetNode) -> bool:
     """Whether a value of a step is known only in the loop; frames and the numbers of steps are known outside."""
     return node.kind in ("layer", "part", "previous")
 
 
-def outside_needs(node: Node | RecNet) -> list[str]:
+def outside_needs(node: NetNode | RecNet) -> list[str]:
     """The paths of the values from outside that a layer, or a recurrent net, takes in each call."""
-    if isinstance(node, Node):
+    if isinstance(node, NetNode):
         return [*node.sources, *node.inputs.values()]
-    inside = [each for each in node.inside if isinstance(each, Node)]
+    inside = [each for each in node.inside if isinstance(each, NetNode)]
     frames = [each.of for each in inside if each.kind == "frame" and each.of]
     return [*node.sources, *node.inputs.values(), *frames]

@@ -13,12 +13,12 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.build.template import on_meta
 from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.layer_call.param_changes import held_parameters
 from rfnb.network.rec.length import longest
-from rfnb.network.rec.lines import Lines, called
+from rfnb.network.rec.lines import NetLines, called
 from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Values = MutableMapping[str, Tensor]
 
 
-def run_node(node: Node, values: Values) -> None:
+def run_node(node: NetNode, values: Values) -> None:
     """Computes the output of a layer outside of loops, and its further outputs."""
     assert node.layer is not None
     sources, inputs = inputs_of(node, values)
@@ -45,12 +45,12 @@ def run_node(node: Node, values: Values) -> None:
     take_parts(node, values)
 
 
-def inputs_of(node: Node, values: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+def inputs_of(node: NetNode, values: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
     """What a layer gets: its sources, and inputs by the names of options."""
     return [values[path] for path in node.sources], {name: values[path] for name, path in node.inputs.items()}
 
 
-def take_parts(node: Node, values: Values) -> None:
+def take_parts(node: NetNode, values: Values) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
     if node.layer.parts:
@@ -76,7 +76,7 @@ def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
 class RecRun:
     """One run of a recurrent net. values: those outside of the loop, by path; it adds those that leave the loop."""
 
-    def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, Node]):
+    def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, NetNode]):
         self.rec, self.outside, self.nodes = rec, values, nodes
         layer: Any = rec.layer
         given = [values[path] for path in rec.sources]
@@ -93,7 +93,7 @@ class RecRun:
             optimize_move_layers_out=layer.optimize_move_layers_out,
         )  # fmt: skip
         self.loop.warns = False
-        self.lines = rec.lines = rec.lines or Lines(rec)
+        self.lines = rec.lines = rec.lines or NetLines(rec)
         self.loop.listing = self.lines.listing
         self.step: dict[str, Tensor] = {}
         self.whole: dict[str, Tensor] = {}  # values of all frames
@@ -119,10 +119,10 @@ class RecRun:
     def _run_steps(self) -> None:
         """Runs the loop, for what has not left it."""
         rec, loop = self.rec, self.loop
-        self.carried = [node for node in rec.inside if isinstance(node, Node) and self._is_carried(node)]
+        self.carried = [node for node in rec.inside if isinstance(node, NetNode) and self._is_carried(node)]
         for node in self.carried:
             loop.state[f"prev:{rec.name_of(node.of)}"] = self._initial(node.of, node.template)
-        own = [item for item in rec.inside if isinstance(item, Node)]
+        own = [item for item in rec.inside if isinstance(item, NetNode)]
         for node in own:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
@@ -132,7 +132,7 @@ class RecRun:
         with steps_of(layers), self._named_later():
             self._all_steps(own)
 
-    def _all_steps(self, own: list[Node]) -> None:
+    def _all_steps(self, own: list[NetNode]) -> None:
         """Runs the steps as an earlier call traced them, or traces them."""
         rec, loop = self.rec, self.loop
         key, given = key_of(rec), self._given(own)
@@ -146,7 +146,7 @@ class RecRun:
             )
             return
         left: dict[str, Tensor] = {}
-        more: dict[tuple[Node, str], Tensor] = {}
+        more: dict[tuple[NetNode, str], Tensor] = {}
         if key is not None:
             loop.keep = rec.kept_steps.keeping(
                 loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(more))
@@ -154,13 +154,13 @@ class RecRun:
         self._trace(own, left, more)
         self._finish(left, more)
 
-    def _given(self, own: list[Node]) -> list[Tensor]:
+    def _given(self, own: list[NetNode]) -> list[Tensor]:
         """The tensors from outside that a step may read, besides parameters."""
         paths = dict.fromkeys(path for node in own for path in needs_of(node, self.nodes) if path in self.outside)
         layers = [node.layer for node in own if node.layer is not None]
         return [*(self.outside[path] for path in paths), *self.cut.values(), *tensors_of(layers)]
 
-    def _trace(self, own: list[Node], left: dict[str, Tensor], more: dict[tuple[Node, str], Tensor]) -> None:
+    def _trace(self, own: list[NetNode], left: dict[str, Tensor], more: dict[tuple[NetNode, str], Tensor]) -> None:
         """Traces a step and runs all. left, more: get what leaves the loop, the latter for losses and constraints."""
         rec, loop = self.rec, self.loop
         late = {node.path for node in rec.after}
@@ -186,7 +186,7 @@ class RecRun:
         for item in rec.inside:
             forget_penalties(item)
 
-    def _finish(self, left: dict[str, Tensor], more: dict[tuple[Node, str], Tensor]) -> None:
+    def _finish(self, left: dict[str, Tensor], more: dict[tuple[NetNode, str], Tensor]) -> None:
         """Gives to the outside what has left the loop."""
         rec, loop = self.rec, self.loop
         rec.choices = result_of(rec, loop)
@@ -197,14 +197,14 @@ class RecRun:
         for (node, name), x in more.items():
             give_back(node, name, self._left(self._on(rec.frames, x, self.axis)))
 
-    def _is_carried(self, node: Node) -> bool:
+    def _is_carried(self, node: NetNode) -> bool:
         """Whether a value of the step before is a state of its own, and not part of the state of its layer."""
         if node.kind != "previous":
             return False
         of = self.nodes[node.of]
         return of.layer is None or not of.layer.state_has_output or of.state is None or of.left
 
-    def _over_frames(self, node: Node) -> Tensor:
+    def _over_frames(self, node: NetNode) -> Tensor:
         """A value of all frames together, computed outside of the loop."""
         if node.kind == "frame":
             return self._frames(node)
@@ -240,7 +240,7 @@ class RecRun:
                 self.step[path] = self._frame(path)
         return self.step[path] if path in self.step else self.outside[path]
 
-    def _compute(self, node: Node | RecNet) -> None:
+    def _compute(self, node: NetNode | RecNet) -> None:
         """Computes a value of this step."""
         step, loop = self.step, self.loop
         for path in needs_of(node, self.nodes):
@@ -249,7 +249,7 @@ class RecRun:
         with self.lines.naming(loop.recorder, node, step):
             self._compute_item(node)
 
-    def _compute_item(self, node: Node | RecNet) -> None:
+    def _compute_item(self, node: NetNode | RecNet) -> None:
         rec, step, loop = self.rec, self.step, self.loop
         if isinstance(node, RecNet):
             RecRun(node, Inside(step, self.outside), self.nodes).run()
@@ -282,7 +282,7 @@ class RecRun:
                 named_after(node.layer, error)
             raise
 
-    def _compute_layer(self, node: Node, layer: Layer, values: Inside) -> None:
+    def _compute_layer(self, node: NetNode, layer: Layer, values: Inside) -> None:
         """Computes a layer in this step: for the newest hypotheses, if there is a search."""
         found, inputs = inputs_of(node, values)
         sources = [self.search.newest(x) for x in found]
@@ -297,7 +297,7 @@ class RecRun:
         else:
             values[node.path] = layer(*sources, **inputs)
 
-    def _frames(self, node: Node) -> Tensor:
+    def _frames(self, node: NetNode) -> Tensor:
         """All frames, of the source or of other data; the value itself if it has no frames."""
         x = self.outside[node.of] if node.of else self.source
         assert x is not None
@@ -340,7 +340,7 @@ class RecRun:
             return first
         return filled(template, given)
 
-    def _before(self, previous: Node) -> Tensor:
+    def _before(self, previous: NetNode) -> Tensor:
         """The value of a layer before the first step, which may be part of its state."""
         of = self.nodes[previous.of]
         layer = of.layer
@@ -348,7 +348,7 @@ class RecRun:
             return self._initial(previous.of, previous.template)
         return layer.output_of(self._initial_state(of))
 
-    def _initial_state(self, node: Node) -> State:
+    def _initial_state(self, node: NetNode) -> State:
         """The state of a layer before the first step."""
         assert node.layer is not None and node.state is not None
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}

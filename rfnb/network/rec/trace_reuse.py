@@ -16,7 +16,7 @@ from rfnb.core.ground.default import get_default_array_index_dtype, get_default_
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import Node, every_node
+from rfnb.network.build.node import NetNode, every_node
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -30,7 +30,7 @@ CHANGING = {"parts", "logits", "before", "for_penalties", "cell", "frames_of_los
 
 def key_of(rec: RecNet) -> list[Any] | None:
     """What the step of a net depends on besides tensors; None if that is not known."""
-    own = {item.path: item for item in rec.inside if isinstance(item, Node)}
+    own = {item.path: item for item in rec.inside if isinstance(item, NetNode)}
     nodes = every_node(own).values()
     if len(own) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
         return None  # a loop in the loop

@@ -12,7 +12,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
 from rfnb.ops.math import cast
@@ -105,7 +105,7 @@ def along(x: Tensor, axis: Dim) -> Tensor:
     return x if axis in x.dims else set_feature_dim(expand_dim(x, axis), x.feature_dim)
 
 
-def with_axis(x: Tensor, frames: Dim, axis: Dim, node: Node) -> Tensor:
+def with_axis(x: Tensor, frames: Dim, axis: Dim, node: NetNode) -> Tensor:
     """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
     own, expected = x.size_of(frames).values, axis.size.values
     if own.shape != expected.shape or (own != expected).any():

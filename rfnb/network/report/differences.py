@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.network.build.node import Node
+from rfnb.network.build.node import NetNode
 from rfnb.network.layer import IGNORED, LAYERS, Layer
 
 NO_EFFECT = {
@@ -39,7 +39,7 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
-def differences(node: Node, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
     """What differs, and what to do, for a constructed layer.
 
     template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.

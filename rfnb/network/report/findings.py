@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import RfError
-from rfnb.network.build.node import Node, every_node
-from rfnb.network.config.values import Function, Opaque
+from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.config.values import Function, Unknown
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
@@ -35,7 +35,7 @@ WORDS = 160
 
 
 @dataclass(frozen=True)
-class Finding:
+class NetworkFinding:
     """Something that a user of a network should know.
 
     level: "stops": no batch passes; "ignored": an option without effect; "differs": other values than expected;
@@ -58,14 +58,14 @@ class NetworkReport(Shown):
     """
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[NetworkFinding, ...]
     layers: int = 0
     params: int = 0
 
     def __bool__(self) -> bool:
         return not self.of("stops")
 
-    def of(self, level: Level) -> list[Finding]:
+    def of(self, level: Level) -> list[NetworkFinding]:
         """The findings of a level: "stops", "ignored", "differs" or "training"."""
         return [found for found in self.findings if found.level == level]
 
@@ -86,7 +86,7 @@ class Reported(Protocol):
     def get_num_params(self) -> int: ...  # noqa: D102
 
 
-def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet]) -> NetworkReport:
+def report_of(net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet]) -> NetworkReport:
     """The report of a network, given its nodes and the order in which they are computed.
 
     >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
@@ -96,33 +96,33 @@ def report_of(net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | R
     """
     entries, every = net.outline(), every_node(nodes)
     found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
-    found += [Finding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
+    found += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
     for group, names, way in training_keys(net.config):
-        found.append(Finding("training", f"{group}: {', '.join(names)}", way=way))
+        found.append(NetworkFinding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
     count = sum(node.layer is not None for node in every.values())
     return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
 
 
-def _merged(findings: list[Finding]) -> Iterator[Finding]:
+def _merged(findings: list[NetworkFinding]) -> Iterator[NetworkFinding]:
     """Findings with the same words as one, of several layers."""
-    same: dict[tuple[str, str], list[Finding]] = {}
+    same: dict[tuple[str, str], list[NetworkFinding]] = {}
     for each in findings:
         same.setdefault((each.level, each.what), []).append(each)
     for several in same.values():
         paths = dict.fromkeys(path for each in several for path in each.layers)
         lines = dict.fromkeys(line for each in several for line in each.lines)
-        yield Finding(several[0].level, several[0].what, tuple(paths), tuple(lines), several[0].way)
+        yield NetworkFinding(several[0].level, several[0].what, tuple(paths), tuple(lines), several[0].way)
 
 
 # -- what stops
 
 
 def _stops(
-    net: Reported, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], entries: Mapping[str, Entry]
-) -> Iterator[Finding]:
+    net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, Entry]
+) -> Iterator[NetworkFinding]:
     if not any(entry.used for entry in entries.values()):
-        yield Finding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
+        yield NetworkFinding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
     for path, error in net.failures.items():
         yield _stop(path, entries.get(path), error)
     every = every_node(nodes)
@@ -136,18 +136,18 @@ def _stops(
             yield _stop(path, entries.get(path), error, "" if part == "layer" else "the loss: ")
 
 
-def _finding(level: Level, what: str, entry: Entry, way: str = "") -> Finding:
-    return Finding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
+def _finding(level: Level, what: str, entry: Entry, way: str = "") -> NetworkFinding:
+    return NetworkFinding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
 
 
-def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> Finding:
+def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> NetworkFinding:
     what, way = reason(error)
     if entry is None:
-        return Finding("stops", part + what, (path,) if path else (), (), way)
+        return NetworkFinding("stops", part + what, (path,) if path else (), (), way)
     if entry.cls in NOT_YET and what.startswith("there is no layer class"):
         what, way = next(unsupported(entry))
     for name, value in entry.described.items():
-        if isinstance(value, Opaque) and repr(value)[:40] in f"{what} {error}":
+        if isinstance(value, Unknown) and repr(value)[:40] in f"{what} {error}":
             what, way = _imported(name, value)
     return _finding("stops", part + what, entry, way)
 
@@ -167,7 +167,7 @@ def reason(error: Exception) -> tuple[str, str]:
     return what, "" if way.startswith("known: ") else way
 
 
-def _imported(name: str, value: Opaque) -> tuple[str, str]:
+def _imported(name: str, value: Unknown) -> tuple[str, str]:
     """What is said about an option whose value comes from another module."""
     what = f"{name} is what the config imports, and not known: {value!r:.60}"
     return what, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
@@ -181,7 +181,7 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
         yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
         return
     for name, value in entry.described.items():
-        if isinstance(value, Opaque):
+        if isinstance(value, Unknown):
             yield _imported(name, value)
         elif name not in ("class", "from") and name not in IGNORED and name not in known.options:
             yield f"unknown option {name!r}", did_you_mean(name, known.options) or ""
@@ -209,7 +209,7 @@ def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
 # -- what differs
 
 
-def _ignored(entries: Mapping[str, Entry]) -> Iterator[Finding]:
+def _ignored(entries: Mapping[str, Entry]) -> Iterator[NetworkFinding]:
     for entry in entries.values():
         if entry.used:
             for name in ignored_options(entry.described):
@@ -217,8 +217,8 @@ def _ignored(entries: Mapping[str, Entry]) -> Iterator[Finding]:
 
 
 def _differs(
-    net: Reported, outside: Mapping[str, Node], nodes: Mapping[str, Node], entries: Mapping[str, Entry]
-) -> Iterator[Finding]:
+    net: Reported, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, Entry]
+) -> Iterator[NetworkFinding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:
             first = nodes[node.sources[0]].template if node.sources else None

@@ -21,7 +21,7 @@ PLAIN = frozenset("class from target loss activation unit kind mode eval name_sc
 
 
 @dataclass(frozen=True)
-class Reference:
+class LayerReference:
     """What an option of a layer refers to.
 
     path: of the layer, "data:key", or "net/data" for the sources of the net around; None if there is no such thing.
@@ -46,7 +46,7 @@ class Entry:
     name: str
     scope: Scope
     described: Mapping[str, Any]
-    references: list[Reference] = field(default_factory=list)
+    references: list[LayerReference] = field(default_factory=list)
     ends: list[str] | None = None
     around: Entry | None = None
     used: bool = False
@@ -162,7 +162,7 @@ class _Outliner:
 
     # -- references
 
-    def _references(self, entry: Entry) -> Iterator[Reference]:
+    def _references(self, entry: Entry) -> Iterator[LayerReference]:
         described, scope = entry.described, entry.scope
         try:
             known = class_known(described)
@@ -191,9 +191,9 @@ class _Outliner:
         around = self.entries[scope.path.rstrip("/")].described
         return (name == "data" or name.startswith("data:")) and ("from" in around or "masked_from" in around)
 
-    def _reference(self, scope: Scope, option: str, written: Any) -> Reference:
+    def _reference(self, scope: Scope, option: str, written: Any) -> LayerReference:
         path, back = self._resolved(scope, str(written))
-        return Reference(option, str(written), path, back)
+        return LayerReference(option, str(written), path, back)
 
     def _resolved(self, scope: Scope, name: str, back: bool = False) -> tuple[str | None, bool]:
         while True:

@@ -12,7 +12,7 @@ from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import Node, every_node
+from rfnb.network.build.node import NetNode, every_node
 from rfnb.network.build.template import on_meta, without_numbers
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
@@ -25,7 +25,7 @@ from rfnb.trace.run.options import recording
 
 
 def rehearse(
-    net: Any, nodes: Mapping[str, Node], order: Sequence[Node | RecNet], *, train: bool, losses: bool
+    net: Any, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], *, train: bool, losses: bool
 ) -> Iterator[tuple[str, str, Exception]]:
     """What fails: the path of the layer, "layer" or "loss", and the error. Layers that need a failed one are left out.
 
@@ -62,7 +62,7 @@ def rehearse(
 
 
 @contextmanager
-def results_kept(nodes: Mapping[str, Node]) -> Iterator[None]:
+def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
     """After the block, layers have again what a call before it left in them, and losses take: logits, for example."""
     layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
     before = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
@@ -99,7 +99,7 @@ def looks_at_numbers(error: Exception) -> bool:
     return any(isinstance(each, kinds) and " meta " in str(each) for each in (error, error.__cause__))
 
 
-def _loss(node: Node, values: Mapping[str, Tensor], extern: ExternData) -> None:
+def _loss(node: NetNode, values: Mapping[str, Tensor], extern: ExternData) -> None:
     """Computes the loss of a layer, with a target that is as long as the output where it comes from the data."""
     output, loss, layer = values[node.path], node.loss, node.layer
     assert isinstance(loss, LayerLoss) and layer is not None

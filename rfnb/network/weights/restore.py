@@ -9,7 +9,7 @@ from rfnb.checkpoint.choice import Choice
 from rfnb.checkpoint.load import RESTORE
 from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
-from rfnb.checkpoint.variables.restoring import Import, Model, Options, Restored
+from rfnb.checkpoint.variables.restoring import Import, Model, Restored, RestoreOptions
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import CheckpointError
@@ -38,13 +38,13 @@ def restore(
     by_module = sum(name in here for name in entries)
     if checkpoint.kind != "TensorFlow" and by_module and by_module >= sum(name in model.variables for name in entries):
         return None
-    known = Options.__dataclass_fields__
+    known = RestoreOptions.__dataclass_fields__
     for name in options:
         if name not in known:
             hint = did_you_mean(name, known)
             raise CheckpointError(f"{public_function()}: unknown option {name!r}", expected=", ".join(known), hint=hint)
     given = {name: value for name, value in options.items() if value is not None}
-    return Restored(model, checkpoint, entries, Options(**given), strict).load(only, skip)
+    return Restored(model, checkpoint, entries, RestoreOptions(**given), strict).load(only, skip)
 
 
 def model_of(net: Network) -> Model:

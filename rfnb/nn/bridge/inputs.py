@@ -18,7 +18,7 @@ from rfnb.nn.bridge.symbolic import symbolic_size
 from rfnb.ops.convert import convert_to_tensor
 
 
-class Given(NamedTuple):
+class RawArguments(NamedTuple):
     """The raw arguments of a call by position or name, the lengths of their dims, and all other arguments."""
 
     raws: dict[Any, Any]
@@ -56,7 +56,7 @@ class Inputs:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def given(self, args: Sequence[Any], kwargs: dict[str, Any], lengths: Any) -> Given:
+    def given(self, args: Sequence[Any], kwargs: dict[str, Any], lengths: Any) -> RawArguments:
         """Sorts the arguments of a call. Raises ParameterError if there are too few or too many."""
         positional = [name for name in self.raws if name not in kwargs]
         raws = dict(zip(positional, args, strict=False)) | {n: kwargs[n] for n in self.raws if n in kwargs}
@@ -66,9 +66,9 @@ class Inputs:
                 f"to_torch: the argument {missing[0]!r} is missing", got=f"{len(args)} tensors", expected=self._call()
             )
         known = self._lengths(args[len(positional) :], lengths)
-        return Given(raws, known, {name: value for name, value in kwargs.items() if name not in raws})
+        return RawArguments(raws, known, {name: value for name, value in kwargs.items() if name not in raws})
 
-    def tensors(self, given: Given, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
+    def tensors(self, given: RawArguments, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of the rfnb module. traced: whether lengths must not be read as numbers."""
         whole = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
         bind = _traced if traced else _bound

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.loop.body.body import Body
     from rfnb.loop.body.hypotheses import Hypotheses
-    from rfnb.search.score.parts import Part
+    from rfnb.search.score.parts import ScorePart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def check_blank(options: BlankOptions, axis: Dim) -> None:
             raise ParameterError(f"choice: `{name}` cannot be used where hypotheses merge", got=value, hint=hint)
 
 
-def check_parts(name: str, parts: Sequence[Part], axis: Dim, options: BlankOptions) -> None:
+def check_parts(name: str, parts: Sequence[ScorePart], axis: Dim, options: BlankOptions) -> None:
     """Raises ParameterError for parts of scores that a search with a blank cannot have."""
     check_blank(options, axis)
     if not any(isinstance(part.value, Tensor) for part in parts):

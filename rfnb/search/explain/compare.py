@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class BeamPrefix:
     """A hypothesis in one beam after a step: its labels as text, its rank and its score."""
 
     text: str
@@ -39,8 +39,8 @@ class BeamsCompared(InWords):
 
     name: str
     step: int | None
-    only_a: tuple[Prefix, ...]
-    only_b: tuple[Prefix, ...]
+    only_a: tuple[BeamPrefix, ...]
+    only_b: tuple[BeamPrefix, ...]
     a: Hypothesis | None
     b: Hypothesis | None
     trees: tuple[Tree, Tree] = field(compare=False)
@@ -158,8 +158,8 @@ def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
     if not isinstance(b, type(a)):
         raise SearchError("compare: a tree can only be compared with another tree", got=type(b).__name__)
     most = min(a.beam, b.beam)
-    last_a: dict[Any, Prefix] = {}
-    last_b: dict[Any, Prefix] = {}
+    last_a: dict[Any, BeamPrefix] = {}
+    last_b: dict[Any, BeamPrefix] = {}
     by_step_a, by_step_b = _prefixes(a, most), _prefixes(b, most)
     for step in range(max(a.steps, b.steps)):
         last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
@@ -169,22 +169,22 @@ def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
     return BeamsCompared(a.name, None, (), (), a.best, b.best, (a, b))
 
 
-def _only(mine: dict[Any, Prefix], theirs: dict[Any, Prefix]) -> tuple[Prefix, ...]:
+def _only(mine: dict[Any, BeamPrefix], theirs: dict[Any, BeamPrefix]) -> tuple[BeamPrefix, ...]:
     return tuple(prefix for key, prefix in mine.items() if key not in theirs)
 
 
-def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
+def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, BeamPrefix]]:
     """By step, the best prefixes by the texts of their labels, the best first."""
     before: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):
         nodes = tree.nodes(step)
         own = {node.place: () if node.ended or node.label == tree.own.blank else (node.label,) for node in nodes}
         now = {node.place: before.get(node.parent, ()) + own[node.place] for node in nodes}
-        found: dict[Any, Prefix] = {}
+        found: dict[Any, BeamPrefix] = {}
         for node in nodes[:most]:
             labels = now[node.place]
             key = tuple(map(tree.label, labels))
-            found.setdefault(key, Prefix(tree.prefix_text(labels), node.rank, node.score))
+            found.setdefault(key, BeamPrefix(tree.prefix_text(labels), node.rank, node.score))
         yield found
         before = now
 

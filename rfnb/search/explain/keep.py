@@ -11,7 +11,7 @@ from rfnb.search.explain.reference import references_of
 from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import Steps
+    from rfnb.search.replayed.steps import SearchSteps
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 
@@ -45,7 +45,7 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
     return trace
 
 
-def _steps(tree: Tree) -> Steps:
+def _steps(tree: Tree) -> SearchSteps:
     again = tree.trace.again
     why_not = tree.trace.why_not if again is None else again.why_not
     if again is None or why_not is not None:
@@ -63,7 +63,7 @@ def _number(tree: Tree, label: int | str | None) -> int:
     return labels[0]
 
 
-def _best_parent(tree: Tree, steps: Steps, step: int, label: int) -> int:
+def _best_parent(tree: Tree, steps: SearchSteps, step: int, label: int) -> int:
     """The place of the hypothesis with which a label has the best score, among those in which it was pruned."""
     scores = steps.extended(tree.sequence, step, label)
     done = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1] if step else np.isneginf(scores)

@@ -21,7 +21,7 @@ from rfnb.ops.create import full
 from rfnb.ops.shape import expand_dims, replace_dim
 from rfnb.search.beam import BeamStep, beam_step, first_label_only, raw_in_order
 from rfnb.search.checks.arguments import check_step
-from rfnb.search.collect import SearchPlan, collect
+from rfnb.search.collect import CollectPlan, collect
 from rfnb.search.found import Found
 from rfnb.search.outside.best import Before, Best, best_candidates
 from rfnb.search.score.add_up import Scored, of_chosen
@@ -33,7 +33,7 @@ from rfnb.search.variants.groups import check_groups
 from rfnb.search.variants.outside import Variant
 
 
-class Hypotheses:
+class DecodedHypotheses:
     """The hypotheses of a search so far, [batch, beam], and what is kept of each step."""
 
     def __init__(
@@ -283,7 +283,7 @@ class Hypotheses:
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
         initial = make(self.initial, None)
         at_start = self.end is None and self.labels.dimension is not None and not self.limits.all()
-        plan = SearchPlan(
+        plan = CollectPlan(
             self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED,
             scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
             at_start=self._settled(self.first, empty=True) if at_start else {},

@@ -11,13 +11,13 @@ from rfnb.core.tensor.tensor import tensor_of
 from rfnb.loop.body.traced_step import place_of
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import Steps
+    from rfnb.search.replayed.steps import SearchSteps
 
 Labels = Sequence[int]
 """The labels of one reference, with the label that ends it."""
 
 
-def forced(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
+def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
     """The sum of the scores of each sequence of labels; None if it needs more steps than the loop allows.
 
     wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
@@ -36,7 +36,7 @@ def forced(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, li
     return found
 
 
-def _sums(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
+def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
     """The sums of the scores, [batch, beam], of up to `beam` references for each sequence: each has its own place."""
     replay, beam = steps.replay, steps.dims[-1].get_dim_value()
     lengths = np.zeros((steps.batch, beam), int)
@@ -59,7 +59,9 @@ def _sums(steps: Steps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
     return found
 
 
-def _choice(steps: Steps, step: int, values: Any, labels: np.ndarray, parents: np.ndarray) -> dict[str, np.ndarray]:
+def _choice(
+    steps: SearchSteps, step: int, values: Any, labels: np.ndarray, parents: np.ndarray
+) -> dict[str, np.ndarray]:
     """The result of a choice that gives each place this label, after this parent. [batch, beam]"""
     scores, counts = steps.scores_at(step, values, labels)
     rows, places = np.indices(labels.shape)

@@ -18,7 +18,7 @@ from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.top_k import top_k
 from rfnb.search.score.final import Final, reads_more, scaled
-from rfnb.search.score.parts import Part
+from rfnb.search.score.parts import ScorePart
 from rfnb.search.score.scorer import PartialScorer, Scorer
 from rfnb.search.score.scorer_states import CarriedState, carried_label
 from rfnb.search.sources import InputType, log_scores
@@ -65,7 +65,7 @@ class Scored:
 
 def add_up(
     body: Body,
-    parts: list[Part],
+    parts: list[ScorePart],
     axis: Dim,
     input_type: InputType,
     start: Any,
@@ -78,7 +78,7 @@ def add_up(
     dims = newest_dims(body.hypotheses)
     scorers = [part for part in parts if not (part.value is None or isinstance(part.value, Tensor))]
     last = found.last_label = carried_label(body, axis, start) if scorers else None
-    costly: list[tuple[Part, Any]] = []
+    costly: list[tuple[ScorePart, Any]] = []
     for part in parts:
         if isinstance(part.value, Tensor):
             found.add(part.name, log_scores(part.value, axis, input_type), part.scale, of_frame=True)
@@ -105,7 +105,7 @@ def add_up(
 
 
 def add_costly(
-    found: Scored, costly: list[tuple[Part, Any]], dims: Sequence[Dim], count: int, device: str | None
+    found: Scored, costly: list[tuple[ScorePart, Any]], dims: Sequence[Dim], count: int, device: str | None
 ) -> None:
     """Adds the parts that score only the best `count` labels of each hypothesis by the other parts. dims: {…, beam}"""
     labels, dim = _candidates(found, dims, count, device)
@@ -122,7 +122,7 @@ def newest_dims(hypotheses: Hypotheses) -> list[Dim]:
     return [hypotheses.newest if dim is hypotheses.beam else dim for dim in hypotheses.dims]
 
 
-def _state(body: Body, part: Part, each: bool) -> CarriedState:
+def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     """The state of a scorer. each: all of its parts are made those of each hypothesis, as not all get a label."""
     assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer)
     dims = list(body.hypotheses.dims)
@@ -141,7 +141,7 @@ def _state(body: Body, part: Part, each: bool) -> CarriedState:
         return CarriedState(body, part.name, initial)
 
 
-def score_by(part: Part, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+def score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
     """The scores of the next labels by a scorer, and its new state."""
     found = scorer.score(label, state)
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Tensor):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
-from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
@@ -55,7 +55,7 @@ class InternalLM:
         *,
         axis: Dim,
         initial_state: Callable[..., Any] | None = None,
-        by: Annotated[str, Choice("zero", "mean")] = "zero",
+        by: Annotated[str, OneOf("zero", "mean")] = "zero",
     ):
         if by not in ("zero", "mean"):
             raise ParameterError("InternalLM: unknown `by`", got=by, expected='"zero" or "mean"')

@@ -13,7 +13,7 @@ from rfnb.errors import ParameterError
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.search.score.add_up import Scored, add_costly, over_labels, score_by
-from rfnb.search.score.parts import Part, most_gain, parts_of
+from rfnb.search.score.parts import ScorePart, most_gain, parts_of
 from rfnb.search.score.scorer import PartialScorer, scores_ends, state_after
 
 MODEL = "model"
@@ -58,7 +58,7 @@ class Scorers:
 
     def add_up(self, scores: Tensor, last: Tensor, dims: Sequence[Dim], axis: Dim) -> Scored:
         """The scores of the next labels. {…, beam, axis}, last: the last label of each hypothesis, {…, beam}"""
-        found, costly, new = Scored(axis), list[tuple[Part, Any]](), dict[str, Any]()
+        found, costly, new = Scored(axis), list[tuple[ScorePart, Any]](), dict[str, Any]()
         found.add(MODEL, scores, self.scale)
         for part in self.parts:
             value = part.value

@@ -16,7 +16,7 @@ from rfnb.search.score.scorer import PartialScorer, Scorer, scores_ends
 
 
 @dataclass(frozen=True)
-class Part:
+class ScorePart:
     """One part. value: a Tensor of scores, a Scorer, a PartialScorer, or None for the number of labels."""
 
     name: str
@@ -24,7 +24,7 @@ class Part:
     scale: float
 
 
-def read_parts(given: Mapping[str, Any]) -> list[Part]:
+def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
     found = parts_of(given)
     if all(part.value is None for part in found):
@@ -34,19 +34,19 @@ def read_parts(given: Mapping[str, Any]) -> list[Part]:
     return found
 
 
-def parts_of(given: Mapping[str, Any]) -> list[Part]:
+def parts_of(given: Mapping[str, Any]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none."""
     parts = [_part(name, value) for name, value in given.items()]
     return [part for part in parts if part.scale]
 
 
-def _part(name: Any, given: Any) -> Part:
+def _part(name: Any, given: Any) -> ScorePart:
     if not isinstance(name, str) or not name:
         raise ParameterError("choice: the name of a part is not a string", got=name, expected='{"model": scores, …}')
     if name == "length" and isinstance(given, Real):
-        return Part(name, None, _scale(name, given))
+        return ScorePart(name, None, _scale(name, given))
     value, scale = given if isinstance(given, tuple) and len(given) == 2 else (given, 1.0)
-    return Part(name, _value(name, value), _scale(name, scale))
+    return ScorePart(name, _value(name, value), _scale(name, scale))
 
 
 def _scale(name: str, scale: Any) -> float:
@@ -74,7 +74,7 @@ def label_dim_of(tensors: list[Tensor]) -> Dim | None:
     return next((x.feature_dim for x in tensors if x.feature_dim is not None), None)
 
 
-def most_gain(parts: list[Part], known: float | None, given: float | None) -> float | None:
+def most_gain(parts: list[ScorePart], known: float | None, given: float | None) -> float | None:
     """The most that a label may add to the sum of the parts; None if that is not known.
 
     known: what it is for log-probabilities, None if their sums are not the scores. given: by the user.
@@ -90,7 +90,7 @@ def most_gain(parts: list[Part], known: float | None, given: float | None) -> fl
     return found
 
 
-def refuse_finals(what: str, parts: list[Part]) -> None:
+def refuse_finals(what: str, parts: list[ScorePart]) -> None:
     """Raises ParameterError for scorers by which the end of a hypothesis changes its score."""
     for part in parts:
         if hasattr(part.value, "final") and not scores_ends(part.value):

@@ -109,7 +109,7 @@ class WordNGram:
         texts = ["" if i in silent else vocab.decode(i) for i in range(size)]
         begins, ends, texts = _cut(texts, marker)
         words = {word: number for word, number in model.words.items() if word not in ("<s>", "</s>", unknown)}
-        trie = _Trie(words, texts)
+        trie = _WordTrie(words, texts)
         self._nothing, self._dead, self._over = 0, len(trie.words), len(trie.words) + 1  # over: after the end label
         other = model.words.get(unknown)
         of_node = [*trie.words, None, None]
@@ -251,7 +251,7 @@ def _marked(text: str, marker: str) -> bool:
     return text.startswith("▁") if marker == "▁" else text.endswith("@@")
 
 
-class _Trie:
+class _WordTrie:
     """What labels can spell of words. words: for each begun word, the first of which is empty, the number of the word
     that it is, or None. moves: a begun word, a label, and the longer one."""
 

@@ -32,7 +32,7 @@ SUMS = frozenset({"reduce_sum", "reduce"})
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAttention:
     """Attention that was found: its place in the code, its dims, and a function that returns the weights.
 
     path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None for a single
@@ -63,7 +63,7 @@ class _Mark:
 class AttentionFinder(Listener):
     """Finds attention in the calls of `model`, or in all calls if it is None, and passes it to `add`."""
 
-    def __init__(self, model: Any, add: Callable[[Found], None], outer: Listener | None):
+    def __init__(self, model: Any, add: Callable[[FoundAttention], None], outer: Listener | None):
         self.calls = 0
         self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
         self._names = {} if model is None else names_below(model)
@@ -250,8 +250,8 @@ def pick_rows(dims: list[Dim]) -> Dim | None:
 
 def found_of(
     weights: Tensor, axis: Dim, queries: list[Dim], place: OpPlace, make: Callable[[], Tensor] | None = None
-) -> Found:
-    """A `Found` for weights that have been computed."""
+) -> FoundAttention:
+    """A `FoundAttention` for weights that have been computed."""
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
     count = backend_of_raw(weights._raw).nbytes_raw(weights._raw)
     return _found(place, pick_rows(queries), axis, axes, count, make or (lambda: weights))
@@ -264,8 +264,8 @@ def _found(
     axes: tuple[tuple[Dim, int], ...],
     count: int,
     make: Callable[[], Tensor],
-) -> Found:
-    return Found(place.path, place.variable, place.source, rows, cols, axes, count, make)
+) -> FoundAttention:
+    return FoundAttention(place.path, place.variable, place.source, rows, cols, axes, count, make)
 
 
 def _kept(tensor: Tensor) -> Callable[[], Tensor]:
@@ -285,7 +285,7 @@ def _kept(tensor: Tensor) -> Callable[[], Tensor]:
     return give
 
 
-def _of_raw(found: RawAttention) -> Found:
+def _of_raw(found: RawAttention) -> FoundAttention:
     source = None if found.place is None else Source(*found.place)
     names = ["query", "key"] if len(found.shape) == 2 else ["head", "query", "key"]
     dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]

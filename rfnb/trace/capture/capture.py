@@ -23,7 +23,7 @@ from rfnb.core.ground.source import Source
 from rfnb.core.tensor.listener import active_listener, listening
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ViewError
-from rfnb.trace.capture.attention_finder import AttentionFinder, Found
+from rfnb.trace.capture.attention_finder import AttentionFinder, FoundAttention
 from rfnb.trace.capture.in_loops import attention_of
 from rfnb.trace.record.record import current_recorder
 from rfnb.trace.run import session
@@ -42,7 +42,7 @@ class Seen(Shown):
     line. bytes: the size of the tensors kept for it.
     """
 
-    def __init__(self, found: Found):
+    def __init__(self, found: FoundAttention):
         self.name, self.call = "", 1
         self.path, self.variable = found.path, found.variable
         self.rows, self.cols, self.axes = found.rows, found.cols, found.axes
@@ -147,7 +147,7 @@ class Captured(Shown):
 
     # -- while capturing
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: FoundAttention) -> None:
         if sum(item.bytes for item in self._items) + found.bytes > BUDGET:
             self.left_out.append(found.path or found.variable or "attention")
         else:

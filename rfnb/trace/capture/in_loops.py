@@ -10,7 +10,7 @@ from rfnb.core.graph.graph import BodyGraph, Node
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.shape import replace_dim_v2
-from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, OpPlace, found_of, query_dims, variable_of
+from rfnb.trace.capture.attention_finder import SAME, SUMS, FoundAttention, OpPlace, found_of, query_dims, variable_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import by_hypothesis, over_steps
 
@@ -25,13 +25,13 @@ class _InStep:
     place: OpPlace
 
 
-def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], list[str]]:
+def attention_of(run: Run, path: str | None, room: int) -> tuple[list[FoundAttention], list[str]]:
     """The attention in a run, with weights over all steps {axis, …}; and the names of attention that was left out.
 
     path: of the module that contains the loop; None if only modules called in the body count. room: the most bytes that
     the weights may use.
     """
-    found: list[Found] = []
+    found: list[FoundAttention] = []
     left_out: list[str] = []
     for place in _loops_inside(run.graph.nodes, path):
         left_out.append(f"{place}, a loop inside {run.name}")

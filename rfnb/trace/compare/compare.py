@@ -13,11 +13,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ParameterError
 from rfnb.ops import math
-from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
-from rfnb.trace.compare.hypotheses import Hypotheses, hypotheses_of
+from rfnb.trace.compare.comparison import Compared, Comparison, PairedNumbers
+from rfnb.trace.compare.hypotheses import SameHypotheses, hypotheses_of
 from rfnb.trace.compare.match import Sequences, match_sequences
 from rfnb.trace.compare.pairs import Pairs, Stretch
-from rfnb.trace.compare.part import Part, Select, fitted, part_of
+from rfnb.trace.compare.part import MaskedPart, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
 from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.run import Run
@@ -156,7 +156,7 @@ class _Earliest:
     """The earliest difference found so far; the numbers of all others are freed."""
 
     when: tuple[int, int] | None = None
-    numbers: Numbers | None = None
+    numbers: PairedNumbers | None = None
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ class _Context:
     sequences: Sequences
     tolerance: Tolerance
     select: Select
-    hypotheses: Hypotheses | None = None
+    hypotheses: SameHypotheses | None = None
     earliest: _Earliest = field(default_factory=_Earliest)
     types: dict[tuple[str, str], None] = field(default_factory=dict)  # pairs of different dtypes, in order
 
-    def parts(self, stretch: Stretch) -> tuple[Part, Part] | str:
+    def parts(self, stretch: Stretch) -> tuple[MaskedPart, MaskedPart] | str:
         """The two parts to compare, with the same axes; or the reason why they cannot be compared."""
         first = stretch.first
         if first.a is None or first.b is None:
@@ -185,14 +185,16 @@ class _Context:
             a, b = self.hypotheses.matched((a, b), values, steps, is_state=is_state)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
-    def numbers(self, parts: tuple[Part, Part], row: int, counts: np.ndarray, at: tuple[Any, ...]) -> Numbers:
+    def numbers(
+        self, parts: tuple[MaskedPart, MaskedPart], row: int, counts: np.ndarray, at: tuple[Any, ...]
+    ) -> PairedNumbers:
         """A copy of the numbers of one step, so that the other steps of the stretch can be freed."""
         (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
         known = self.a.sequence_dim in dims and self.sequences.a is not None
         owner = dims.index(self.a.sequence_dim) if known and self.a.sequence_dim is not None else None
-        return Numbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
+        return PairedNumbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
-    def where(self, part: Part, at: tuple[Any, ...]) -> str:
+    def where(self, part: MaskedPart, at: tuple[Any, ...]) -> str:
         """The place of an entry as text: "batch 'banana', time 3"."""
         owner = self.a.sequence_dim if self.sequences.a is not None else None
         names = self.sequences.names
@@ -224,7 +226,7 @@ def _note_difference(
     value: Compared,
     stretch: Stretch,
     far: np.ndarray,
-    parts: tuple[Part, Part],
+    parts: tuple[MaskedPart, MaskedPart],
     counts: np.ndarray,
     context: _Context,
 ) -> None:

@@ -48,7 +48,7 @@ class Compared:
 
 
 @dataclass
-class Numbers:
+class PairedNumbers:
     """The numbers of a value at one step in two runs, with the same axes, padded to the same sizes.
 
     counts: which entries are compared; padding and sequences that have ended are not. dims: of the first run. place:
@@ -92,7 +92,7 @@ class Comparison(Shown):
     only_b: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     same_steps: bool = True
-    numbers: Numbers | None = None
+    numbers: PairedNumbers | None = None
     beams: tuple[Any, ...] = ()
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.compare.match import Sequences
-from rfnb.trace.compare.part import Part
+from rfnb.trace.compare.part import MaskedPart
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Hypotheses:
+class SameHypotheses:
     """Which hypotheses of two searches have the same labels.
 
     there: for each step, those before the first one included, and each place of the first run, the place in the second
@@ -33,8 +33,8 @@ class Hypotheses:
     beams: tuple[Any, ...]
 
     def matched(
-        self, parts: tuple[Part, Part], values: Sequence[Any], steps: np.ndarray, *, is_state: bool
-    ) -> tuple[Part, Part]:
+        self, parts: tuple[MaskedPart, MaskedPart], values: Sequence[Any], steps: np.ndarray, *, is_state: bool
+    ) -> tuple[MaskedPart, MaskedPart]:
         """Both parts by the hypotheses of the first run; those that only one run has do not count."""
         a, b = parts
         axes = [self._beam(run, part.dims) for run, part in zip((self.a, self.b), parts, strict=True)]
@@ -58,7 +58,7 @@ class Hypotheses:
                 return axis, dim is known[-1].beam
         return None
 
-    def _moved(self, a: Part, b: Part, beam_a: int, beam_b: int, places: np.ndarray) -> Part:
+    def _moved(self, a: MaskedPart, b: MaskedPart, beam_a: int, beam_b: int, places: np.ndarray) -> MaskedPart:
         owners = [
             part.dims.index(run.sequence_dim) if run.sequence_dim in part.dims else None
             for run, part in ((self.a, a), (self.b, b))
@@ -71,9 +71,9 @@ class Hypotheses:
         places = places if owners[1] is not None else places[:, 0]
         index = places.reshape(*places.shape, *[1] * len(rest))
         moved = b.each(lambda x: np.take_along_axis(x, np.maximum(index, 0), axis=len(first) - 1), b.dims)
-        return Part(moved.array, moved.frames, moved.live & (index >= 0), moved.dims)
+        return MaskedPart(moved.array, moved.frames, moved.live & (index >= 0), moved.dims)
 
-    def _renamed(self, b: Part, places: np.ndarray) -> Part:
+    def _renamed(self, b: MaskedPart, places: np.ndarray) -> MaskedPart:
         """Places of the second run, which are the entries of a value, as those of the first one."""
         owner = b.dims.index(self.b.sequence_dim) if self.b.sequence_dim in b.dims else None
         if owner is None and places.shape[1] > 1:
@@ -82,10 +82,12 @@ class Hypotheses:
         row = grid[owner] if owner is not None else 0
         entries = np.clip(b.array, 0, places.shape[2] - 1).astype(int)
         found: np.ndarray = places[grid[0], row, entries]
-        return Part(np.where(found < 0, b.array, found).astype(b.array.dtype), b.frames, b.live & (found >= 0), b.dims)
+        return MaskedPart(
+            np.where(found < 0, b.array, found).astype(b.array.dtype), b.frames, b.live & (found >= 0), b.dims
+        )
 
 
-def hypotheses_of(a: Run, b: Run, sequences: Sequences) -> Hypotheses | None:
+def hypotheses_of(a: Run, b: Run, sequences: Sequences) -> SameHypotheses | None:
     """The common hypotheses of two runs; None if not both are searches, or their sequences are not those of one dim."""
     found = a.found, b.found
     if found[0] is None or found[1] is None or not all(run.replay.lineages for run in (a, b)):
@@ -97,4 +99,4 @@ def hypotheses_of(a: Run, b: Run, sequences: Sequences) -> Hypotheses | None:
     mine, theirs = ([0] if own is None else own for own in (sequences.a, sequences.b))
     pairs = list(zip(mine, theirs, strict=True))
     there, here, beams = found[0].same_hypotheses(found[1], pairs)
-    return Hypotheses(a, b, there, here, beams)
+    return SameHypotheses(a, b, there, here, beams)

@@ -21,7 +21,7 @@ Select = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class MaskedPart:
     """The numbers of a value with masks. frames: not padding. live: of sequences that take the step. dims: the axes."""
 
     array: np.ndarray
@@ -29,24 +29,24 @@ class Part:
     live: np.ndarray
     dims: tuple[Dim, ...]
 
-    def each(self, change: Callable[[np.ndarray], np.ndarray], dims: Sequence[Dim]) -> Part:
+    def each(self, change: Callable[[np.ndarray], np.ndarray], dims: Sequence[Dim]) -> MaskedPart:
         """Applies `change` to all three arrays; `dims` are the new axes."""
-        return Part(change(self.array), change(self.frames), change(self.live), tuple(dims))
+        return MaskedPart(change(self.array), change(self.frames), change(self.live), tuple(dims))
 
-    def take(self, axis: int, positions: Sequence[int]) -> Part:
+    def take(self, axis: int, positions: Sequence[int]) -> MaskedPart:
         """Selects positions of an axis."""
         return self.each(lambda array: array.take(positions, axis), self.dims)
 
-    def squeeze(self, axis: int) -> Part:
+    def squeeze(self, axis: int) -> MaskedPart:
         """Removes an axis of size 1."""
         return self.each(lambda array: array.squeeze(axis), [*self.dims[:axis], *self.dims[axis + 1 :]])
 
-    def move(self, dims: Sequence[Dim]) -> Part:
+    def move(self, dims: Sequence[Dim]) -> MaskedPart:
         """Reorders the axes to `dims`."""
         order = [self.dims.index(dim) for dim in dims]
         return self.each(lambda array: array.transpose(order), dims)
 
-    def pad(self, axis: int, size: int) -> Part:
+    def pad(self, axis: int, size: int) -> MaskedPart:
         """Pads an axis to `size` with entries that are not frames."""
         more = [(0, size - self.array.shape[axis] if i == axis else 0) for i in range(self.array.ndim)]
         longer = self.each(lambda array: np.pad(array, more), self.dims)
@@ -64,7 +64,7 @@ def part_of(
     steps: np.ndarray,
     sequences: Sequence[int] | None,
     select: Select,
-) -> Part:
+) -> MaskedPart:
     """The part of a value that is compared at some steps of a run; step -1 stands for the states at the start.
 
     value: has the dims and lengths, which are the same at all these steps. arrays: the numbers at each step.
@@ -72,7 +72,7 @@ def part_of(
     array = np.stack(arrays)
     live = going_on(value, run.size, steps.reshape(-1, *[1] * (array.ndim - 1)))
     real, live = (np.broadcast_to(mask, array.shape) for mask in (frames(value), live))
-    part = Part(array, real, live, (STEPS, *(value.dims if isinstance(value, Tensor) else ())))
+    part = MaskedPart(array, real, live, (STEPS, *(value.dims if isinstance(value, Tensor) else ())))
     for axis in reversed(range(1, len(part.dims))):
         if part.dims[axis].name in select:
             part = _selected(part, axis, select[part.dims[axis].name]).squeeze(axis)
@@ -81,14 +81,14 @@ def part_of(
     return part
 
 
-def _selected(part: Part, axis: int, position: int) -> Part:
+def _selected(part: MaskedPart, axis: int, position: int) -> MaskedPart:
     size, name = part.array.shape[axis], part.dims[axis].name
     if not -size <= position < size:
         raise LoopError(f"compare: there is no {name} {position}", expected=f"0 … {size - 1}")
     return part.take(axis, [position % size])
 
 
-def fitted(a: Part, b: Part, owners: tuple[Dim | None, Dim | None]) -> tuple[Part, Part] | str:
+def fitted(a: MaskedPart, b: MaskedPart, owners: tuple[Dim | None, Dim | None]) -> tuple[MaskedPart, MaskedPart] | str:
     """Both parts with the same axes in the same order, padded to the same sizes; else the reason why they do not fit.
 
     owners: the dims of the sequences in both runs, which match each other.
@@ -113,7 +113,7 @@ def fitted(a: Part, b: Part, owners: tuple[Dim | None, Dim | None]) -> tuple[Par
     return a, b
 
 
-def _squeezed(part: Part, matched: Any) -> Part:
+def _squeezed(part: MaskedPart, matched: Any) -> MaskedPart:
     for axis in reversed(range(len(part.dims))):
         if part.dims[axis] not in matched and part.array.shape[axis] == 1:
             part = part.squeeze(axis)

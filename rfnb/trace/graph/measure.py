@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, get_args
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import SUMMED, Bad, Measured, NodeMeasure, Show
+from rfnb.core.graph.measured import SUMMED, Bad, NodeMeasure, NodeMeasures, Show
 from rfnb.core.graph.meter import Meter, Sample
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground import raw as raw_registry
@@ -69,7 +69,7 @@ def measured(
             done.take(trace(done.meter(_meter(wanted, costs))), first)
         plains = [plain() for _ in range(wanted.calls)] if times and first.failure is None else []
     loss = "the sum of the result" if wanted.loss is None else name_of(wanted.loss)
-    first.measured = Measured(
+    first.measured = NodeMeasures(
         wanted.show,
         max(len(done.samples), 1),
         _measures(first, done.samples, wanted.show),

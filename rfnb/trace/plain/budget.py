@@ -79,12 +79,12 @@ class Budget:
 class Budgets:
     """The budgets of a log, on the host and on an accelerator: there, it is a small part of what is free at first.
 
-    last: by variable, where in the log its value is. log_bytes: of the log itself. steps, loops: how many iterations
-    and loops were not counted yet.
+    last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
+    the log itself. steps, loops: how many iterations and loops were not counted yet.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
-        self.host, self._device = Budget(limit), Budget(None, of_device=True)
+        self.host, self._device, self.most = Budget(limit), Budget(None, of_device=True), limit
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
         self.log_bytes = self.steps = self.loops = 0
@@ -111,7 +111,8 @@ class Budgets:
         self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops
         self.steps = self.loops = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
-        self.host.limit = max(self._limit - self.log_bytes, 0)
+        self.most = max(self._limit - self.log_bytes, 0)
+        self.host.limit = self.most
         self._next_count = len(self._log.statements) + self._every
 
     def statements_of(self, part: float) -> int:
@@ -138,28 +139,23 @@ class Budgets:
         for budget in (self.host, self._device):
             budget.move(cut, kept, moved)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether more is used on the host than may be."""
-        return self.host.bytes > (self.host.limit or 0)
-
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
-        if version is None:
-            size = hold(value)
-        else:
-            entries, key = self._entries, id(value)
-            size = 0 if key in entries else value.nbytes
+        if version is not None:
+            entries, key, raw = self._entries, id(value), value
+            size = 0 if key in entries else raw.nbytes
             entries[key] = entries.get(key, 0) + 1
+        else:
+            size, raw = hold(value), _raw_of(value, None)
         if not size:
             return
         if size <= TINY and (version is not None or is_tiny(value, version)):
             self._tiny += size
             return
-        if not is_on_device(value, version):
+        if raw is None or backend_of(raw).is_on_host_raw(raw):
             self.host.bytes += size
             return
-        budget, time, raw = self._device, monotonic(), _raw_of(value, version)
+        budget, time = self._device, monotonic()
         budget.bytes += size
         if budget.limit is None:
             budget.limit = PART * backend_of(raw).spare_memory_raw(raw)
@@ -212,11 +208,13 @@ def is_tiny(value: Any, version: int | None) -> bool:
 
 def is_on_device(value: Any, version: int | None) -> bool:
     """Whether a tensor, or the first one in a container, is on an accelerator."""
-    raw = value if version is not None else _raw_of(value, version)
+    raw = _raw_of(value, version)
     return raw is not None and not backend_of(raw).is_on_host_raw(raw)
 
 
 def _raw_of(value: Any, version: int | None) -> Any:
     if version is not None:
         return value
+    if type(value) is Kept and value.backend is not None:
+        return value.raw
     return next((part.raw for part in tensors_in(value) if part.backend is not None), None)

@@ -14,7 +14,7 @@ from rfnb.trace.plain.remembered import Axes
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use
 
 
-class CallRecorder(FrameRecorder):
+class FunctionRecorder(FrameRecorder):
     """Follows the frames of a function one after the other; each is an iteration. It is the client that wants them.
 
     A call inside of another one is a part of that one.

@@ -68,16 +68,14 @@ def locked(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, str]:
     """The states that cannot be edited with numbers, with the reasons. values: the variables of the frame."""
     reasons: dict[str, str] = {}
     for name in names:
-        if name not in values:
-            reasons[name] = reason_missing(name)
-            continue
-        value = values[name]
         try:
-            _check(name, value)
+            _check(name, values.get(name))
         except LoopError as error:
             reasons[name] = error.what.removeprefix("edit: ")
-        if not has_numbers(value):
-            reasons[name] = f"`{name}` has no numbers: it is of type {type(value).__name__}"
+        if name not in values:
+            reasons[name] = reason_missing(name)
+        elif not has_numbers(values[name]):
+            reasons[name] = f"`{name}` has no numbers: it is of type {type(values[name]).__name__}"
     return reasons
 
 

@@ -8,7 +8,7 @@ import io
 import operator
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import parsed
@@ -176,24 +176,10 @@ def fork(
     return Forked(loop, step, own, list(changes), notes), error
 
 
-class Plan(NamedTuple):
-    """What a fork begins with, before anything is copied.
-
-    Args:
-        node: the syntax of the loop.
-        around: what it begins with besides its variables.
-        entries: its variables at the iteration, by name.
-        targets: those that the header assigns.
-        anew: those that an iteration assigns before it reads them.
-        rebuilder: makes their values.
-    """
-
-    node: Any
-    around: Around
-    entries: dict[str, Entry]
-    targets: set[str]
-    anew: set[str]
-    rebuilder: Rebuilder
+Plan = tuple[Any, Around, dict[str, Entry], set[str], set[str], Rebuilder]
+"""What a fork begins with, before anything is copied: the syntax of the loop, what it begins with besides its
+variables, these by name, those that the header assigns, those that an iteration assigns anew, what makes their values.
+"""
 
 
 def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
@@ -205,6 +191,8 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
             hint="rf.steps in the line of its loop, or %%record_loops in its cell",
         )
     _check_syntax(node)
+    if recording_here().is_held:
+        raise LoopError("fork: nothing is recorded while a loop of plain Python is paused", hint="let it go on first")
     if around.trained:
         raise LoopError(
             f"fork: the loop changes the weights of `{around.trained[0]}`, and those of its steps are not kept",
@@ -215,7 +203,7 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
     inside = {part for code in loop.codes() for part in _codes_in(code)}
     rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, inside.__contains__)
     entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
-    return Plan(node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder)
+    return node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder
 
 
 @locked_variables.register
@@ -407,10 +395,10 @@ def _global_words(code: CodeType) -> Iterator[str]:
 
 def _changing(loop: Iterations) -> set[int]:
     """The identities of the objects that have several states."""
-    states: dict[int, set[tuple[int, bool]]] = {}
+    states: dict[int, set[int]] = {}
     for number in range(len(loop.starts)):
         for state in loop.moments[number].objects.values():
-            states.setdefault(state.identity, set()).add((id(state.first), state.was_wrong))
+            states.setdefault(state.identity, set()).add(id(state))
     return {identity for identity, several in states.items() if len(several) > 1}
 
 

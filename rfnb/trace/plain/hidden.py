@@ -8,7 +8,6 @@ import random
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -25,7 +24,6 @@ from rfnb.trace.plain.values import (
     SMALL,
     Kept,
     Opaque,
-    all_in,
     drop,
     hold,
     is_same,
@@ -43,11 +41,6 @@ MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
-FEW_PARTS = 64
-"""Number of parts up to which an object is compared in each iteration; one with more, such as a dataset in memory, less
-and less often while it stays as it is."""
-MOST_SKIPPED = 64
-"""Number of iterations in a row in which an object with many parts is not compared."""
 VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
@@ -64,46 +57,24 @@ class Numbers(NamedTuple):
     others: tuple[Any, Any] | None
 
 
-class State:
-    """What is in an object: attributes as a `Kept`, or the state of a generator.
+class ObjectState:
+    """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
 
-    identity: the `id` that the object had. inside: the objects in it. first: of a state that is assumed to be an
-    earlier one, since it was not compared, that one; else itself. was_wrong: whether it turned out that it was not.
+    identity: the `id` that the object had. inside: the objects in it.
     """
 
-    __slots__ = ("_kept", "first", "identity", "inside", "is_long", "skipped", "to_skip", "was_wrong")
+    __slots__ = ("identity", "inside", "kept")
 
     def __init__(self, identity: int, kept: Any):
-        self.identity, self._kept, self.first, self.was_wrong = identity, kept, self, False
+        self.identity, self.kept = identity, kept
         self.inside = tuple(filter(_changes, objects_in(kept))) if isinstance(kept, Kept) else ()
-        self.is_long = sum(1 for _ in islice(all_in(kept), FEW_PARTS + 1)) > FEW_PARTS
-        self.skipped, self.to_skip = 0, 0  # iterations
-
-    @property
-    def kept(self) -> Any:
-        """What was kept; None if it no longer is."""
-        return None if self.was_wrong else self.first._kept
-
-    def again(self) -> State:
-        """The same state, which is assumed for the next iterations if it is long."""
-        if not self.is_long:
-            return self
-        state = State(self.identity, None)
-        state.first, state.inside, state.is_long = self.first, self.inside, True
-        state.to_skip = min(2 * self.to_skip + 1, MOST_SKIPPED)
-        return state
-
-    def forget(self) -> Any:
-        """Keeps nothing any longer; what was kept."""
-        kept, self._kept = self._kept, None
-        return kept
 
 
 class Moment(NamedTuple):
     """The beginning of an iteration: the random numbers, and the states of objects by the `id` of the `Kept`."""
 
     numbers: Numbers
-    objects: dict[int, State]
+    objects: dict[int, ObjectState]
 
 
 NO_MOMENT = Moment(Numbers((), None), {})
@@ -151,11 +122,10 @@ class Hidden:
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
-        self._objects: dict[int, State] = {}
+        self._objects: dict[int, ObjectState] = {}
+        self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
         self._values: list[Kept] = []
-        self._too_many: set[int] = set()  # by id, objects that lead to more than are kept
-        self._assumed: list[tuple[Kept, State]] = []  # what was not compared in this iteration
-        self.states: list[State] = []  # all that need memory, the oldest first
+        self.states: list[ObjectState] = []  # all that need memory, the oldest first
         self.bytes = 0  # of the moments that were not counted yet, without what states hold
 
     def numbers(self) -> Numbers:
@@ -194,7 +164,7 @@ class Hidden:
         self._around.others = None if self._all else other_numbers()
         return self._around
 
-    def objects(self, values: list[Kept]) -> dict[int, State]:
+    def objects(self, values: list[Kept]) -> dict[int, ObjectState]:
         """The states of the objects in some values; the same list as the last time has the same objects."""
         if self._objects or values is not self._values:
             self._look(values)
@@ -203,18 +173,19 @@ class Hidden:
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
         for value in values:
+            if value.backend is not None and value.gradient != 1:
+                continue
             entry = self._parts.get(id(value))
             if entry is None:
                 entry = value, tuple(part for part in objects_in(value) if _changes(part))
             parts[id(value)] = entry
         self._parts = parts
-        todo = [part for _, inside in parts.values() for part in inside]
-        first = set(map(id, todo))
-        if first and first == self._too_many:
+        if self._too_many and self._too_many <= parts.keys():
             return
-        objects: dict[int, State] = {}
-        seen: dict[int, State] = {}  # by id of the object
-        self._too_many, self._assumed, changed = set(), (assumed := []), False
+        todo = [part for _, inside in parts.values() for part in inside]
+        objects: dict[int, ObjectState] = {}
+        seen: dict[int, ObjectState] = {}  # by id of the object
+        self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
             value = part.object
@@ -223,34 +194,27 @@ class Hidden:
             state = seen.get(id(value))
             if state is None:
                 if len(seen) >= MOST_OBJECTS:
-                    objects, self._too_many = {}, first
+                    objects, self._too_many = {}, {number for number, (_, inside) in parts.items() if inside}
                     break
                 state = seen[id(value)] = self._state(part, value, self._objects.get(id(part)))
                 changed = changed or state is not self._objects.get(id(part))
-                if state.to_skip:
-                    assumed.append((part, state))
                 todo += state.inside
             objects[id(part)] = state
         if changed or len(objects) != len(self._objects):
             self._objects = objects
             self.bytes += REFERENCE * len(objects)
 
-    def _state(self, part: Kept, value: Any, old: State | None) -> State:
-        if old is not None and old.skipped < old.to_skip:
-            old.skipped += 1
-            return old
+    def _state(self, part: Kept, value: Any, old: ObjectState | None) -> ObjectState:
         contents = contents_of(value, part)
-        if old is not None and old.kept is not None:
-            if is_same_state(contents, old.kept):
-                return old.again()
-            old.was_wrong = old.first is not old
+        if old is not None and old.kept is not None and is_same_state(contents, old.kept):
+            return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
-            return State(id(value), contents if type(contents) is not dict else None)
-        before = None if old is None else old.first.kept
+            return ObjectState(id(value), contents if type(contents) is not dict else None)
+        before = None if old is None else old.kept
         copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
-        state = State(id(value), keep(contents, copied, before))
-        if isinstance(before, Kept):
-            before.let_go()
+        state = ObjectState(id(value), keep(contents, copied, before))
+        if old is not None and isinstance(old.kept, Kept):
+            old.kept.let_go()
         self._spent(hold(state.kept))
         self.states.append(state)
         self.bytes += STATE
@@ -258,27 +222,29 @@ class Hidden:
 
     def forget(self, moment: Moment) -> None:
         """Keeps no states that were there only before this moment."""
-        needed = {id(state.first) for state in moment.objects.values()}
+        needed = set(map(id, moment.objects.values()))
         last = max((at for at, state in enumerate(self.states) if id(state) in needed), default=0)
         old, self.states = self.states[:last], self.states[last:]
         for state in old:
             if id(state) not in needed:
-                self._spent(-drop(state.forget()))
+                self._spent(-drop(state.kept))
         self.states[:0] = [state for state in old if id(state) in needed]
 
-    def check(self) -> None:
-        """Compares the objects that were assumed to have stayed as they were."""
-        for part, state in self._assumed:
-            value = part.object
-            state.was_wrong = value is None or not is_same_state(contents_of(value, part), state.kept)
+    def settle(self) -> None:
+        """Compares what was assumed to have stayed as it was."""
+        for state in self._objects.values():
+            for part in state.kept.value.items if isinstance(state.kept, Kept) else ():
+                if isinstance(part, Kept):
+                    part.settle()
 
     def free(self) -> int:
         """Forgets the oldest state that needs memory; how much that was."""
-        return drop(self.states.pop(0).forget())
+        state = self.states.pop(0)
+        size, state.kept = drop(state.kept), None
+        return size
 
     def end(self, log: Iterable[Any]) -> None:
         """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
-        self.check()
         around, self._around = self._around, None
         if around is not None:
             around.trained = [
@@ -308,7 +274,7 @@ class Hidden:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
         self.states, self._objects, self._parts, self._values, self._attributes = [], {}, {}, [], []
-        self._too_many, self._assumed = set(), []
+        self._too_many = set()
 
 
 def attributes_of(name: str, module: Any) -> list[tuple[str, Any, dict[str, Any]]]:

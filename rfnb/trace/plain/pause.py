@@ -395,7 +395,7 @@ def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
     if pauses.asked and recorder._previous != BEFORE:
         statement, of = recorder._outline.statements[recorder._previous], pauses_of(recorder, recorder._open[-1])
         if of.loop.number in statement.loops and not of.is_off:
-            of.hold(frame, str(pauses.answer()), statement.line)
+            _hold(recorder, of, frame, str(pauses.answer()), statement.line)
             return True
     uses = recorder.variables.log.uses[start:]
     reason: tuple[LoopPauses, str, int | None] | None = None
@@ -411,7 +411,7 @@ def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
             if of.test(watch, frame, [use.name for use in uses] if watch.each else watch.names) and reason is None:
                 reason = of, watch.why, line
     if reason is not None:
-        reason[0].hold(frame, *reason[1:])
+        _hold(recorder, reason[0], frame, *reason[1:])
     return reason is not None
 
 
@@ -420,5 +420,14 @@ def after_step(recorder: FrameRecorder, frame: FrameType) -> bool:
     of = pauses_of(recorder, recorder._open[-1])
     reason = None if pauses.muted else of.after_step(frame)
     if reason is not None:
-        of.hold(frame, *reason)
+        _hold(recorder, of, frame, *reason)
     return reason is not None
+
+
+def _hold(recorder: FrameRecorder, of: LoopPauses, frame: FrameType, why: str, line: int | None) -> None:
+    """Holds a loop inside of an event: until it goes on, nothing else is recorded in this thread."""
+    recorder._recording.is_held = True
+    try:
+        of.hold(frame, why, line)
+    finally:
+        recorder._recording.is_held = False

@@ -21,7 +21,7 @@ from rfnb.trace.plain.hidden import (
     OBJECT,
     RANDOM,
     VALUE,
-    State,
+    ObjectState,
     contents_of,
     is_same_state,
     role_of,
@@ -46,7 +46,7 @@ class Rebuilder:
 
     def __init__(
         self,
-        objects: Mapping[int, State],
+        objects: Mapping[int, ObjectState],
         changing: set[int],
         cells: Mapping[str, CellType],
         shares: Callable[[CodeType], bool],
@@ -226,13 +226,13 @@ class Rebuilder:
             self.notes[f"with today's {name}"] = None
         return today
 
-    def _changed(self, identity: int, today: Any, kept: Kept, state: State) -> bool:
+    def _changed(self, identity: int, today: Any, kept: Kept, state: ObjectState) -> bool:
         """Whether an object is not always the same in the loop and today."""
         if identity in self.changing or today is None:
             return True
         return state.kept is not None and not is_same_state(contents_of(today, kept), state.kept)
 
-    def _copy(self, name: str, kept: Kept, state: State, depth: int) -> Any:
+    def _copy(self, name: str, kept: Kept, state: ObjectState, depth: int) -> Any:
         try:
             value = object.__new__(kept.value.type)
         except TypeError:

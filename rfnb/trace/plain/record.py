@@ -21,7 +21,7 @@ from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block
-from rfnb.trace.plain.calls import CallRecorder
+from rfnb.trace.plain.calls import FunctionRecorder
 from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.iterations import Iterations
@@ -400,11 +400,11 @@ class record_calls(Block):
         if not functions:
             raise ParameterError("record_calls: no function is named", expected="rf.record_calls(model.forward)")
         self._of_calls = [_calls_of(function) for function in functions]
-        self._open: list[CallRecorder] = []
+        self._open: list[FunctionRecorder] = []
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:
-            recorder = CallRecorder(
+            recorder = FunctionRecorder(
                 code, text, owner, recording_here(), lambda loop: _store(loop, self._dims), self._dims
             )
             if not _start(recorder, None, "record_calls"):

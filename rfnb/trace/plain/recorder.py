@@ -80,7 +80,8 @@ class FrameRecorder:
                 self._begin(loop, names, tentative and loop == begins[-1])
         elif self._open:
             names = self._names(frame) if self._outside else frame.f_locals
-            self._finish(names, whole=self._caught is None)
+            if self._previous != BEFORE:
+                self.variables.take(names, self._previous, self._caught is None, False)
             if self._frame is not None:
                 names = self._pause(names)
             if self._open[-1].number not in self._outline.statements[statement].loops:
@@ -194,17 +195,13 @@ class FrameRecorder:
 
     def _names(self, frame: FrameType) -> Mapping[str, Any]:
         """The variables of the frame, and those of its module that it changes."""
-        self._states(frame)
+        variables = self.variables
+        if variables.hidden is None:
+            variables.hidden = Hidden(frame.f_code, frame.f_globals, variables.hides, variables.spend)
         if not self._outside:
             return frame.f_locals
         outside = frame.f_globals
         return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
-
-    def _states(self, frame: FrameType) -> Hidden:
-        variables = self.variables
-        if variables.hidden is None:
-            variables.hidden = Hidden(frame.f_code, frame.f_globals, variables.hides, variables.spend)
-        return variables.hidden
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
@@ -347,8 +344,7 @@ class FrameRecorder:
 
     def _mark_ends(self) -> None:
         """The loops that are open have all that was recorded so far."""
-        if self.variables.hidden is not None:
-            self.variables.hidden.check()
+        self.variables.settle()
         for loop in self._open:
             loop.end, loop.ran_end = len(self.variables.log), len(self.variables.log.statements)
 

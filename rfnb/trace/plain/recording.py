@@ -17,13 +17,14 @@ from rfnb.trace.run.warn import warn
 class Recording:
     """Records loops in one thread for several clients, from the first that is added until the last is removed.
 
-    frames: the recorders of frames that run.
+    frames: the recorders of frames that run. is_held: whether an event holds a loop, so that no others arrive.
     """
 
     def __init__(self) -> None:
         self._clients: list[Client] = []
         self.frames: dict[FrameType, FrameRecorder] = {}
         self._events: Events | None = None
+        self.is_held = False
 
     def add(self, client: Client) -> None:
         """Records for one more client. Raises Busy if another tool uses the events."""

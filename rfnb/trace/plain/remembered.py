@@ -40,8 +40,8 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.kept_steps import KeptSteps
 from rfnb.trace.run.names import LostValue, NoValue
+from rfnb.trace.run.plain_steps import PlainSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
@@ -58,7 +58,7 @@ SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
 
-class Remembered(KeptSteps):
+class Remembered(PlainSteps):
     """The iterations of a loop of plain Python, as a Run reads them.
 
     Args:

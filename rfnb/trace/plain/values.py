@@ -28,6 +28,11 @@ LARGE = 2**26
 """Bytes of a value without a counter of changes that is copied; larger ones may have changed when they are read."""
 LONG = 16
 """Number of parts from which on those of a container are compared as a whole."""
+MANY_PARTS = 64
+"""Number of parts, also of those inside, from which on a container is compared less and less often while it stays as it
+is, but for its length, by lines that are not known to change it."""
+MOST_SKIPPED = 64
+"""Number of times in a row that such a container is not compared."""
 MOST_PARTS = 4096
 """Number of parts of a container that are kept."""
 DEEPEST = 6
@@ -70,7 +75,8 @@ class Growth:
     def __init__(self, parts: Iterable[Any]):
         self.parts: list[Any] = []
         self.entries = self.held = self.counted = self._looked = self._numbers = 0
-        self.has_kept, self._array = False, np.zeros(0)
+        self.has_kept = False
+        self._array: Any = ()
         self.add(parts)
 
     def add(self, parts: Iterable[Any]) -> None:
@@ -86,18 +92,20 @@ class Growth:
             self._looked = len(kinds)
             self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
             array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
-            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else np.zeros(0)
+            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else ()
         if length > self._numbers:
             return None
         return self._array[:length] if length <= len(self._array) else self.parts[:length]
 
 
 class Parts:
-    """A container as it was: its kind, and its parts by key. extra: how long a deque may be, what makes the missing
-    entries of a defaultdict.
+    """A container as it was: its kind, and its parts by key.
+
+    extra: how long a deque may be, what makes the missing entries of a defaultdict. total: the number of parts, with
+    those inside. skipped: how often it was not compared since it was the last time. to_skip: how often it will not be.
     """
 
-    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length")
+    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length", "skipped", "to_skip", "total")
 
     def __init__(
         self,
@@ -109,6 +117,9 @@ class Parts:
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
+        inside = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
+        self.total: int = length + sum(part.total for part in inside if type(part) is Parts)
+        self.skipped = self.to_skip = 0
 
     @property
     def growth(self) -> Growth | None:
@@ -204,7 +215,7 @@ class Kept:
 
     def changed(self) -> bool:
         """Whether the memory that is shared was written after the value was kept."""
-        return self.version is not None and self.backend.version_raw(self.raw) != self.version
+        return self.version is not None and self.backend.current_version_raw(self.raw) != self.version
 
     def was_written(self) -> bool:
         """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
@@ -231,8 +242,23 @@ class Kept:
         self.value = tensor_of(copied, value.sig, value.lengths) if isinstance(value, Tensor) else copied
         self.copied_at, self.version = self.version, None
 
+    def settle(self) -> None:
+        """Compares a container of many parts, which may have been left out; the value is marked if it has changed."""
+        parts = self.value
+        if isinstance(parts, Parts) and parts.skipped:
+            value = self.object
+            self.mark(value is not None and _same_parts(value, parts, MEDIUM, False), value)
+
+    def mark(self, same: bool, value: Any) -> None:
+        """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
+        parts = self.value
+        if parts.skipped and not same and not (type(value) is list and _has_grown(parts, tuple(value), MEDIUM)):
+            self.note = MAY
+        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, MOST_SKIPPED)
+
     def let_go(self, parts: bool = True) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
+        self.settle()
         if self.origin is not None and not isinstance(self.origin, weakref.ref) and not self._is_small():
             self.origin = _gone
         inside = self.value.inside if isinstance(self.value, Opaque) else self.value
@@ -247,11 +273,11 @@ class Kept:
     @property
     def bytes(self) -> int:
         """The memory of a tensor or array, and of those in a container."""
+        if self.backend is not None:
+            return int(self.backend.nbytes_raw(self.raw))
         if isinstance(self.value, Parts):
             return sum(part.bytes for part in tensors_in(self.value))
-        if isinstance(self.value, np.ndarray):
-            return self.value.nbytes
-        return int(self.backend.nbytes_raw(self.raw)) if self.backend is not None else 0
+        return self.value.nbytes if isinstance(self.value, np.ndarray) else 0
 
 
 def _gone() -> None:
@@ -260,6 +286,9 @@ def _gone() -> None:
 
 def hold(kept: Any) -> int:
     """The memory that one more entry of the log needs."""
+    if type(kept) is Kept and kept.backend is not None:
+        kept.holders += 1
+        return kept.bytes if kept.holders == 1 else 0
     growth = growth_of(kept)
     if growth is not None:
         growth.entries += 1
@@ -327,9 +356,24 @@ def is_opaque(value: Any) -> bool:
 def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
 
-    limit: the bytes of values that are compared, if nothing counts their changes. closely: in long containers, too, it
-    is looked whether tensors that count their changes have changed; else that is seen when they are read.
+    limit: the bytes of values that are compared, if nothing counts their changes. closely: in containers of many parts,
+    too, it is looked whether tensors that count their changes have changed, which else is seen when they are read, and
+    they are compared each time. Else it may be found out later that one has changed: then its value is marked.
     """
+    parts = kept.value if isinstance(kept, Kept) else None
+    if not isinstance(parts, Parts) or parts.total <= MANY_PARTS or closely:
+        return _is_same(value, kept, limit, closely)
+    if kept.object is not value:
+        return False
+    if parts.skipped < parts.to_skip and _length(value) == parts.length:
+        parts.skipped += 1
+        return True
+    same = _same_parts(value, parts, MEDIUM, False)
+    kept.mark(same, value)
+    return same
+
+
+def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
     if kept.object is not value:
@@ -366,6 +410,8 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
 
 def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> Kept:
     kind = type(value)
+    if (backend := _by_type.get(kind)) is not None:
+        return _kept_raw(value, value, backend, copied)
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         held = value.view() if shared else value.copy()
@@ -376,9 +422,8 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         return Kept(Opaque(value), _reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
     backend = backend_of(raw)
-    if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept
-        readable = backend.is_readable_raw(raw)
-        return _kept_raw(value, backend, copied) if readable else Kept(Opaque(value), _reference(value))
+    if backend is not None:
+        return _kept_raw(value, raw, backend, copied)
     is_long = kind is list and len(value) > left[0]
     parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
@@ -439,20 +484,16 @@ def _extra(value: Any) -> Any:
     return None
 
 
-def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
-    whole = issubclass(type(value), Tensor)
-    raw = value._raw if whole else value
-    counts, size = backend.counts_changes_raw(raw) and not copied, backend.nbytes_raw(raw)
-    shared = counts or size > LARGE
+def _kept_raw(value: Any, raw: Any, backend: Any, copied: bool) -> Kept:
+    """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
+    if not backend.is_readable_raw(raw):
+        return Kept(Opaque(value), _reference(value))
+    version = backend.current_version_raw(raw) if not copied and backend.counts_changes_raw(raw) else None
+    size = backend.nbytes_raw(raw) if version is None else 0
+    shared = version is not None or size > LARGE
     held = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
-    kept = Kept(
-        tensor_of(held, value.sig, value.lengths) if whole else held,
-        _reference(value),
-        backend.version_raw(raw) if counts else None,
-        backend,
-        MAY if shared and not counts else "",
-        counts or size <= SMALL,
-    )
+    held = held if value is raw else tensor_of(held, value.sig, value.lengths)
+    kept = Kept(held, _reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
     kept.layout = None if shared else backend.layout_raw(raw)
     kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
     return kept
@@ -509,6 +550,12 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def _length(value: Any) -> int | None:
+    """The length of a container; None where that would run code of the user."""
+    base: Any = next((base for base in (dict, *SEQUENCES) if issubclass(type(value), base)), None)
+    return None if base is None else int(base.__len__(value))
+
+
 def _key(key: Any) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
     return key if _is_plain(key) else OddKey(f"{type(key).__name__} {id(key):x}")
@@ -526,9 +573,9 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
-def _has_grown(parts: Parts, items: tuple[Any, ...]) -> bool:
+def _has_grown(parts: Parts, items: tuple[Any, ...], limit: int = SMALL) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
-    return 0 < parts.length < len(items) and _begins_with(items, parts, SMALL, False)
+    return 0 < parts.length < len(items) and _begins_with(items, parts, limit, False)
 
 
 def _opened(item: Any) -> Iterator[Any]:
@@ -553,13 +600,13 @@ def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool
             pass
     return all(
         item is known
-        or (type(known) is Kept and is_same(item, known, limit, closely))
+        or (type(known) is Kept and _is_same(item, known, limit, closely))
         or (type(item) is type(known) and type(item) in PLAIN and item == known)
         for item, known in zip(items, kept, strict=False)
     )
 
 
-_version, _origin = attrgetter("version"), attrgetter("origin")
+_version, _origin, _value = attrgetter("version"), attrgetter("origin"), attrgetter("value")
 
 
 def tensors_in(kept: Any) -> Iterator[Kept]:
@@ -570,15 +617,21 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
     elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
         for item in kept.items:
-            yield from tensors_in(item)
+            if type(item) is Kept and item.backend is not None:
+                yield item
+            else:
+                yield from tensors_in(item)
 
 
-def all_in(kept: Any) -> Iterator[Any]:
-    """A value with all of its parts."""
-    yield kept
-    inside = kept.value if isinstance(kept, Kept) else None
-    for item in inside.items if isinstance(inside, Parts) else ():
-        yield from all_in(item)
+def written_in(kept: Any) -> set[int]:
+    """Which of the tensors of a value were written after it was kept, also if copies were taken before."""
+    parts = [*tensors_in(kept)]
+    versions = [*map(_version, parts)]
+    if len(parts) > LONG and None not in versions and all(type(part.value) is not Tensor for part in parts):
+        now = [*map(parts[0].backend.current_version_raw, map(_value, parts))]
+        if now == versions:
+            return set()
+    return {number for number, part in enumerate(parts) if part.was_written()}
 
 
 def objects_in(kept: Any) -> Iterator[Kept]:
@@ -588,7 +641,8 @@ def objects_in(kept: Any) -> Iterator[Kept]:
             yield kept
         inside = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
         for item in inside.items if isinstance(inside, Parts) else ():
-            yield from objects_in(item)
+            if type(item) is Kept and (item.backend is None or item.gradient == 1):
+                yield from objects_in(item)
 
 
 class Summary:

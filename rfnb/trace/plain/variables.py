@@ -11,6 +11,7 @@ from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use
 from rfnb.trace.plain.values import (
+    MAY,
     MEDIUM,
     PLAIN,
     SMALL,
@@ -23,6 +24,7 @@ from rfnb.trace.plain.values import (
     keep,
     tensors_in,
     version_of,
+    written_in,
 )
 from rfnb.trace.run.options import options
 
@@ -70,8 +72,7 @@ class FrameVariables:
         if self.hidden is not None:
             self.budgets.log_bytes, self.hidden.bytes = self.budgets.log_bytes + self.hidden.bytes, 0
         self.budgets.count()
-        if self.budgets.is_over:
-            self.spend(0)
+        self.spend(0)
         return self.budgets.log_is_large
 
     def move(self, moved: Callable[[int], int]) -> None:
@@ -110,6 +111,14 @@ class FrameVariables:
             if type(value) is Kept:
                 value.let_go()
 
+    def settle(self) -> None:
+        """Compares what was assumed to have stayed as it was."""
+        for value in (self.log.values[at] for at in self.last.values()):
+            if type(value) is Kept:
+                value.settle()
+        if self.hidden is not None:
+            self.hidden.settle()
+
     def objects(self) -> list[Kept]:
         """The values in which objects may change where no line shows it; the same list as long as they are the same."""
         if self._objects is None:
@@ -136,7 +145,7 @@ class FrameVariables:
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
         log, last, version_now, plain_version = self.log, self.last, self._version_now, self._plain_version
-        values, versions = log.values, log.versions
+        values, versions, budgets = log.values, log.versions, self.budgets
         for name, reads, always, path, use in self._uses[statement]:
             if path is None:
                 value = names.get(name, MISSING)
@@ -159,12 +168,12 @@ class FrameVariables:
                     if version is None:
                         self.add(name, use, value)
                         continue
-                    self.budgets.add(value, version)
+                    budgets.add(value, version)
                 last[name] = len(values)
                 log.uses.append(use)
                 values.append(value)
                 versions.append(version)
-                if version is not None and self.budgets.is_over:
+                if version is not None and budgets.host.bytes > budgets.most:
                     self.spend(0)
                 continue
             if old is value:
@@ -178,17 +187,16 @@ class FrameVariables:
             else:
                 same = is_same(value, old, closely=name in self.writers.get(statement, ()))
             if not same:
-                if reads and (old is value or (type(old) is Kept and old.object is value)):
+                if reads and (old is value or (type(old) is Kept and old.object is value and old.note != MAY)):
                     self.writers.setdefault(statement, set()).add(name)
-                    changed = {number for number, part in enumerate(tensors_in(old)) if part.was_written()}
-                    self._parts.setdefault((statement, name), set()).update(changed)
+                    self._parts.setdefault((statement, name), set()).update(written_in(old))
                 self.add(name, use, value)
             elif (always and whole) or (header and not reads):
                 if type(old) is Kept and not old.compared:  # other names may have changed it
                     self.add(name, use, value)
                     continue
                 if type(old) not in PLAIN:
-                    self.budgets.add(old, version)
+                    budgets.add(old, version)
                 last[name] = len(values)
                 log.add(use, old, version)
 
@@ -235,7 +243,7 @@ class FrameVariables:
             self._objects = None
             before.let_go(parts=growth_of(kept) is None)
         log.add(use, kept, version)
-        if self.budgets.is_over:
+        if self.budgets.host.bytes > self.budgets.most:
             self.spend(0)
 
     def _note(self, name: str, kept: Kept) -> None:
@@ -249,7 +257,7 @@ class FrameVariables:
         """Counts what is kept of objects, and lets go of what does not fit."""
         budget = self.budgets.host
         budget.bytes += size
-        if not self.budgets.is_over:
+        if budget.bytes <= self.budgets.most:
             return
         while budget.is_full and self.hidden is not None and self.hidden.states:
             budget.bytes -= self.hidden.free()
@@ -264,6 +272,8 @@ class FrameVariables:
             at = self.last.get(name)
             if at is None:
                 continue
+            if type(self.log.values[at]) is Kept:
+                self.log.values[at].settle()
             memory = self._memory(at)
             self._copy(name, at, self._parts.get((statement, name)))
             for other, place in self.last.items() if memory is not None else ():

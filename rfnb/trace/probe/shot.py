@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, RfError, RunFileError
-from rfnb.trace.capture.attention_finder import Found
+from rfnb.trace.capture.attention_finder import FoundAttention
 from rfnb.trace.capture.capture import Captured, Seen
 from rfnb.trace.probe.result import read_result, write_result
 from rfnb.trace.run.file.dims import DimReader, DimWriter
@@ -211,7 +211,7 @@ def _seen(data: Any, dims: DimReader, raws: RawReader) -> Seen:
         raise RunFileError("the attention in the file does not have its dims")
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
     path, variable = get(data, "path", str), get(data, "variable", str)
-    seen = Seen(Found(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
+    seen = Seen(FoundAttention(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
     seen.name, seen.call = get(data, "name", str), count(data, "call")
     return seen
 

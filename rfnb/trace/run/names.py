@@ -18,7 +18,7 @@ import numpy as np
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Axis, Members, Names
+from rfnb.core.expression.reader import Members, Names, PositionalAxis
 from rfnb.core.expression.torch_ops import is_raw, mapped
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
@@ -220,11 +220,11 @@ class StepNames(Mapping[str, Any]):
         labels = [tensor.sparse_dim for tensor in tensors if tensor.sparse_dim is not None]
         return list(dict.fromkeys([*(dim for tensor in tensors for dim in tensor.dims), *labels, at.run.axis]))
 
-    def _dim(self, name: str) -> Dim | Axis:
+    def _dim(self, name: str) -> Dim | PositionalAxis:
         if "." in name:
             raise KeyError(name)
         if self._is_plain and name.startswith("axis") and name[4:].isdigit():
-            return Axis(int(name[4:]))
+            return PositionalAxis(int(name[4:]))
         found = [dim for dim in self._dims() if dim.name == name]
         if not found:
             raise KeyError(name)

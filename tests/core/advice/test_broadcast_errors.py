@@ -7,7 +7,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.core.ground import source
-from rfnb.core.ground.source import Cell
+from rfnb.core.ground.source import NotebookCell
 from rfnb.errors import DimError
 
 feat = rf.Dim(4, name="feat")
@@ -25,7 +25,7 @@ def cells(monkeypatch: pytest.MonkeyPatch):
         nonlocal count
         count += 1
         file = f"<cell {hash(text)}>"
-        known[file] = Cell(count, None, text)
+        known[file] = NotebookCell(count, None, text)
         exec(compile(text, file, "exec"), space)
 
     return run

@@ -26,6 +26,7 @@ REGISTERED = {
     "trace.pause.hold.can_hold": "display.panel.comm",
     "trace.pause.hold.show_and_wait": "display.panel.comm",
     "trace.plain.remembered.continue_from": "trace.plain.fork",
+    "trace.plain.remembered.locked_variables": "trace.plain.fork",
     "trace.run.file.found.read_found": "search.register",
     "trace.run.file.found.write_found": "search.register",
     "trace.run.run.open_in_panel": "display.panel.comm",

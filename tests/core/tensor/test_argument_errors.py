@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.core.tensor.argument_errors import explained
-from rfnb.core.tensor.argument_kinds import Choice, FloatTensor, Probability
+from rfnb.core.tensor.argument_kinds import FloatTensor, OneOf, Probability
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import BackendError, DimError, DtypeError, ParameterError
 
@@ -72,7 +72,7 @@ def test_kinds_are_checked_before_the_call():
     calls = []
 
     @guarded
-    def pooled(x: rf.Tensor, mode: Annotated[str, Choice("max", "avg")] = "max", *, p: Probability = 0.0) -> None:
+    def pooled(x: rf.Tensor, mode: Annotated[str, OneOf("max", "avg")] = "max", *, p: Probability = 0.0) -> None:
         calls.append((mode, p))
 
     pooled(None, "avg", p=1)

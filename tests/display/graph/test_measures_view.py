@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.graph.measured import Measured, NodeMeasure
+from rfnb.core.graph.measured import NodeMeasure, NodeMeasures
 from rfnb.display.graph import view as view_of_graph
 from rfnb.display.graph.cards import tinted
 from rfnb.display.graph.pills import FAILED_PAPER, HEAT, PAPER
@@ -158,7 +158,9 @@ def test_the_first_nan_is_red():
 def test_tints_grow_with_the_numbers():
     graph = rf.model_graph(lambda x: rf.exp(x) + x, rf.zeros([feat]), show="time", calls=1)
     first, second = graph.nodes
-    graph.measured = Measured("time", 1, {first.number: NodeMeasure(1.0), second.number: NodeMeasure(0.25)}, total=2.0)
+    graph.measured = NodeMeasures(
+        "time", 1, {first.number: NodeMeasure(1.0), second.number: NodeMeasure(0.25)}, total=2.0
+    )
     view = view_of_graph.describe(graph)
     assert [named(view, name)["number"]["tint"] for name in ("exp", "add")] == [1.0, 0.5]
     assert [named(view, name)["number"]["share"] for name in ("exp", "add")] == [0.5, 0.125]

@@ -16,7 +16,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.training import plot, progress as progress_file
-from rfnb.display.training.curve import MOST, Curve
+from rfnb.display.training.curve import MOST, BinnedCurve
 from rfnb.display.training.history import UNREAD
 from rfnb.errors import RfError, ViewError
 
@@ -293,7 +293,7 @@ def test_the_bar_of_a_notebook_leaves_no_widget(shown, monkeypatch, plotted):
 
 
 def test_a_long_curve_keeps_its_extremes():
-    curve = Curve()
+    curve = BinnedCurve()
     for step in range(5000):
         curve.add(step, {333: 9.0, 777: -9.0}.get(step % 2000, step % 7))
     assert len(curve.bins) < MOST
@@ -307,7 +307,7 @@ def test_a_long_curve_keeps_its_extremes():
 
 
 def test_a_running_mean_of_a_long_curve_is_that_over_its_steps():
-    curve = Curve()
+    curve = BinnedCurve()
     for step in range(4000):
         curve.add(step, float(step >= 2000))
     means = {part.step: mean for part, mean in zip(curve.bins, curve.smoothed(500), strict=True)}

@@ -262,7 +262,7 @@ def test_arguments_are_kept_without_their_graph_and_only_while_recording(cells):
     del y
     gc.collect()
     assert graph() is None
-    assert not run.replay.plan.call.given["x"].raw_tensor.requires_grad
+    assert not run.replay.bindings.call.given["x"].raw_tensor.requires_grad
     assert states(run.rerun()) == states(run)
     with rf.recording(False):
         kept, of_kept = batch((1.0, 2.0))

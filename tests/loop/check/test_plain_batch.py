@@ -9,7 +9,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb.errors import DimError, DtypeError
-from rfnb.loop.check.plain_batch import Place, with_dims
+from rfnb.loop.check.plain_batch import InBatch, with_dims
 
 X = torch.arange(2 * 5 * 3.0).reshape(2, 5, 3)
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
@@ -101,6 +101,6 @@ def test_the_part_of_a_sequence(form, index):
         "packed": (packed, alone[0]),
         "heads": (values.transpose(0, 2, 1).reshape(6, 4), alone[0].T),
     }[form]
-    parts = list(Place(3, index, lengths).parts(together, own.shape, result=True))
+    parts = list(InBatch(3, index, lengths).parts(together, own.shape, result=True))
     assert any(np.array_equal(part, own) for part in parts)
     assert all(part.shape == own.shape for part in parts)

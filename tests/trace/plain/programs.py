@@ -45,12 +45,18 @@ def grow(items, x):
     items.append(x)
 
 
+def touch(items, n):
+    items[n % len(items)][0] = n
+
+
 def program(w, snap):
     a, b, n, k = torch.ones(3), torch.arange(3.0), 1, 0
     items, table, array, word = [], {}, np.zeros(3), "x"
     nested, same = [[], []], a
     o, boxes = Box(b), [Box(a), Box(1)]
     tensors, deep = [torch.zeros(2), torch.ones(2)], {"x": {"y": [n]}, "t": torch.ones(2)}
+    many, grid = [[i] for i in range(40)], {i: [i, [i]] for i in range(30)}
+    arrays = [np.zeros(2) for _ in range(70)]
     record, big = Record(torch.zeros(2), []), np.zeros(9000)
     with torch.inference_mode():
         quiet = torch.zeros(20000)
@@ -131,6 +137,20 @@ SIMPLE = [
     "record.items.append(k)",
     "record = Record(a, [n])",
     "part = a.view(3)[1:]; part.view(2).add_(1)",
+    "touch(many, n)",
+    "touch(many, n)",
+    "k = k + many[n % 40][0]",
+    "k = len(many)",
+    "grow(many, [n])",
+    "grow(many[n % 40], k)",
+    "many[0] = [k]",
+    "touch(grid, k)",
+    "k = grid[1][0] + len(grid)",
+    "grow(grid[3][1], n)",
+    "touch(arrays, k)",
+    "k = k + int(arrays[2].sum())",
+    "arrays[n % 70] += 1",
+    "row = arrays[1]; row[1] = k",
     "big[n] = k",
     "alias = big; alias[0] += 1",
     "half = big[:4500]; half += 1",

@@ -14,7 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopWarning, ParameterError
-from rfnb.trace.plain.calls import CallRecorder
+from rfnb.trace.plain.calls import FunctionRecorder
 from rfnb.trace.plain.recording import Recording
 from rfnb.trace.plain.syntax import outline_of_calls
 from tests.examples import FACTOR
@@ -284,7 +284,7 @@ def test_the_values_are_those_of_deep_copies(seed, tmp_path):
     plain, snapped = programs(seed, tmp_path)
     snapshots, stored, recording = Snapshots(), [], Recording()
     expected = [outcome(snapped, scale * torch.eye(3), snapshots) for scale in (1, 2, 3)]
-    recorder = CallRecorder(plain.__code__, outline_of_calls(plain.__code__), None, recording, stored.append)
+    recorder = FunctionRecorder(plain.__code__, outline_of_calls(plain.__code__), None, recording, stored.append)
     recording.add(recorder)
     got = [outcome(plain, scale * torch.eye(3), nothing) for scale in (1, 2, 3)]
     recording.remove(recorder)

@@ -228,3 +228,19 @@ def test_rf_tensors_keep_their_dims():
         for t in rf.steps(range(3)):
             h = h + h
     assert h.dims == (two,) and h.raw_tensor.tolist() == [2.0, 10.0]
+
+
+def test_a_fork_waits_until_the_paused_loop_goes_on():
+    refused = []
+
+    def look(held):
+        with pytest.raises(LoopError, match="while a loop of plain Python is paused"):
+            held.run.fork(0, h=5)
+        refused.append(held.run.replay.locked_states(held.run, 0))
+        return Resume()
+
+    condition = rf.pause_when("t == 1 and h > 0")
+    with user(look):
+        assert program(1) == [2, 4, 8, 16]
+    condition.remove()
+    assert [*refused[0]] == ["h"] and rf.runs["edited"].fork(0, h=5).steps == 4

@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
-from rfnb.trace.plain import hidden
+from rfnb.trace.plain import hidden, values
 from rfnb.trace.plain.remembered import locked_variables
 from rfnb.trace.plain.values import Opaque
 from tests.examples import FACTOR
@@ -454,6 +454,9 @@ class Shelf:
     def __init__(self, count):
         self.items = [{"weight": number} for number in range(count)]
 
+    def weight(self, number):
+        return self.items[number]["weight"]
+
     def heavier(self, number, by):
         self.items[number]["weight"] += by
 
@@ -465,7 +468,7 @@ def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
         for t in range(40):
             if t in changed_at:
                 shelf.heavier(t, 100)
-            total = total + shelf.items[t]["weight"] + shelf.items[0]["weight"]
+            total = total + shelf.weight(t) + shelf.weight(0)
         return total
 
     [run] = record(loop)
@@ -474,7 +477,7 @@ def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
         try:
             fork = run.fork(step)
         except LoopError as error:
-            assert "the attributes of the Shelf are no longer kept" in str(error) and locked(run, step)
+            assert "may have changed later" in str(error) and locked(run, step)
         else:
             assert not locked(run, step)
             forked.add(step)
@@ -484,17 +487,17 @@ def test_an_object_with_many_parts_is_that_of_the_step_or_refused(changed_at):
 
 def test_a_dataset_in_an_object_is_compared_less_and_less_often(monkeypatch):
     compared = []
-    same = hidden.is_same_state
-    monkeypatch.setattr(hidden, "is_same_state", lambda *a: compared.append(len(a[0])) or same(*a))
+    same = values._same_parts
+    monkeypatch.setattr(values, "_same_parts", lambda value, *more: compared.append(len(value)) or same(value, *more))
 
     def loop():
         shelf, total = Shelf(100), 0
         for t in range(200):
-            total = total + shelf.items[t % 100]["weight"]
+            total = total + shelf.weight(t % 100)
         return total
 
     [run] = record(loop)
-    assert run.steps == 200 and 3 <= len(compared) <= 10
+    assert run.steps == 200 and 3 <= compared.count(100) <= 10
 
 
 def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
@@ -505,7 +508,7 @@ def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
     def loop():
         shelves, total = [Shelf(1) for _ in range(300)], torch.zeros(())
         for t in range(20):
-            total = total + shelves[t].items[0]["weight"]
+            total = total + shelves[t].weight(0)
         return total
 
     [run] = record(loop)

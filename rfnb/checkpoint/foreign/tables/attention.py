@@ -7,7 +7,7 @@ positions, Hugging Face rotates pairs of feature i and i + half; rfnb and Meta r
 from __future__ import annotations
 
 from rfnb.checkpoint.foreign.tables.layers import LINEAR, NORM
-from rfnb.checkpoint.foreign.tables.row import Row, below
+from rfnb.checkpoint.foreign.tables.row import TableRow, below
 
 
 def _three(names: str) -> tuple[str, ...]:
@@ -20,42 +20,42 @@ _PROJ = (
     *below("proj", "wo", LINEAR),
 )
 _FUSED = (
-    Row("qkv.weight", ("in_proj_weight",), "heads"),
-    Row("qkv.weight", _three("{}_proj_weight"), "heads"),
-    Row("qkv.bias", ("in_proj_bias",), "heads"),
-    Row("qkv.weight", _three("w{}.weight"), "heads"),
-    Row("qkv.weight", ("qkv.weight",), "in one"),
-    Row("qkv.bias", ("qkv.bias",), "in one"),
+    TableRow("qkv.weight", ("in_proj_weight",), "heads"),
+    TableRow("qkv.weight", _three("{}_proj_weight"), "heads"),
+    TableRow("qkv.bias", ("in_proj_bias",), "heads"),
+    TableRow("qkv.weight", _three("w{}.weight"), "heads"),
+    TableRow("qkv.weight", ("qkv.weight",), "in one"),
+    TableRow("qkv.bias", ("qkv.bias",), "in one"),
 )
 SELF_ATTENTION = (
     *_FUSED,
-    Row("qkv.weight", _three("{}_proj.weight"), "heads"),
-    Row("qkv.bias", _three("{}_proj.bias"), "heads"),
+    TableRow("qkv.weight", _three("{}_proj.weight"), "heads"),
+    TableRow("qkv.bias", _three("{}_proj.bias"), "heads"),
     *_PROJ,
 )
 ROTARY_SELF_ATTENTION = (
     *_FUSED,
-    Row("qkv.weight", _three("{}_proj.weight"), "heads, halves"),
-    Row("qkv.bias", _three("{}_proj.bias"), "heads, halves"),
+    TableRow("qkv.weight", _three("{}_proj.weight"), "heads, halves"),
+    TableRow("qkv.bias", _three("{}_proj.bias"), "heads, halves"),
     *_PROJ,
 )
 CROSS_ATTENTION = (
-    Row("q.weight", ("in_proj_weight",), "queries"),
-    Row("q.weight", ("q_proj_weight",), "transposed"),
-    Row("q.bias", ("in_proj_bias",), "queries"),
-    Row("kv.weight", ("in_proj_weight",), "keys and values"),
-    Row("kv.weight", ("k_proj_weight", "v_proj_weight"), "heads"),
-    Row("kv.bias", ("in_proj_bias",), "keys and values"),
+    TableRow("q.weight", ("in_proj_weight",), "queries"),
+    TableRow("q.weight", ("q_proj_weight",), "transposed"),
+    TableRow("q.bias", ("in_proj_bias",), "queries"),
+    TableRow("kv.weight", ("in_proj_weight",), "keys and values"),
+    TableRow("kv.weight", ("k_proj_weight", "v_proj_weight"), "heads"),
+    TableRow("kv.bias", ("in_proj_bias",), "keys and values"),
     *below("q", "q_proj", LINEAR),
-    Row("kv.weight", ("k_proj.weight", "v_proj.weight"), "heads"),
-    Row("kv.bias", ("k_proj.bias", "v_proj.bias"), "heads"),
-    Row("kv.weight", ("kv.weight",), "in one"),
-    Row("kv.bias", ("kv.bias",), "in one"),
+    TableRow("kv.weight", ("k_proj.weight", "v_proj.weight"), "heads"),
+    TableRow("kv.bias", ("k_proj.bias", "v_proj.bias"), "heads"),
+    TableRow("kv.weight", ("kv.weight",), "in one"),
+    TableRow("kv.bias", ("kv.bias",), "in one"),
     *_PROJ,
 )
 FEED_FORWARD_GATED = (
-    Row("linear_ff.weight", ("gate_proj.weight", "up_proj.weight"), "joined"),
-    Row("linear_ff.weight", ("w1.weight", "w3.weight"), "joined"),
+    TableRow("linear_ff.weight", ("gate_proj.weight", "up_proj.weight"), "joined"),
+    TableRow("linear_ff.weight", ("w1.weight", "w3.weight"), "joined"),
     *below("linear_out", "down_proj", LINEAR),
     *below("linear_out", "w2", LINEAR),
 )
@@ -76,21 +76,23 @@ TRANSFORMER_DECODER_LAYER = (
     *below("ff_layer_norm", "norm3", NORM),
 )
 LLAMA = (
-    Row("input_embedding.weight", ("model.embed_tokens.weight",)),
+    TableRow("input_embedding.weight", ("model.embed_tokens.weight",)),
     *below("layers.{i}.self_att", "model.layers.{i}.self_attn", ROTARY_SELF_ATTENTION),
     *below("layers.{i}.self_att_layer_norm", "model.layers.{i}.input_layernorm", NORM),
     *below("layers.{i}.ff", "model.layers.{i}.mlp", FEED_FORWARD_GATED),
     *below("layers.{i}.ff_layer_norm", "model.layers.{i}.post_attention_layernorm", NORM),
     *below("final_layer_norm", "model.norm", NORM),
-    Row("logits.weight", ("lm_head.weight",), "transposed"),
-    Row("logits.weight", ("model.embed_tokens.weight",), "transposed"),  # tied there, but a separate parameter here
+    TableRow("logits.weight", ("lm_head.weight",), "transposed"),
+    TableRow(
+        "logits.weight", ("model.embed_tokens.weight",), "transposed"
+    ),  # tied there, but a separate parameter here
 )
 LLAMA_OF_META = (
-    Row("input_embedding.weight", ("tok_embeddings.weight",)),
+    TableRow("input_embedding.weight", ("tok_embeddings.weight",)),
     *below("layers.{i}.self_att", "layers.{i}.attention", ROTARY_SELF_ATTENTION),
     *below("layers.{i}.self_att_layer_norm", "layers.{i}.attention_norm", NORM),
     *below("layers.{i}.ff", "layers.{i}.feed_forward", FEED_FORWARD_GATED),
     *below("layers.{i}.ff_layer_norm", "layers.{i}.ffn_norm", NORM),
     *below("final_layer_norm", "norm", NORM),
-    Row("logits.weight", ("output.weight",), "transposed"),
+    TableRow("logits.weight", ("output.weight",), "transposed"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rfnb.checkpoint.foreign.tables import attention, layers
-from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.foreign.tables.row import TableRow
 from rfnb.nn.attention.base import CrossAttention, SelfAttentionBase
 from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.cells.simple import GRU
@@ -17,7 +17,7 @@ from rfnb.nn.layers.norm import GroupNorm, LayerNorm, RMSNorm
 from rfnb.nn.layers.rec import LSTM
 from rfnb.nn.module.module import Module
 
-TABLES: dict[type[Module], tuple[Row, ...]] = {
+TABLES: dict[type[Module], tuple[TableRow, ...]] = {
     Linear: layers.LINEAR,
     LayerNorm: layers.NORM,
     RMSNorm: layers.NORM,
@@ -41,7 +41,7 @@ TABLES: dict[type[Module], tuple[Row, ...]] = {
 """The table for a class and for its subclasses, unless these have their own."""
 
 
-def rows_for(module: Module) -> tuple[Row, ...]:
+def rows_for(module: Module) -> tuple[TableRow, ...]:
     """The table of the nearest class that has one; none for a GRU with reset before the product, which torch lacks."""
     if isinstance(module, GRU) and not module.reset_after:
         return ()

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.foreign.tables.row import TableRow
 
 LINEAR = (
-    Row("weight", ("weight",), "transposed"),
-    Row("bias", ("bias",)),
+    TableRow("weight", ("weight",), "transposed"),
+    TableRow("bias", ("bias",)),
 )
 NORM = (
-    Row("scale", ("weight",)),
-    Row("bias", ("bias",)),
+    TableRow("scale", ("weight",)),
+    TableRow("bias", ("bias",)),
 )
 BATCH_NORM = (
-    Row("gamma", ("weight",)),
-    Row("beta", ("bias",)),
-    Row("running_mean", ("running_mean",)),
-    Row("running_variance", ("running_var",)),
+    TableRow("gamma", ("weight",)),
+    TableRow("beta", ("bias",)),
+    TableRow("running_mean", ("running_mean",)),
+    TableRow("running_variance", ("running_var",)),
 )
 CONV = (
-    Row("filter", ("weight",)),
-    Row("bias", ("bias",)),
+    TableRow("filter", ("weight",)),
+    TableRow("bias", ("bias",)),
 )
 LSTM = (  # of LSTMCell; `unfold_lstms` gives the layers of an LSTM these names. torch has two biases, which are added
-    Row("ff_weight", ("weight_ih",)),
-    Row("rec_weight", ("weight_hh",)),
-    Row("bias", ("bias_ih", "bias_hh"), "sum"),
+    TableRow("ff_weight", ("weight_ih",)),
+    TableRow("rec_weight", ("weight_hh",)),
+    TableRow("bias", ("bias_ih", "bias_hh"), "sum"),
 )
 GRU = (  # of GRUCell; `unfold_lstms` gives the layers of a GRU these names. For `rf.GRU` with `reset_after`
-    Row("ff_weight", ("weight_ih",), "transposed"),
-    Row("rec_weight", ("weight_hh",), "gates"),
-    Row("candidate_weight", ("weight_hh",), "candidate"),
-    Row("bias", ("bias_ih", "bias_hh"), "bias of GRU"),
-    Row("candidate_bias", ("bias_hh",), "candidate"),
+    TableRow("ff_weight", ("weight_ih",), "transposed"),
+    TableRow("rec_weight", ("weight_hh",), "gates"),
+    TableRow("candidate_weight", ("weight_hh",), "candidate"),
+    TableRow("bias", ("bias_ih", "bias_hh"), "bias of GRU"),
+    TableRow("candidate_bias", ("bias_hh",), "candidate"),
 )

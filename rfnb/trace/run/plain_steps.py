@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,14 +10,12 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.trace.run.step import StepLines
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import Only
 
 
-class KeptSteps:
+class PlainSteps:
     """The part of `Replayable` that is the same for all plain Python code: no ops, no search, no computing again."""
 
     seed, every = 0, 1
@@ -29,10 +27,6 @@ class KeptSteps:
     def in_order(self) -> AbstractContextManager[None]:
         """Nothing is computed again."""
         return nullcontext()
-
-    def lines(self, step: int) -> StepLines | None:
-        """Not known."""
-        return None
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """No ops were recorded."""
@@ -52,14 +46,6 @@ class KeptSteps:
     def name_of(self, value: Value) -> str:
         """The name of the variable."""
         return value.name
-
-    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
-        """Raises LoopError."""
-        raise _not_computed(run, "fork")
-
-    def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
-        """All states."""
-        return dict.fromkeys(run.states, str(_not_computed(run, "fork").what))
 
     def rerun(self, run: Run, fn: Any) -> NoReturn:
         """Raises LoopError."""
