@@ -26,13 +26,6 @@ from tests.trace.plain.test_recorder import outcome
 LOOPS = {loop.__name__: loop for loop in loops.LOOPS}
 
 
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    rf.runs.clear()
-
-
 def record(loop):
     """The runs of the loops of a function that are in no other loop."""
     torch.manual_seed(1)

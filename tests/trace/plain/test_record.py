@@ -24,14 +24,6 @@ from rfnb.trace.plain.record import is_yours
 from tests.trace.plain.programs import module
 
 
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    assert sys.gettrace() is None
-    rf.runs.clear()
-
-
 def names_at(run, step):
     return [value.name for value in run[step].values()]
 
