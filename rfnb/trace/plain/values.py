@@ -67,14 +67,14 @@ class Growth:
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
-    parts are no atoms.
+    parts are no atoms. counted: of how many the objects are counted.
     """
 
-    __slots__ = ("_array", "_looked", "_numbers", "entries", "has_kept", "held", "parts")
+    __slots__ = ("_array", "_looked", "_numbers", "counted", "entries", "has_kept", "held", "parts")
 
     def __init__(self, parts: Iterable[Any]):
         self.parts: list[Any] = []
-        self.entries = self.held = self._looked = self._numbers = 0
+        self.entries = self.held = self.counted = self._looked = self._numbers = 0
         self.has_kept = False
         self._array: Any = ()
         self.add(parts)
