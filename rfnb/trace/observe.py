@@ -81,10 +81,10 @@ class Observer(Listener):
     """Calls `see` with each op when it has finished. calls: reports those of plain torch."""
 
     def __init__(self, see: Callable[[OpEvent], None]):
-        asked = user_source()  # whose line may name the result of the whole call
+        source = user_source()  # whose line may name the result of the whole call
 
         def report(event: OpEvent) -> None:
-            see(replace(event, named=False) if event.named and event.source == asked else event)
+            see(replace(event, named=False) if event.named and event.source == source else event)
 
         self._see = report
         self.calls = PlainCalls(report)
@@ -93,14 +93,14 @@ class Observer(Listener):
         """Computes an op and reports it."""
         with self.calls.inside_op(seen=row.name == "raw_call"):
             result = super().call(row, args, kwargs)
-        given, made = leaves([args, kwargs]), leaves(result)
+        operands, results = leaves([args, kwargs]), leaves(result)
         event = OpEvent(
             row.name,
-            tuple(leaf for leaf in given if isinstance(leaf, Tensor)),
-            tuple(leaf for leaf in made if isinstance(leaf, Tensor)),
+            tuple(leaf for leaf in operands if isinstance(leaf, Tensor)),
+            tuple(leaf for leaf in results if isinstance(leaf, Tensor)),
             user_source(),
             module_path(),
-            tuple(leaf for leaf in given if isinstance(leaf, float)),
+            tuple(leaf for leaf in operands if isinstance(leaf, float)),
         )
         with self.calls.inside_op():
             self._see(event)
@@ -110,11 +110,11 @@ class Observer(Listener):
         """Reports the ops of all steps of a loop that has finished."""
         with self.calls.inside_op():
             for step in range(run.steps):
-                found: dict[int, Tensor] = {}
+                tensors: dict[int, Tensor] = {}
                 for value, tensor in run.replay.computed(step):
-                    found[value.number] = tensor
+                    tensors[value.number] = tensor
                     if value.node is not None:
-                        self._see(_event(value.node, found, tensor, run, step))
+                        self._see(_event(value.node, tensors, tensor, run, step))
 
 
 class PlainCalls(Meter):
@@ -175,7 +175,7 @@ class PlainCalls(Meter):
         changed, self._changed = self._changed, {}
         arguments = leaves(given)
         raws = _readable(arguments)
-        outputs = [raw for raw in _readable(results) if id(raw) in changed or not any(raw is each for each in raws)]
+        outputs = [raw for raw in _readable(results) if id(raw) in changed or not any(raw is arg for arg in raws)]
         is_same = not outputs and any(raw is leaf for raw in raws for leaf in results)
         if is_same or (node.kind == "module" and node.body):
             return

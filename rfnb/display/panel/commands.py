@@ -159,10 +159,10 @@ def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
 
 def run_view(dispatcher: Dispatcher, run: int) -> RunView:
     """Facts about a run that are the same for all steps; also opens the run it was forked from."""
-    found = dispatcher.run_of(run)
-    if found.parent is not None:
-        dispatcher.remember([found.parent])
-    return history_view.describe_run(found)
+    loop_run = dispatcher.run_of(run)
+    if loop_run.parent is not None:
+        dispatcher.remember([loop_run.parent])
+    return history_view.describe_run(loop_run)
 
 
 def step_of(
@@ -180,25 +180,25 @@ def step_of(
 
     hypothesis: of a search, to show values of this one only. seen: how many columns of its tree the front end has.
     """
-    found = dispatcher.run_of(run)
-    if not 0 <= int(step) < (steps := steps_begun(found)):
+    loop_run = dispatcher.run_of(run)
+    if not 0 <= int(step) < (steps := steps_begun(loop_run)):
         raise ViewError(f"run {run} has no step {step}", expected=f"0 … {steps - 1}" if steps else "none")
-    chosen = _sequence(found, sequence)
-    view = step_view.describe_step(found, int(step), chosen, watch=watch, hypothesis=hypothesis, seen=seen, locked=True)
+    row = _sequence(loop_run, sequence)
+    view = step_view.describe_step(loop_run, int(step), row, watch=watch, hypothesis=hypothesis, seen=seen, locked=True)
     if ops:
-        view["ops"] = describe_ops(found[int(step)], op, step_view.choose(found, chosen, hypothesis))
+        view["ops"] = describe_ops(loop_run[int(step)], op, step_view.choose(loop_run, row, hypothesis))
     return view
 
 
 def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: int | None = None) -> TensorView:
     """One value of one step, as large as a tensor is shown."""
-    found = dispatcher.run_of(run)
-    for known, _op, _line, value, *_ in reversed(list(found[int(step)].values())):
-        if known == name:
-            data = one_entry(value, of_sequence(found, _sequence(found, sequence)))
+    loop_run = dispatcher.run_of(run)
+    for variable, _op, _line, value, *_ in reversed(list(loop_run[int(step)].values())):
+        if variable == name:
+            data = one_entry(value, of_sequence(loop_run, _sequence(loop_run, sequence)))
             return tensor_view.describe_data(data)
-    if name in found.states:
-        data = one_entry(found[int(step)].after[name], of_sequence(found, _sequence(found, sequence)))
+    if name in loop_run.states:
+        data = one_entry(loop_run[int(step)].after[name], of_sequence(loop_run, _sequence(loop_run, sequence)))
         return tensor_view.describe_data(data)
     raise ViewError(f"step {step} of run {run} has no value {str(name)[:40]!r}")
 

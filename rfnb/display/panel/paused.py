@@ -63,11 +63,11 @@ class Holder:
         emit({"event": "paused", "data": describe(paused)})
         try:
             while self.resume is None:
-                left = self._heard + options.pause_timeout - time.monotonic()
-                if left <= 0:
+                seconds = self._heard + options.pause_timeout - time.monotonic()
+                if seconds <= 0:
                     return Resume(mute=True)
                 try:
-                    work = self._works.get(timeout=min(left, WAIT))
+                    work = self._works.get(timeout=min(seconds, WAIT))
                 except Empty:
                     continue
                 work()
@@ -141,7 +141,7 @@ class Matches:
         if run.loop != self.key:
             return []
         if self._tests[0] != run.serial:
-            self._tests = run.serial, [test for each in self.where for test in conditions_of(each, run, None)]
+            self._tests = run.serial, [test for condition in self.where for test in conditions_of(condition, run, None)]
         return self._tests[1]
 
 
@@ -162,7 +162,7 @@ def resume(
     if how not in ("step", "continue", "run", "stop"):
         raise ViewError(f"resume: {str(how)[:40]!r} is not a way to go on", expected="step, continue, run, stop")
     until = paused.step + 1 if how == "step" else None if step is None else max(int(step), paused.step + 1)
-    tests = tuple(test for each in where for test in conditions_of(each, paused.run, sequence))
+    tests = tuple(test for condition in where for test in conditions_of(condition, paused.run, sequence))
     why = "the next step" if how == "step" else "a match in the panel" if tests else "the chosen step"
     holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
 
@@ -171,21 +171,21 @@ def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequen
     """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one; of plain
     Python code, variables, with which its next line runs."""
     paused = _paused()
-    held, step = paused.run, paused.step
-    if held.serial != run:
-        raise ViewError(f"edit: run {run} is not paused", hint=f"run {held.serial} is")
-    at, is_plain, known = of_sequence(held, sequence), isinstance(held.replay, PlainSteps), [*held.states]
+    loop_run, step = paused.run, paused.step
+    if loop_run.serial != run:
+        raise ViewError(f"edit: run {run} is not paused", hint=f"run {loop_run.serial} is")
+    at, is_plain, names = of_sequence(loop_run, sequence), isinstance(loop_run.replay, PlainSteps), [*loop_run.states]
     if is_plain:
-        known += [value.name for value in held[step].values()] + [text.name for text in held[step].texts()]
-    unknown = set(states) - set(known)
+        names += [value.name for value in loop_run[step].values()] + [text.name for text in loop_run[step].texts()]
+    unknown = set(states) - set(names)
     if paused.edit is None or unknown:
-        raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(known) or "none")
+        raise ViewError(f"edit: no state {min(unknown, default='')!r}", expected=", ".join(names) or "none")
     if is_plain:
-        new = {name: _typed(held[step], name, text) for name, text in states.items()}
+        new = {name: _typed(loop_run[step], name, text) for name, text in states.items()}
     else:
-        new = {name: edited(held[step].after[name], text, at) for name, text in states.items()}
+        new = {name: edited(loop_run[step].after[name], text, at) for name, text in states.items()}
     paused.edit(new, (None, None))
-    return history_view.describe_run(held)
+    return history_view.describe_run(loop_run)
 
 
 def _typed(at: RunStep, name: str, text: str) -> Any:

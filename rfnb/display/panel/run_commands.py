@@ -39,16 +39,16 @@ def find(
     dispatcher: Dispatcher, run: int, where: Sequence[Where], start: int, stop: int, sequence: int | None = None
 ) -> FoundView:
     """The steps from `start` towards `stop` (exclusive) where a condition holds, as far as the time allows."""
-    found = dispatcher.run_of(run)
-    tests = [test for each in where for test in conditions_of(each, found, sequence)]
+    loop_run = dispatcher.run_of(run)
+    tests = [test for condition in where for test in conditions_of(condition, loop_run, sequence)]
     way = 1 if stop >= start else -1
     steps = range(start, stop, way)
     hits: list[int] = []
     end = time.monotonic() + SLICE
-    for done, step in enumerate(steps, 1):
-        at = found[step]
+    for number, step in enumerate(steps, 1):
+        at = loop_run[step]
         hits += [step] * any(of_step(test, at) for test in tests)
-        if time.monotonic() >= end and done < len(steps):
+        if time.monotonic() >= end and number < len(steps):
             return {"hits": hits, "next": step + way}
     return {"hits": hits, "next": None}
 
@@ -62,28 +62,28 @@ def fork(
     hypothesis: NodeAt | None = None,
 ) -> RunView:
     """The new run that goes on from edited states: those of all sequences, of one, or of one hypothesis."""
-    found = dispatcher.run_of(run)
-    unknown = set(states) - set(found.states)
+    loop_run = dispatcher.run_of(run)
+    unknown = set(states) - set(loop_run.states)
     if unknown:
-        raise ViewError(f"fork: no state {min(unknown)!r}", expected=", ".join(found.states))
-    before = found[int(step)].before
-    where = choose(found, sequence, hypothesis).in_step(int(step))
+        raise ViewError(f"fork: no state {min(unknown)!r}", expected=", ".join(loop_run.states))
+    before = loop_run[int(step)].before
+    where = choose(loop_run, sequence, hypothesis).in_step(int(step))
     new = {name: edited(before[name], text, where) for name, text in states.items()}
-    forked = found.fork(int(step), **new)
+    forked = loop_run.fork(int(step), **new)
     dispatcher.remember([forked])
     return history_view.describe_run(forked)
 
 
 def keep(dispatcher: Dispatcher, run: int, step: int, candidate: int, sequence: int | None = None) -> RunView:
     """The new run in which a pruned candidate has a place: the one at this position among those of a step."""
-    found = dispatcher.run_of(run)
-    tree = tree_of(found, sequence)
+    loop_run = dispatcher.run_of(run)
+    tree = tree_of(loop_run, sequence)
     pruned = [] if tree is None else tree.pruned(int(step), PRUNED)
     if tree is None or not 0 <= candidate < len(pruned):
         raise ViewError(f"keep: step {step} of run {run} has no pruned candidate {candidate}")
-    kept = tree.keep(pruned[candidate]).run
-    dispatcher.remember([kept])
-    return history_view.describe_run(kept)
+    variant = tree.keep(pruned[candidate]).run
+    dispatcher.remember([variant])
+    return history_view.describe_run(variant)
 
 
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
@@ -99,14 +99,14 @@ def training(
     shots = dispatcher.run_of(run).training
     if shots is None:
         raise ViewError(f"training: run {run} is not that of a probe")
-    found = shots.run(min(shots.steps(), key=lambda each: abs(each - int(at))))  # old shots may be gone
-    dispatcher.remember([found])
-    view, steps = history_view.describe_run(found), steps_begun(found)
-    if not steps or not found.replay.is_isolated:
+    loop_run = shots.run(min(shots.steps(), key=lambda shot_step: abs(shot_step - int(at))))  # old shots may be gone
+    dispatcher.remember([loop_run])
+    view, steps = history_view.describe_run(loop_run), steps_begun(loop_run)
+    if not steps or not loop_run.replay.is_isolated:
         return {"run": view, "step": None}
-    one = sequence if sequence is not None and sequence < (found.batch or 0) else None
-    chosen = max(0, min(int(step), steps - 1))
-    return {"run": view, "step": step_view.describe_step(found, chosen, one, watch=watch, seen=0, locked=True)}
+    index = sequence if sequence is not None and sequence < (loop_run.batch or 0) else None
+    number = max(0, min(int(step), steps - 1))
+    return {"run": view, "step": step_view.describe_step(loop_run, number, index, watch=watch, seen=0, locked=True)}
 
 
 def loops(dispatcher: Dispatcher, run: int, step: int, line: int | None = None) -> list[RunItem]:
@@ -114,32 +114,32 @@ def loops(dispatcher: Dispatcher, run: int, step: int, line: int | None = None) 
     while."""
     inner = [loop for loop in dispatcher.run_of(run)[int(step)].loops() if line in (None, loop.source.first_line)]
     dispatcher.remember(inner)
-    return [runs_view.describe_item(each) for each in inner]
+    return [runs_view.describe_item(child) for child in inner]
 
 
 def record_too(dispatcher: Dispatcher, run: int, place: str) -> list[OtherFunction]:
     """From now on, the loops in the file of another function are recorded as well: one that the run lists."""
-    found = dispatcher.run_of(run)
-    if place not in [other["place"] for other in history_view.describe_others(found)]:
+    loop_run = dispatcher.run_of(run)
+    if place not in [function["place"] for function in history_view.describe_others(loop_run)]:
         raise ViewError(f"record_too: run {run} lists no such function")
     add_file_of(place)
-    return history_view.describe_others(found)
+    return history_view.describe_others(loop_run)
 
 
 def gradients(dispatcher: Dispatcher, run: int, loss: str, sequence: int | None = None) -> GradientsView:
     """The norm of the gradient of the sum of `loss` by each state, step by step; of one sequence if one was chosen."""
-    found = dispatcher.run_of(run).gradients(loss)
-    view = gradients_view.describe(found)
+    result = dispatcher.run_of(run).gradients(loss)
+    view = gradients_view.describe(result)
     if sequence is not None:
-        view["curves"] = [_curve(name, norms[:, sequence]) for name, norms in found.per_sequence.items()]
+        view["curves"] = [_curve(name, norms[:, sequence]) for name, norms in result.per_sequence.items()]
     return view
 
 
 def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None = None) -> ComparisonView:
     """The differences between two runs, in all sequences or in one."""
     a, b = dispatcher.run_of(run), dispatcher.run_of(other)
-    one = sequence is not None and None not in (a.sequence_dim, b.sequence_dim)
-    return comparison_view.describe(compare_runs(a, b, sequence=sequence if one else None))
+    has_sequence = sequence is not None and None not in (a.sequence_dim, b.sequence_dim)
+    return comparison_view.describe(compare_runs(a, b, sequence=sequence if has_sequence else None))
 
 
 def _curve(state: str, norms: Any) -> Curve:

@@ -12,15 +12,15 @@ from rfnb.display.run.schema import RunView, StepView
 
 def body_text(run: RunView, step: StepView) -> list[str]:
     """The source, and after each line the values it computed."""
-    told = beside(step)
+    texts = beside(step)
     failure = run["failure"]
     if failure is not None and failure["line"] is not None and failure["step"] == step["step"]:
-        told[failure["line"]] = "✗ " + failure["error"].partition("\n")[0]
+        texts[failure["line"]] = "✗ " + failure["error"].partition("\n")[0]
     body = dedent("\n".join(run["body"])).split("\n") if run["body"] else []
     width = min(80, max((len(line) for line in body), default=0))
     numbered = enumerate(body, run["first_line"])
-    lines = [f"  {n:>4}  {text:<{width}}  {told.pop(n, '')}".rstrip() for n, text in numbered]
-    return lines + [f"  {n:>4}  {words}" for n, words in sorted(told.items())]
+    lines = [f"  {n:>4}  {text:<{width}}  {texts.pop(n, '')}".rstrip() for n, text in numbered]
+    return lines + [f"  {n:>4}  {words}" for n, words in sorted(texts.items())]
 
 
 def body_html(run: RunView, step: StepView) -> Html:

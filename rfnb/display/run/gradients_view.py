@@ -63,11 +63,11 @@ def to_table(view: GradientsView) -> Table:
 
 
 def _row(curve: Curve) -> Html:
-    *cells, said = _cells(curve)
+    *cells, warning = _cells(curve)
     looks = [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65", *[style.LEFT_CELL] * 3]
-    shown = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
-    mark = chip(said, style.WARN) if said else None
-    return el("tr", shown, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
+    columns = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
+    mark = chip(warning, style.WARN) if warning else None
+    return el("tr", columns, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
 
 
 def _cells(curve: Curve) -> tuple[str, ...]:

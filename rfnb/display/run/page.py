@@ -38,15 +38,15 @@ def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
 
 def trees_of(run: Run, steps: Sequence[StepView], limit: int) -> dict[str, list[BeamStep]]:
     """The trees of the sequences of a search that the steps show, as far as they fit."""
-    found: dict[str, list[BeamStep]] = {}
+    trees: dict[str, list[BeamStep]] = {}
     for sequence in sorted({beam["sequence"] for step in steps if (beam := step.get("beam"))}):
         tree = tree_of(run, sequence)
-        drawn = [] if tree is None else columns_of(tree, 0, tree.steps, tree.steps)
-        limit -= len(json_of(drawn).encode())
+        columns = [] if tree is None else columns_of(tree, 0, tree.steps, tree.steps)
+        limit -= len(json_of(columns).encode())
         if limit < 0:
             break
-        found[str(sequence)] = drawn
-    return found
+        trees[str(sequence)] = columns
+    return trees
 
 
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
@@ -57,11 +57,11 @@ def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
     def view(step: int, sequence: int | None = None) -> StepView | None:
         return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence, seen=step + 1), None)
 
-    samples = [made for step in spread(range(total), 3) if (made := view(step)) is not None]
+    samples = [entry for step in spread(range(total), 3) if (entry := view(step)) is not None]
     largest = max((cost(plain(sample)) for sample in samples), default=1)
     fits = min(total, limit // largest)
-    shown = spread(range(total), fits) if fits > 1 else list(range(fits))
-    steps = [made for step in shown if (made := view(step)) is not None]
+    numbers = spread(range(total), fits) if fits > 1 else list(range(fits))
+    steps = [entry for step in numbers if (entry := view(step)) is not None]
     if sum(map(cost, steps)) > limit:
         steps = [plain(step) for step in steps]
         notes.add("without pictures")
@@ -75,17 +75,17 @@ def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
 
 def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
     """The steps of each single sequence, if there is room for all."""
-    found: list[StepView] = []
+    views: list[StepView] = []
     for sequence in range(run.batch or 0):
         for step in range(total):
             try:
-                found.append(plain(describe_step(run, step, sequence, pictures=False, seen=step + 1)))
+                views.append(plain(describe_step(run, step, sequence, pictures=False, seen=step + 1)))
             except Exception:  # the page has the steps of all sequences together
                 return []
-            left -= cost(found[-1])
+            left -= cost(views[-1])
             if left < 0:
                 return []
-    return found
+    return views
 
 
 def plain(step: StepView) -> StepView:

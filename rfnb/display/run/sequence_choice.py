@@ -34,13 +34,13 @@ class ChosenSequence:
 
     def in_step(self, step: int) -> dict[Dim, int]:
         """The positions in values that a step computes, and in the states before it."""
-        own, place = of_sequence(self.run, self.sequence), self.place(step)
-        return own if place is None else {**own, **self.run.replay.of_hypothesis(step, self.sequence, place)}
+        index, place = of_sequence(self.run, self.sequence), self.place(step)
+        return index if place is None else {**index, **self.run.replay.of_hypothesis(step, self.sequence, place)}
 
     def after(self, step: int) -> dict[Dim, int]:
         """The positions in the states after a step."""
-        own, place = of_sequence(self.run, self.sequence), self.place(step)
-        return own if place is None else {**own, self.run.replay.lineages[0].final: place}
+        index, place = of_sequence(self.run, self.sequence), self.place(step)
+        return index if place is None else {**index, self.run.replay.lineages[0].final: place}
 
     def live(self, value: Any, step: int, begun: int | None = None) -> np.ndarray | None:
         """Which entries belong to sequences that reach the step `begun`, and to hypotheses that have not ended."""

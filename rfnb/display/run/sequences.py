@@ -74,9 +74,9 @@ def _alike(rows: list[SequenceEnd]) -> bool:
 
 
 def _together(rows: list[SequenceEnd]) -> str:
-    first, one = rows[0], len(rows) == 1
-    said = first["end"] or count_of(first["steps"], "step")
-    return f"{_name(first) if one else f'all {len(rows)} sequences'}: {said}"
+    first, is_single = rows[0], len(rows) == 1
+    ending = first["end"] or count_of(first["steps"], "step")
+    return f"{_name(first) if is_single else f'all {len(rows)} sequences'}: {ending}"
 
 
 def _name(row: SequenceEnd) -> str:

@@ -43,8 +43,8 @@ class SampledState:
     def not_finite(self) -> int | None:
         """The place of the first step after which the state holds NaN or an infinity."""
         bad = ~np.isfinite(self.values) & self.live
-        found = np.flatnonzero(bad.reshape(len(self.steps), -1).any(axis=1))
-        return int(found[0]) if len(found) else None
+        places = np.flatnonzero(bad.reshape(len(self.steps), -1).any(axis=1))
+        return int(places[0]) if len(places) else None
 
     def largest_change(self) -> tuple[int, bool] | None:
         """The place of the step with the largest change of an entry, and whether the first step changed more.
@@ -63,8 +63,8 @@ def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
     """The change of each entry that counts."""
     with np.errstate(all="ignore"):
         moved = np.abs(now - before)
-    made: np.ndarray = np.where(live & np.isfinite(moved), moved, 0)
-    return made
+    change: np.ndarray = np.where(live & np.isfinite(moved), moved, 0)
+    return change
 
 
 def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledState | None:
@@ -72,37 +72,37 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     if not steps:
         return None
     every = run.replay.every
-    kept = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
-    chosen = spread(kept, options.PICTURE_CELLS[1])
-    found: list[Data] = []
+    ends = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
+    samples = spread(ends, options.PICTURE_CELLS[1])
+    states: list[Data] = []
     masks: list[np.ndarray] = []
-    for step in chosen:
+    for step in samples:
         value = run.replay.state(name, step + 1)
         if value is None or isinstance(value, int | str):
             return None
         data = one_entry(value, of_sequence(run, sequence), live_at(run, value, step))
-        if data.sparse is not None or (found and data.shape != found[0].shape):
+        if data.sparse is not None or (states and data.shape != states[0].shape):
             return None
-        found.append(data)
+        states.append(data)
         mask = data.mask()
         masks.append(np.ones([1] * len(data.axes), bool) if mask is None else mask)
-    if not found or not found[0].entries:
+    if not states or not states[0].entries:
         return None
-    where = thinned(found[0].shape, max(1, options.EXACT_ENTRIES // len(found)))
+    where = thinned(states[0].shape, max(1, options.EXACT_ENTRIES // len(states)))
     wide = np.broadcast_shapes(*map(np.shape, masks))
-    whole = np.stack([np.broadcast_to(mask, wide) for mask in masks])
-    thin = thin_mask(whole, (slice(None), *where))
-    owner = found[0].position(run.sequence_dim) if run.sequence_dim is not None else None
-    values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in found])
-    live = whole if thin is None else thin
+    full_mask = np.stack([np.broadcast_to(mask, wide) for mask in masks])
+    thin = thin_mask(full_mask, (slice(None), *where))
+    owner = states[0].position(run.sequence_dim) if run.sequence_dim is not None else None
+    values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in states])
+    live = full_mask if thin is None else thin
     jump = 0.0
-    initial: Any = run.replay.state(name, 0) if chosen[0] == 0 else None
+    initial: Any = run.replay.state(name, 0) if samples[0] == 0 else None
     start = None
     if initial is not None and not isinstance(initial, int | str):
         start = one_entry(initial, of_sequence(run, sequence))
-    if start is not None and start.shape == found[0].shape:
+    if start is not None and start.shape == states[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
-    return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
+    return SampledState(name, samples, values, live, [axis.dim.name for axis in states[0].axes], owner, jump)
 
 
 ROWS = 32
@@ -130,23 +130,23 @@ def _matrix(history: SampledState) -> tuple[np.ndarray, np.ndarray]:
     """[rows, steps]: the largest entry of each row, and whether any entry counts."""
     values, live = history.values, np.broadcast_to(history.live, history.values.shape)
     if history.sequences is not None:
-        values, live = (np.moveaxis(each, history.sequences + 1, 1) for each in (values, live))
-        values, live = (each.reshape(*each.shape[:2], -1) for each in (values, live))
+        values, live = (np.moveaxis(array, history.sequences + 1, 1) for array in (values, live))
+        values, live = (array.reshape(*array.shape[:2], -1) for array in (values, live))
     else:
-        values, live = (each.reshape(len(each), -1, 1) for each in (values, live))
+        values, live = (array.reshape(len(array), -1, 1) for array in (values, live))
     sizes = np.where(live, np.abs(values), -1)
     at = np.argmax(sizes, axis=2)[..., None]  # of several, NaN counts as the largest
-    some: np.ndarray = np.asarray(live.any(axis=2)).T
-    return np.take_along_axis(values, at, 2)[..., 0].T, some
+    live_rows: np.ndarray = np.asarray(live.any(axis=2)).T
+    return np.take_along_axis(values, at, 2)[..., 0].T, live_rows
 
 
 def _words(history: SampledState, rows: int, drawn: int) -> str:
     owner = history.sequences
-    others = [name for i, name in enumerate(history.axes) if i != owner]
-    down = history.axes[owner] if owner is not None else " and ".join(others) or "one number"
+    axes = [name for i, name in enumerate(history.axes) if i != owner]
+    down = history.axes[owner] if owner is not None else " and ".join(axes) or "one number"
     words = f"{history.name}: {down} down, {len(history.steps)} steps across"
-    if owner is not None and others:
-        words += f", the largest over {', '.join(others)}"
+    if owner is not None and axes:
+        words += f", the largest over {', '.join(axes)}"
     if drawn < rows:
         words += f", {-(-rows // ROWS)} rows in one"
     return words + (", hatched after the end" if not history.live.all() else "")

@@ -62,12 +62,12 @@ def describe_step(
         return describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
 
     values: list[LineValue] = [
-        {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor)}
-        for each in at.values()
+        {"line": entry.line, "op": entry.op, "is_loop": entry.is_loop, "value": described(entry.name, entry.tensor)}
+        for entry in at.values()
     ]
     texts: list[LineValue] = [
-        {"line": each.line, "op": each.kind, "is_loop": False, "value": in_words(each.name, each.text)}
-        for each in at.texts()
+        {"line": entry.line, "op": entry.kind, "is_loop": False, "value": in_words(entry.name, entry.text)}
+        for entry in at.texts()
     ]
     values = sorted([*values, *texts], key=lambda row: row["line"]) if texts else values
     tree = None if seen is None else tree_of(run, sequence)
@@ -108,22 +108,22 @@ def choose(run: Run, sequence: int | None, hypothesis: NodeAt | None) -> ChosenS
 
 def _state(chosen: ChosenSequence, at: RunStep, step: int, name: str, pictures: bool) -> StateRow:
     """The JSON of a state before and after a step; one that failed has it if a line of plain Python assigned it."""
-    notes, done = Notes(), step < chosen.run.steps
-    assigned = not done and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
+    notes, is_complete = Notes(), step < chosen.run.steps
+    assigned = not is_complete and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
 
     def described(value: Any, begun: int, where: Mapping[Dim, int]) -> ValueView:
         """The JSON of the state; entries count for sequences that reach the step `begun`."""
         return describe_value(name, value, at=where, pictures=pictures, live=chosen.live(value, step, begun))
 
     before = at.before[name]
-    after = at.after[name] if done else at[name] if assigned else None
-    told = described(before, step - 1, chosen.in_step(step))
+    after = at.after[name] if is_complete else at[name] if assigned else None
+    view = described(before, step - 1, chosen.in_step(step))
     unknown: Magnitudes = ([], True)
     spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(chosen, name), unknown)
     return {
         "name": name,
-        "before": told,
-        "after": _not_reached(told) if after is None else described(after, step, chosen.after(step)),
+        "before": view,
+        "after": _not_reached(view) if after is None else described(after, step, chosen.after(step)),
         "change": notes.attempt("change", lambda: _change(chosen, step, before, after), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
@@ -213,9 +213,9 @@ def describe_watch(at: RunStep, text: str, chosen: ChosenSequence) -> WatchRow:
     Of a search, the states after the step are those of its hypotheses, all other values those of their parents.
     """
     try:
-        found = at.eval(text)
+        result = at.eval(text)
         where = chosen.after(at.step) if reads_states_after(text, at) else chosen.in_step(at.step)
-        value = _described(text, found, where, chosen.live(found, at.step))
+        value = _described(text, result, where, chosen.live(result, at.step))
     except Exception as error:
         return {"text": text, "value": None, "error": reason(error)}
     return {"text": text, "value": value, "error": None}
@@ -228,8 +228,8 @@ def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | 
         names = getattr(value, "_fields", value if isinstance(value, dict) else [""] * len(value))
         parts = zip(names, value.values() if isinstance(value, dict) else value, strict=False)
         words = [f"{name} {_described('', part, at, None)['text']}".strip() for name, part in islice(parts, PARTS)]
-        shown = ("; " if any(" " in word for word in words) else ", ").join([*words, *["…"] * (len(value) > PARTS)])
-        return in_words(text, f"[{shown}]" if isinstance(value, list) else f"({shown})", type(value).__name__)
+        listing = ("; " if any(" " in word for word in words) else ", ").join([*words, *["…"] * (len(value) > PARTS)])
+        return in_words(text, f"[{listing}]" if isinstance(value, list) else f"({listing})", type(value).__name__)
     if value is None or type(value).__name__ == "dtype":
         return in_words(text, str(value))
     if isinstance(value, Exception):  # a part that was not kept

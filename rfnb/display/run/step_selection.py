@@ -26,15 +26,15 @@ def chosen_steps(run: Run, sequence: int | None, steps: int, histories: Sequence
 
     steps: the number of steps, of the sequence if one was chosen; includes a failed step.
     """
-    told: dict[int, list[str]] = {}
+    reasons: dict[int, list[str]] = {}
     for step, why in _events(run, sequence, steps, histories):
-        if step in told or len(told) < options.HISTORY_STEPS or steps <= options.HISTORY_STEPS:
-            told.setdefault(step, []).append(why)
+        if step in reasons or len(reasons) < options.HISTORY_STEPS or steps <= options.HISTORY_STEPS:
+            reasons.setdefault(step, []).append(why)
     if steps <= options.HISTORY_STEPS:
-        return {step: ", ".join(told.get(step, [])) for step in range(steps)}
-    while len(told) < options.HISTORY_STEPS:
-        told[_middle(sorted(told))] = []
-    return {step: ", ".join(told[step]) for step in sorted(told)}
+        return {step: ", ".join(reasons.get(step, [])) for step in range(steps)}
+    while len(reasons) < options.HISTORY_STEPS:
+        reasons[_middle(sorted(reasons))] = []
+    return {step: ", ".join(reasons[step]) for step in sorted(reasons)}
 
 
 def _middle(steps: list[int]) -> int:
@@ -57,8 +57,8 @@ def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[Samp
     if sequence is None:
         yield from _ends(run)
     for history in histories:
-        if (found := history.largest_change()) is not None:
-            place, jumped = found
+        if (change := history.largest_change()) is not None:
+            place, jumped = change
             step, since = history.steps[place], history.since(place)
             among = f" from step {since} to here" if since < step else ", except in step 0" if jumped else ""
             yield step, f"{history.name} changes most{among}"
@@ -69,7 +69,7 @@ def _fork(run: Run) -> Iterator[tuple[int, str]]:
     step, parent = run.forked_at, run.parent
     if step is None or parent is None:
         return
-    edited = [name for name in run.states if _differs(*(each.replay.state(name, step) for each in (run, parent)))]
+    edited = [name for name in run.states if _differs(*(side.replay.state(name, step) for side in (run, parent)))]
     words = ", ".join(edited)
     if edited and step:
         yield step - 1, f"{words} edited after it"
@@ -79,15 +79,15 @@ def _fork(run: Run) -> Iterator[tuple[int, str]]:
 def _differs(a: Any, b: Any) -> bool:
     if not (hasattr(a, "dims") and hasattr(b, "dims")):
         return bool(a != b)
-    first, second = (to_numpy(read(each).raw) for each in (a, b))
+    first, second = (to_numpy(read(value).raw) for value in (a, b))
     return not np.array_equal(first, second, equal_nan=True)
 
 
 def _ends(run: Run) -> Iterator[tuple[int, str]]:
     """The steps at which sequences end while others continue."""
-    begun = run.begun.values.reshape(-1).tolist() if run.begun.dims else []
-    at = {n: [i for i, other in enumerate(begun) if other == n] for n in sorted({*begun}) if 0 < n < max(begun)}
+    counts = run.begun.values.reshape(-1).tolist() if run.begun.dims else []
+    at = {n: [i for i, count in enumerate(counts) if count == n] for n in sorted({*counts}) if 0 < n < max(counts)}
     for n in spread([*at], ENDS):
-        which = at[n]
-        name = repr(run.tags[which[0]]) if run.tags else f"sequence {which[0]}"
-        yield n - 1, f"{name} ends" if len(which) == 1 else f"{count_of(len(which), 'sequence')} end"
+        indices = at[n]
+        name = repr(run.tags[indices[0]]) if run.tags else f"sequence {indices[0]}"
+        yield n - 1, f"{name} ends" if len(indices) == 1 else f"{count_of(len(indices), 'sequence')} end"

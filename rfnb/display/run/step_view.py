@@ -38,10 +38,10 @@ def to_text(view: RunStepView) -> str:
 
 def to_html(view: RunStepView) -> Html:
     """A header, the table of states, and the body, as HTML."""
-    name, *rest = _facts(view)
+    name, *details = _facts(view)
     return el(
         "div",
-        el("div", el("span", name, style=style.NAME), quiet(" · " + " · ".join(rest)), style=style.HEAD),
+        el("div", el("span", name, style=style.NAME), quiet(" · " + " · ".join(details)), style=style.HEAD),
         table_html(to_table(view)) if view["step"]["states"] else None,
         body_html(view["run"], view["step"]),
         style=style.BOX,

@@ -48,22 +48,22 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     sequence = None if batch is None else chosen(run, batch)
     steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
     notes = Notes()
-    found = [
+    samples = [
         notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
     ]
-    histories = [history for history in found if history is not None]
-    shown = chosen_steps(run, sequence, steps, histories)
-    if len(shown) < steps:
-        notes.add(f"{len(shown)} of {steps} steps shown; the panel and run[i] have all of them")
-    views = _steps(notes, run, shown, sequence)
+    histories = [history for history in samples if history is not None]
+    reasons = chosen_steps(run, sequence, steps, histories)
+    if len(reasons) < steps:
+        notes.add(f"{len(reasons)} of {steps} steps shown; the panel and run[i] have all of them")
+    views = _steps(notes, run, reasons, sequence)
     return {
         "kind": "run",
         "run": describe_run(run),
         "sequence": sequence,
         "start": [_start(run, name, sequence) for name in run.states],
         "steps": list(views.values()),
-        "reasons": [shown[i] for i in views],
+        "reasons": [reasons[i] for i in views],
         "sequences": describe_sequences(run, sequence),
         "strips": [describe_strip(history) for history in histories],
         "explanation": _explanation(run),
@@ -74,8 +74,8 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
 
 def _steps_of(run: Run, sequence: int) -> int:
     """Number of steps that a sequence began."""
-    begun = run.begun
-    return min(steps_begun(run), int(begun.values[sequence] if begun.dims else begun.max))
+    counts = run.begun
+    return min(steps_begun(run), int(counts.values[sequence] if counts.dims else counts.max))
 
 
 def _start(run: Run, name: str, sequence: int | None) -> ValueView:
@@ -87,10 +87,10 @@ def _start(run: Run, name: str, sequence: int | None) -> ValueView:
 def _explanation(run: Run) -> LoopExplanationView | None:
     """The explanation of the loop, if there is one."""
     try:
-        found = run.explain()
+        explanation = run.explain()
     except Exception:  # of a run from a file
         return None
-    return explanation_view.describe(found) if found.ran else None
+    return explanation_view.describe(explanation) if explanation.ran else None
 
 
 def _beam(run: Run, sequence: int | None) -> BeamView | None:
@@ -190,9 +190,9 @@ def chosen(run: Run, batch: int | str) -> int:
 def to_text(view: HistoryView) -> str:
     """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
-    told = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
-    told += [*steps_text(view), *states_text(view), *others_lines(view["run"])]
-    lines += [f"  {line}" for line in told]
+    details = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
+    details += [*steps_text(view), *states_text(view), *others_lines(view["run"])]
+    lines += [f"  {line}" for line in details]
     if view["explanation"] is not None:
         lines.append(f"  {explanation_view.headline(view['explanation'])}")
     if beam := view.get("beam"):
@@ -254,8 +254,8 @@ def no_steps(view: HistoryView) -> list[str]:
 
 
 def _chosen_name(view: HistoryView) -> str:
-    which, tags = view["sequence"] or 0, view["run"]["tags"]
-    return f"sequence {which}" + (f" ({tags[which]!r})" if tags else "")
+    index, tags = view["sequence"] or 0, view["run"]["tags"]
+    return f"sequence {index}" + (f" ({tags[index]!r})" if tags else "")
 
 
 _ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
@@ -267,17 +267,17 @@ def failure_lines(run: RunView) -> list[str]:
     if failure is None:
         return []
     place = "" if failure["line"] is None else f", line {failure['line']}"
-    first, *rest = failure["error"].splitlines()
+    first, *details = failure["error"].splitlines()
     if "raised_in" in run:
-        return [f"raised in line {failure['line']}: {first}", *rest, "The values are those of the traceback."]
-    return [f"failed in step {failure['step']}{place}: {first}", *rest]
+        return [f"raised in line {failure['line']}: {first}", *details, "The values are those of the traceback."]
+    return [f"failed in step {failure['step']}{place}: {first}", *details]
 
 
 def others_lines(run: RunView) -> list[str]:
     """`not recorded: loops in module:function, …`, if other functions with loops ran."""
-    places = [other["place"] for other in run.get("also", []) if not other["added"]]
-    more = f" and {len(places) - OTHERS} more" if len(places) > OTHERS else ""
-    return [f"not recorded: loops in {', '.join(places[:OTHERS])}{more}"] if places else []
+    places = [function["place"] for function in run.get("also", []) if not function["added"]]
+    suffix = f" and {len(places) - OTHERS} more" if len(places) > OTHERS else ""
+    return [f"not recorded: loops in {', '.join(places[:OTHERS])}{suffix}"] if places else []
 
 
 def at_step(run: RunView, step: StepView) -> str:
@@ -286,11 +286,11 @@ def at_step(run: RunView, step: StepView) -> str:
 
 
 def _head(view: HistoryView) -> Html:
-    name, *rest = facts(view)
+    name, *details = facts(view)
     return el(
         "div",
         el("span", name, style=style.NAME),
-        quiet(" · " + " · ".join(rest) + " "),
+        quiet(" · " + " · ".join(details) + " "),
         [el("span", flag, style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
         style=style.HEAD,
     )
@@ -298,8 +298,8 @@ def _head(view: HistoryView) -> Html:
 
 def _explained(view: HistoryView) -> Html | None:
     """The explanation of the loop, folded."""
-    found = view["explanation"]
-    return None if found is None else fold(explanation_view.headline(found), explanation_view.to_html(found))
+    reasons = view["explanation"]
+    return None if reasons is None else fold(explanation_view.headline(reasons), explanation_view.to_html(reasons))
 
 
 def _bodies(view: HistoryView) -> Html | None:

@@ -146,8 +146,8 @@ class AttentionFinder(Listener):
         self._marks[key] = weakref.ref(tensor._raw, lambda _: self._marks.pop(key, None)), mark
 
     def _mark_of(self, leaf: Any) -> _Mark | None:
-        known = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
-        return known[1] if known is not None and known[0]() is leaf._raw else None
+        entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
+        return entry[1] if entry is not None and entry[0]() is leaf._raw else None
 
     def _follow(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         if not self._marks:
@@ -157,13 +157,13 @@ class AttentionFinder(Listener):
         if weights is None or mark is None or not isinstance(result, Tensor):
             return
         softmax = mark.weights if mark.weights is not None else weights
-        others = {dim for x in tensors if x is not weights for dim in x.dims}
+        other_dims = {dim for x in tensors if x is not weights for dim in x.dims}
         if op == "matmul" and mark.axis in _dims(kwargs.get("reduce")):
-            self._weighted(softmax, mark, others)
+            self._weighted(softmax, mark, other_dims)
         elif op in SUMS and mark.with_values and mark.axis in _dims(kwargs.get("axis")):
             self._weighted(softmax, mark, set(weights.dims) - (set(softmax.dims) - {mark.axis}))
         elif op in SAME and mark.axis in result.dims and self._mark_of(result) is None:
-            values = op == "mul" and bool(others - set(softmax.dims))
+            values = op == "mul" and bool(other_dims - set(softmax.dims))
             self._mark(result, _Mark(mark.axis, softmax, mark.place, mark.with_values or values))
 
     def _weighted(self, weights: Tensor, mark: _Mark, of_values: set[Dim]) -> None:
@@ -196,10 +196,10 @@ class AttentionFinder(Listener):
             return
         query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
         added = [] if bias is None else [backend_of_raw(bias._raw).stop_gradient(bias)]
-        kept = [_kept(x) for x in (query, keys, *added)]
+        getters = [_kept(x) for x in (query, keys, *added)]
 
         def make() -> Tensor:
-            query, keys, *added = [each() for each in kept]
+            query, keys, *added = [getter() for getter in getters]
             bias = added[0] if added else None
             with untaped():
                 return attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=bias)

@@ -117,9 +117,9 @@ class Captured(Shown):
                 raise ViewError("capture: this index is out of range", got=which, expected=f"0 to {len(self) - 1}")
             return self._items[which]
         if "*" in which or "?" in which:
-            found = [item for item in self._items if fnmatch.fnmatchcase(item.name, which)]
-            if found:
-                return Captured(found)
+            matches = [item for item in self._items if fnmatch.fnmatchcase(item.name, which)]
+            if matches:
+                return Captured(matches)
         for item in self._items:
             if which and which in (item.name, item.path, item.variable, f"{item.path}.{item.variable}"):
                 return item
@@ -156,11 +156,11 @@ class Captured(Shown):
     def _add_run(self, run: Run, path: str | None) -> None:
         room = BUDGET - sum(item.bytes for item in self._items)
         try:
-            found, left_out = attention_of(run, path, room)
+            items, left_out = attention_of(run, path, room)
         except Exception as error:  # an error here must not stop the model
-            found, left_out = [], [f"{run.name}: {type(error).__name__}"]
+            items, left_out = [], [f"{run.name}: {type(error).__name__}"]
         self.left_out += left_out
-        self._items += map(Seen, found)
+        self._items += map(Seen, items)
 
     def _finish(self) -> None:
         """Merges the steps of Python loops, and names all items."""
@@ -170,8 +170,8 @@ class Captured(Shown):
             variables.setdefault(item.path, set()).add(item.variable)
         counts: dict[str, int] = {}
         for item in self._items:
-            alone = item.path and len(variables[item.path]) == 1
-            parts = [item.path] if alone else [part for part in (item.path, item.variable) if part]
+            is_only = item.path and len(variables[item.path]) == 1
+            parts = [item.path] if is_only else [part for part in (item.path, item.variable) if part]
             name = ".".join(parts) or "attention"
             item.call = counts[name] = counts.get(name, 0) + 1
             item.name = name if item.call == 1 else f"{name}#{item.call}"
@@ -243,16 +243,16 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         )
     if current_recorder() is not None:
         raise LoopError("capture cannot be used in the body of a loop", hint="put `with rf.capture(…)` around the loop")
-    seen = Captured()
-    finder = AttentionFinder(model, seen._add, active_listener())
+    captured = Captured()
+    finder = AttentionFinder(model, captured._add, active_listener())
     with ExitStack() as stack:
-        stack.callback(seen._finish)
-        stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, seen._add_run)))
+        stack.callback(captured._finish)
+        stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, captured._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(finder.raw_attention, model))
         stack.enter_context(listening(finder))
         try:
-            yield seen
+            yield captured
         finally:
-            seen.calls, seen.outside = finder.calls, finder.outside
+            captured.calls, captured.outside = finder.calls, finder.outside

@@ -31,32 +31,32 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[FoundAtten
     path: of the module that contains the loop; None if only modules called in the body count. room: the most bytes that
     the weights may use.
     """
-    found: list[FoundAttention] = []
+    items: list[FoundAttention] = []
     left_out: list[str] = []
     for place in _loops_inside(run.graph.nodes, path):
         left_out.append(f"{place}, a loop inside {run.name}")
-    wanted = list(_in_graph(run.graph, path))
+    entries = list(_in_graph(run.graph, path))
     count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
-    if not wanted or not count:
-        return found, left_out
-    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest step, if sizes grow
+    if not entries or not count:
+        return items, left_out
+    last = run.replay.computed(count - 1, {entry.number for entry in entries})  # the largest step, if sizes grow
     sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
-    for each in wanted:
-        if each.number not in sizes:
+    for entry in entries:
+        if entry.number not in sizes:
             continue
-        room -= sizes[each.number]
+        room -= sizes[entry.number]
         if room < 0:
-            left_out.append(each.place.path or each.place.variable or run.name)
+            left_out.append(entry.place.path or entry.place.variable or run.name)
             continue
-        steps = [_at(run, step, each.number) for step in range(count)]
+        steps = [_at(run, step, entry.number) for step in range(count)]
         if len({x.dims for x in steps}) > 1 or run.axis in steps[0].dims:
-            left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
+            left_out.append(f"{entry.place.variable or run.name}: its dims differ from step to step")
             continue
-        steps, cols = _as_wide(steps, each.axis)
+        steps, cols = _as_wide(steps, entry.axis)
         weights = by_hypothesis(over_steps(steps, run.axis, run.size), run.axis, run.replay.lineages)
-        dynamic = [dim for dim in each.queries if dim.is_dynamic()]
-        found.append(found_of(weights, cols, dynamic or [run.axis], each.place))
-    return found, left_out
+        dynamic = [dim for dim in entry.queries if dim.is_dynamic()]
+        items.append(found_of(weights, cols, dynamic or [run.axis], entry.place))
+    return items, left_out
 
 
 def _as_wide(steps: list[Tensor], axis: Dim) -> tuple[list[Tensor], Dim]:
@@ -76,28 +76,28 @@ def _at(run: Run, step: int, number: int) -> Tensor:
 def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
     """Finds softmaxes in the graph, and follows their weights until they are summed over."""
     marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: softmax, its node and module, times values or not
-    for node, inside in _walk(graph.nodes, path):
+    for node, owner in _walk(graph.nodes, path):
         dims = [set(graph.values[n].dims) for n in node.inputs]
         out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
         if node.op == "softmax" and node.outputs:
-            if inside is not None:
-                marks[node.outputs[0]] = node.outputs[0], node, inside, False
+            if owner is not None:
+                marks[node.outputs[0]] = node.outputs[0], node, owner, False
             continue
         at = next((i for i, n in enumerate(node.inputs) if n in marks), None)
         if at is None or not node.outputs:
             continue
-        number, made, module, with_values = marks[node.inputs[at]]
+        number, origin, module, with_values = marks[node.inputs[at]]
         weights = graph.values[number].dims
-        gone = [dim for dim in weights if dim in dims[at] and dim not in out]
-        others = set().union(*(each for i, each in enumerate(dims) if i != at))
+        reduced = [dim for dim in weights if dim in dims[at] and dim not in out]
+        other_dims = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
         sums = node.op == "matmul" or (node.op in SUMS and with_values)
-        if sums and len(gone) == 1:
-            of_values = others if node.op == "matmul" else dims[at] - (set(weights) - {gone[0]})
-            yield _InStep(number, gone[0], query_dims(weights, gone[0], of_values), _place(made, module))
+        if sums and len(reduced) == 1:
+            of_values = other_dims if node.op == "matmul" else dims[at] - (set(weights) - {reduced[0]})
+            yield _InStep(number, reduced[0], query_dims(weights, reduced[0], of_values), _place(origin, module))
             marks = {n: mark for n, mark in marks.items() if mark[0] != number}
-        elif node.op in SAME and not gone:
-            values = node.op == "mul" and bool(others - set(weights))
-            marks[node.outputs[0]] = number, made, module, with_values or values
+        elif node.op in SAME and not reduced:
+            values = node.op == "mul" and bool(other_dims - set(weights))
+            marks[node.outputs[0]] = number, origin, module, with_values or values
 
 
 def _place(node: Node, module: str) -> OpPlace:

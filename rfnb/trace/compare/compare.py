@@ -104,13 +104,13 @@ def compare(
     Raises LoopError if the sequences of the two runs cannot be matched.
     """
     if isinstance(a, Run) or isinstance(kind, Run):
-        other = b if kind is None else kind
-        if not (isinstance(a, Run) and isinstance(other, Run)):
-            odd = other if isinstance(a, Run) else a
+        second = b if kind is None else kind
+        if not (isinstance(a, Run) and isinstance(second, Run)):
+            odd = second if isinstance(a, Run) else a
             raise LoopError(
                 "compare: a run can only be compared with another run", got=type(odd).__name__, expected="a Run"
             )
-        return compare_runs(a, other, Tolerance(exact, rtol, atol), sequence, select or {})
+        return compare_runs(a, second, Tolerance(exact, rtol, atol), sequence, select or {})
     if not isinstance(kind, str):
         if type(a) in OTHERS:
             return OTHERS[type(a)](
@@ -131,23 +131,23 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     hypotheses = None if "beam" in select else hypotheses_of(a, b, sequences)
     context = _Context(a, b, sequences, tolerance, select, hypotheses)
     result = Comparison(f"{a.name}, run {a.serial}", f"{b.name}, run {b.serial}", (a.serial, b.serial))
-    found: dict[Any, Compared] = {}
+    compared: dict[Any, Compared] = {}
     for stretch in pairs.stretches():
-        what = stretch.first.what
-        _look(found.setdefault(what.key, Compared(what.name, what.lines, state=what.state)), stretch, context)
+        entry = stretch.first.what
+        _look(compared.setdefault(entry.key, Compared(entry.name, entry.lines, state=entry.state)), stretch, context)
     forked = {run.forked_at for run in (a, b) if run.forked_at}
-    for value in found.values():
+    for value in compared.values():
         value.edited = value.state is not None and value.step is not None and value.step + 1 in forked
     result.numbers = context.earliest.numbers
     result.beams = () if hypotheses is None else hypotheses.beams
-    result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
+    result.values, (result.only_a, result.only_b) = list(compared.values()), pairs.only
     uneven = _uneven(a, b, sequences)
-    said = [
+    notes = [
         *uneven,
-        *(f"{mine} and {theirs}: the tolerance is that of the less precise dtype" for mine, theirs in context.types),
+        *(f"{x} and {y}: the tolerance is that of the less precise dtype" for x, y in context.types),
     ]
-    said += [f"{each.name}: {each.words}" for each in result.beams if not each.agree]
-    result.same_steps, result.notes = not uneven, [*sequences.notes, *said, *pairs.notes, *_checks(a, b)]
+    notes += [f"{beam.name}: {beam.words}" for beam in result.beams if not beam.agree]
+    result.same_steps, result.notes = not uneven, [*sequences.notes, *notes, *pairs.notes, *_checks(a, b)]
     return result
 
 
@@ -190,8 +190,8 @@ class _Context:
     ) -> PairedNumbers:
         """A copy of the numbers of one step, so that the other steps of the stretch can be freed."""
         (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
-        known = self.a.sequence_dim in dims and self.sequences.a is not None
-        owner = dims.index(self.a.sequence_dim) if known and self.a.sequence_dim is not None else None
+        has_owner = self.a.sequence_dim in dims and self.sequences.a is not None
+        owner = dims.index(self.a.sequence_dim) if has_owner and self.a.sequence_dim is not None else None
         return PairedNumbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
     def where(self, part: MaskedPart, at: tuple[Any, ...]) -> str:
@@ -251,7 +251,7 @@ def _note_difference(
 def _relative(difference: float, *numbers: np.ndarray) -> float:
     """A difference relative to the largest finite number."""
     with np.errstate(all="ignore"):
-        sizes = [np.abs(each)[np.isfinite(each)].max(initial=0) for each in numbers]
+        sizes = [np.abs(array)[np.isfinite(array)].max(initial=0) for array in numbers]
     return difference / float(max(sizes)) if max(sizes) else float("inf")
 
 
@@ -264,10 +264,10 @@ def _entry(value: Entries, number: np.generic) -> Any:
 
 def _uneven(a: Run, b: Run, sequences: Sequences) -> list[str]:
     """Notes on sequences whose numbers of steps differ."""
-    mine, theirs = _steps(a, sequences.a), _steps(b, sequences.b)
-    if mine is None or theirs is None:
+    steps_a, steps_b = _steps(a, sequences.a), _steps(b, sequences.b)
+    if steps_a is None or steps_b is None:
         return [] if a.steps == b.steps else [f"{a.steps} and {b.steps} steps"]
-    rows = zip(sequences.names or [""], mine, theirs, strict=True)
+    rows = zip(sequences.names or [""], steps_a, steps_b, strict=True)
     return [f"{f'sequence {name}: ' if name else ''}{x} and {y} steps" for name, x, y in rows if x != y]
 
 
@@ -280,5 +280,5 @@ def _steps(run: Run, chosen: list[int] | None) -> list[int] | None:
 
 def _checks(a: Run, b: Run) -> list[str]:
     """Notes on runs whose replay does not agree, which makes the comparison unreliable."""
-    checks = {which: run[0].check for which, run in (("first", a), ("second", b)) if run.steps}
-    return [f"the {which}: {check}" for which, check in checks.items() if check not in (AGREES, KEPT)]
+    checks = {side: run[0].check for side, run in (("first", a), ("second", b)) if run.steps}
+    return [f"the {side}: {check}" for side, check in checks.items() if check not in (AGREES, KEPT)]

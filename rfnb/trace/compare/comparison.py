@@ -98,14 +98,14 @@ class Comparison(Shown):
     @property
     def agree(self) -> bool:
         """Whether there are common values, all of them agree, and the numbers of steps and the beams are the same."""
-        same = self.same_steps and all(each.agree for each in self.beams)
-        return same and bool(self.values) and all(value.agree for value in self.values)
+        is_same = self.same_steps and all(beam.agree for beam in self.beams)
+        return is_same and bool(self.values) and all(value.agree for value in self.values)
 
     @property
     def differing(self) -> list[Compared]:
         """The values that differ, in the order of their first difference."""
-        found = [value for value in self.values if value.step is not None]
-        return sorted(found, key=lambda value: (value.step, value.place))
+        values = [value for value in self.values if value.step is not None]
+        return sorted(values, key=lambda value: (value.step, value.place))
 
     @property
     def first(self) -> Compared | None:

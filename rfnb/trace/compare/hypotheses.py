@@ -52,10 +52,10 @@ class SameHypotheses:
     @staticmethod
     def _beam(run: Run, dims: Sequence[Dim | None]) -> tuple[int, bool] | None:
         """The axis of the hypotheses before the choices of a step, or after them, and which of the two it is."""
-        known = run.replay.lineages
+        lineages = run.replay.lineages
         for axis, dim in enumerate(dims):
-            if dim is not None and dim in (known[0].beam, known[-1].beam):
-                return axis, dim is known[-1].beam
+            if dim is not None and dim in (lineages[0].beam, lineages[-1].beam):
+                return axis, dim is lineages[-1].beam
         return None
 
     def _moved(self, a: MaskedPart, b: MaskedPart, beam_a: int, beam_b: int, places: np.ndarray) -> MaskedPart:
@@ -66,10 +66,10 @@ class SameHypotheses:
         if (owners[0] is None) != (owners[1] is None) or (owners[1] is None and places.shape[1] > 1):
             return b
         first = [axis for axis in (0, owners[1], beam_b) if axis is not None]
-        rest = [axis for axis in range(len(b.dims)) if axis not in first]
-        b = b.move([b.dims[axis] for axis in (*first, *rest)])
+        axes = [axis for axis in range(len(b.dims)) if axis not in first]
+        b = b.move([b.dims[axis] for axis in (*first, *axes)])
         places = places if owners[1] is not None else places[:, 0]
-        index = places.reshape(*places.shape, *[1] * len(rest))
+        index = places.reshape(*places.shape, *[1] * len(axes))
         moved = b.each(lambda x: np.take_along_axis(x, np.maximum(index, 0), axis=len(first) - 1), b.dims)
         return MaskedPart(moved.array, moved.frames, moved.live & (index >= 0), moved.dims)
 
@@ -81,22 +81,22 @@ class SameHypotheses:
         grid = np.ogrid[tuple(slice(size) for size in b.array.shape)]
         row = grid[owner] if owner is not None else 0
         entries = np.clip(b.array, 0, places.shape[2] - 1).astype(int)
-        found: np.ndarray = places[grid[0], row, entries]
+        indices: np.ndarray = places[grid[0], row, entries]
         return MaskedPart(
-            np.where(found < 0, b.array, found).astype(b.array.dtype), b.frames, b.live & (found >= 0), b.dims
+            np.where(indices < 0, b.array, indices).astype(b.array.dtype), b.frames, b.live & (indices >= 0), b.dims
         )
 
 
 def hypotheses_of(a: Run, b: Run, sequences: Sequences) -> SameHypotheses | None:
     """The common hypotheses of two runs; None if not both are searches, or their sequences are not those of one dim."""
-    found = a.found, b.found
-    if found[0] is None or found[1] is None or not all(run.replay.lineages for run in (a, b)):
+    searches = a.found, b.found
+    if searches[0] is None or searches[1] is None or not all(run.replay.lineages for run in (a, b)):
         return None
     for run in (a, b):
         dims = run.replay.lineages[0].dims
         if len(dims) > 1 or (dims and dims[0] is not run.sequence_dim):
             return None
-    mine, theirs = ([0] if own is None else own for own in (sequences.a, sequences.b))
-    pairs = list(zip(mine, theirs, strict=True))
-    there, here, beams = found[0].same_hypotheses(found[1], pairs)
-    return SameHypotheses(a, b, there, here, beams)
+    rows_a, rows_b = ([0] if rows is None else rows for rows in (sequences.a, sequences.b))
+    pairs = list(zip(rows_a, rows_b, strict=True))
+    places_b, places_a, beams = searches[0].same_hypotheses(searches[1], pairs)
+    return SameHypotheses(a, b, places_b, places_a, beams)

@@ -24,11 +24,11 @@ def match_values(a: Sequence[tuple[str, str]], b: Sequence[tuple[str, str]]) -> 
     """
     pairs: list[tuple[int, int]] = []
     for name in dict.fromkeys(name for name, _ in a):
-        mine, theirs = ([i for i, (known, _) in enumerate(side) if known == name] for side in (a, b))
-        same = SequenceMatcher(None, [a[i][1] for i in mine], [b[i][1] for i in theirs], autojunk=False)
-        found = [(mine[m.a + k], theirs[m.b + k]) for m in same.get_matching_blocks() for k in range(m.size)]
-        rest = (sorted({*side} - {pair[at] for pair in found}) for at, side in enumerate((mine, theirs)))
-        pairs += [*found, *zip(*rest, strict=False)]
+        at_a, at_b = ([i for i, (label, _) in enumerate(side) if label == name] for side in (a, b))
+        matcher = SequenceMatcher(None, [a[i][1] for i in at_a], [b[i][1] for i in at_b], autojunk=False)
+        matches = [(at_a[m.a + k], at_b[m.b + k]) for m in matcher.get_matching_blocks() for k in range(m.size)]
+        unmatched = (sorted({*side} - {pair[at] for pair in matches}) for at, side in enumerate((at_a, at_b)))
+        pairs += [*matches, *zip(*unmatched, strict=False)]
     return sorted(pairs)
 
 
@@ -70,17 +70,17 @@ def _chosen(run: Run, other: Run, sequence: int | str) -> list[int] | None:
 
 
 def _by_tags(a: Run, b: Run, tags_a: Sequence[str], tags_b: Sequence[str]) -> Sequences:
-    both = [tag for tag in tags_a if tag in tags_b]
-    if not both:
+    common = [tag for tag in tags_a if tag in tags_b]
+    if not common:
         raise LoopError(
             f"compare: {a.name} and {b.name} have no sequence in common",
             got=f"{_some(tags_a)} and {_some(tags_b)}",
             hint="compare(a, b, sequence=…) if one of the runs has a single sequence",
         )
-    alone = {"first": set(tags_a) - {*both}, "second": set(tags_b) - {*both}}
-    notes = [f"only in the {which}: {_some(sorted(tags))}" for which, tags in alone.items() if tags]
-    return Sequences([list(tags_a).index(t) for t in both], [list(tags_b).index(t) for t in both],
-                     [repr(tag) for tag in both], notes)  # fmt: skip
+    extra = {"first": set(tags_a) - {*common}, "second": set(tags_b) - {*common}}
+    notes = [f"only in the {side}: {_some(sorted(tags))}" for side, tags in extra.items() if tags]
+    return Sequences([list(tags_a).index(t) for t in common], [list(tags_b).index(t) for t in common],
+                     [repr(tag) for tag in common], notes)  # fmt: skip
 
 
 def _some(tags: Sequence[str], most: int = 8) -> str:
@@ -89,14 +89,14 @@ def _some(tags: Sequence[str], most: int = 8) -> str:
 
 def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
     """Maps dims of `a` to dims of `b`: the same Dim, else the same name, else the only one left of the same kind."""
-    found = {dim: dim for dim in a if dim in b}
-    for same in (_same_name, _same_kind):
+    mapping = {dim: dim for dim in a if dim in b}
+    for test in (_same_name, _same_kind):
         for dim in a:
-            rest = [other for other in b if other not in found.values() and same(dim, other)]
-            rivals = [other for other in a if other not in found and same(other, dim)]
-            if dim not in found and len(rest) == len(rivals) == 1:
-                found[dim] = rest[0]
-    return found
+            candidates = [other for other in b if other not in mapping.values() and test(dim, other)]
+            rivals = [other for other in a if other not in mapping and test(other, dim)]
+            if dim not in mapping and len(candidates) == len(rivals) == 1:
+                mapping[dim] = candidates[0]
+    return mapping
 
 
 def _same_name(a: Dim, b: Dim) -> bool:

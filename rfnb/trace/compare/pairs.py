@@ -73,70 +73,70 @@ class Pairs:
     def stretches(self) -> Iterator[Stretch]:
         """All pairs of all common steps; step -1 stands for the states at the start."""
         open_: dict[Any, Stretch] = {}
-        held = 0
+        n_bytes = 0
         for step in range(-1, min(run.steps for run in self.runs)):
             for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
-                held += _add(open_, step, place, pair)
-            if held > HELD:
+                n_bytes += _add(open_, step, place, pair)
+            if n_bytes > HELD:
                 yield from open_.values()
-                open_, held = {}, 0
+                open_, n_bytes = {}, 0
         yield from open_.values()
 
     def _at(self, step: int) -> list[Pair]:
         """The values that a step computed, also inside modules, and the states after it."""
         if not all(run.graph.values for run in self.runs):  # plain Python code
             return self._remembered(step)
-        mine, theirs = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
-        matched = self._matched([value for value, _ in mine], [value for value, _ in theirs])
-        return [Pair(what, mine[i][1], theirs[j][1]) for what, i, j in matched] + self._states(step + 1)
+        values_a, values_b = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
+        matched = self._matched([value for value, _ in values_a], [value for value, _ in values_b])
+        return [Pair(entry, values_a[i][1], values_b[j][1]) for entry, i, j in matched] + self._states(step + 1)
 
     def _remembered(self, step: int) -> list[Pair]:
         """What the lines of a step assigned, in order, and the other states after it."""
-        mine, theirs = rows = [[*run[step].values()] for run in self.runs]
-        sides = [[(row.name, _text(run, row.line)) for row in own] for run, own in zip(self.runs, rows, strict=True)]
-        which = tuple(tuple(side) for side in sides)
-        matches = self._found.get(which)
+        rows_a, rows_b = rows = [[*run[step].values()] for run in self.runs]
+        sides = [[(row.name, _text(run, row.line)) for row in side] for run, side in zip(self.runs, rows, strict=True)]
+        key = tuple(tuple(side) for side in sides)
+        matches = self._found.get(key)
         if matches is None:
-            found = match_values(*sides)
-            self._note_alone(step, rows, found)
-            lines = [(mine[i].line, theirs[j].line) for i, j in found]
-            matches = self._found[which] = _numbered([(sides[0][i][0], i, j) for i, j in found], lines)
-        pairs = [Pair(what, mine[i].tensor, theirs[j].tensor) for what, i, j in matches]
+            positions = match_values(*sides)
+            self._note_alone(step, rows, positions)
+            lines = [(rows_a[i].line, rows_b[j].line) for i, j in positions]
+            matches = self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+        pairs = [Pair(entry, rows_a[i].tensor, rows_b[j].tensor) for entry, i, j in matches]
         names = {pair.what.name for pair in pairs}
         return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
 
     def _note_alone(self, step: int, rows: list[list[StepValue]], found: list[tuple[int, int]]) -> None:
         """Notes values that one of the runs does not have, and the first line that only one of them ran."""
-        for side, own in enumerate(rows):
+        for side, assigned in enumerate(rows):
             paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
-            alone = [row for i, row in enumerate(own) if i not in paired]
-            self.only[side].extend({row.name: 0 for row in alone if row.name not in (*names, *self.only[side])})
-            again = next((row for row in alone if row.name in names), None)
+            extra = [row for i, row in enumerate(assigned) if i not in paired]
+            self.only[side].extend({row.name: 0 for row in extra if row.name not in (*names, *self.only[side])})
+            repeat = next((row for row in extra if row.name in names), None)
             note = f"only the {('first', 'second')[side]} assigns"
-            if again is not None and not any(known.partition(": ")[2].startswith(note) for known in self.notes):
-                self.notes.append(f"step {step}: {note} {again.name} in line {again.line}")
+            if repeat is not None and not any(earlier.partition(": ")[2].startswith(note) for earlier in self.notes):
+                self.notes.append(f"step {step}: {note} {repeat.name} in line {repeat.line}")
 
     def _states(self, step: int) -> list[Pair]:
         a, b = (run.replay for run in self.runs)
         whats = {name: Matched(("state", name), f"state {name}", state=name) for name in self.states}
-        return [Pair(what, a.state(name, step), b.state(name, step)) for name, what in whats.items()]
+        return [Pair(entry, a.state(name, step), b.state(name, step)) for name, entry in whats.items()]
 
     def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
         """The matching values, with their positions in both. Most steps compute the same values: they are cached."""
-        which = tuple(value.number for value in mine), tuple(value.number for value in theirs)
-        if which not in self._found:
+        key = tuple(value.number for value in mine), tuple(value.number for value in theirs)
+        if key not in self._found:
             sides = [[(run.replay.name_of(value), _code(value)) for value in values]
                      for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
-            found = match_values(*sides)
+            positions = match_values(*sides)
             for side, values in enumerate(sides if not self._found else ()):
-                paired = {pair[side] for pair in found}
-                alone = [i for i in range(len(values)) if i not in paired]
-                hidden = {i for i in alone if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
-                self.only[side].extend(values[i][0] for i in alone if i not in hidden)
+                paired = {pair[side] for pair in positions}
+                extra = [i for i in range(len(values)) if i not in paired]
+                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
+                self.only[side].extend(values[i][0] for i in extra if i not in hidden)
                 self._note_hidden(side, len(hidden))
-            lines = [(_line(mine[i]), _line(theirs[j])) for i, j in found]
-            self._found[which] = _numbered([(sides[0][i][0], i, j) for i, j in found], lines)
-        return self._found[which]
+            lines = [(_line(mine[i]), _line(theirs[j])) for i, j in positions]
+            self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+        return self._found[key]
 
     def _from_file(self, side: int) -> bool:
         return isinstance(self.runs[side].replay, StoredReplay)
@@ -144,8 +144,8 @@ class Pairs:
     def _note_hidden(self, side: int, count: int) -> None:
         """Adds a note on values that are missing in a file because it has none of modules and functions."""
         if count:
-            which, other = ("first", "second") if side == 0 else ("second", "first")
-            where = f"inside modules and functions of the {which}: the file of the {other} does not contain them"
+            owner, partner = ("first", "second") if side == 0 else ("second", "first")
+            where = f"inside modules and functions of the {owner}: the file of the {partner} does not contain them"
             self.notes.append(f"{count_of(count, 'value')} {where}")
 
 
@@ -153,10 +153,10 @@ def _numbered(
     pairs: list[tuple[str, int, int]], lines: Sequence[tuple[int | None, int | None]]
 ) -> list[tuple[Matched, int, int]]:
     """Pairs of positions with the value that they are; those of one name and line are numbered."""
-    seen, matches = Counter[Any](), []
-    for (name, i, j), both in zip(pairs, lines, strict=True):
-        seen[name, both] += 1
-        matches.append((Matched((name, both, seen[name, both]), name, both), i, j))
+    counts, matches = Counter[Any](), []
+    for (name, i, j), line_pair in zip(pairs, lines, strict=True):
+        counts[name, line_pair] += 1
+        matches.append((Matched((name, line_pair, counts[name, line_pair]), name, line_pair), i, j))
     return matches
 
 

@@ -48,9 +48,9 @@ class MaskedPart:
 
     def pad(self, axis: int, size: int) -> MaskedPart:
         """Pads an axis to `size` with entries that are not frames."""
-        more = [(0, size - self.array.shape[axis] if i == axis else 0) for i in range(self.array.ndim)]
-        longer = self.each(lambda array: np.pad(array, more), self.dims)
-        return replace(longer, live=np.pad(self.live, more, mode="edge")) if self.live.size else longer
+        padding = [(0, size - self.array.shape[axis] if i == axis else 0) for i in range(self.array.ndim)]
+        longer = self.each(lambda array: np.pad(array, padding), self.dims)
+        return replace(longer, live=np.pad(self.live, padding, mode="edge")) if self.live.size else longer
 
 
 STEPS = Dim(None, name="step")
@@ -93,16 +93,16 @@ def fitted(a: MaskedPart, b: MaskedPart, owners: tuple[Dim | None, Dim | None]) 
 
     owners: the dims of the sequences in both runs, which match each other.
     """
-    same = match_dims(a.dims, b.dims)
+    pairs = match_dims(a.dims, b.dims)
     if owners[0] in a.dims and owners[1] in b.dims:
-        same = {x: y for x, y in same.items() if x is not owners[0] and y is not owners[1]}
-        same |= {owners[0]: owners[1]}
-    a, b = _squeezed(a, same.keys()), _squeezed(b, same.values())
-    more = [[dim.name for dim in a.dims if dim not in same], [dim.name for dim in b.dims if dim not in same.values()]]
-    if more[0] or more[1]:
-        sides = zip(("first", "second"), more, strict=True)
+        pairs = {x: y for x, y in pairs.items() if x is not owners[0] and y is not owners[1]}
+        pairs |= {owners[0]: owners[1]}
+    a, b = _squeezed(a, pairs.keys()), _squeezed(b, pairs.values())
+    axes = [[dim.name for dim in a.dims if dim not in pairs], [dim.name for dim in b.dims if dim not in pairs.values()]]
+    if axes[0] or axes[1]:
+        sides = zip(("first", "second"), axes, strict=True)
         return " and ".join(f"the {side} also has {', '.join(names)}" for side, names in sides if names)
-    b = b.move([same[dim] for dim in a.dims])
+    b = b.move([pairs[dim] for dim in a.dims])
     for axis, (x, y) in enumerate(zip(a.dims, b.dims, strict=True)):
         sizes = a.array.shape[axis], b.array.shape[axis]
         if sizes[0] == sizes[1]:

@@ -23,14 +23,14 @@ class Tolerance(NamedTuple):
 
         counts: the entries that count for the largest number of a step. dtypes: the original ones, before numpy.
         """
-        same: np.ndarray = (a == b) | ((a != a) & (b != b))
+        equal: np.ndarray = (a == b) | ((a != a) & (b != b))
         if self.exact:
-            return same & (np.signbit(a) == np.signbit(b)) if a.dtype.kind == b.dtype.kind == "f" else same
-        known = [RTOL[dtype] for dtype in dtypes if dtype in RTOL]
-        if not known or same.all():
-            return same
+            return equal & (np.signbit(a) == np.signbit(b)) if a.dtype.kind == b.dtype.kind == "f" else equal
+        rtols = [RTOL[dtype] for dtype in dtypes if dtype in RTOL]
+        if not rtols or equal.all():
+            return equal
         largest = np.maximum(_largest(a, counts), _largest(b, counts))
-        return same | (distance(a, b) <= self._limit(max(known), largest))
+        return equal | (distance(a, b) <= self._limit(max(rtols), largest))
 
     def _limit(self, by_type: float, largest: np.ndarray) -> np.ndarray:
         rtol = by_type if self.rtol is None else self.rtol
@@ -47,7 +47,7 @@ def _largest(array: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The distance |a - b|; infinite where the difference is NaN, as when only one of them is NaN."""
     with np.errstate(all="ignore"):
-        x, y = (each if each.dtype.kind == "c" else each.astype(np.float64) for each in (a, b))
-        found = np.abs(x - y)
-    made: np.ndarray = np.where(np.isnan(found), np.inf, found)
-    return made
+        x, y = (array if array.dtype.kind == "c" else array.astype(np.float64) for array in (a, b))
+        difference = np.abs(x - y)
+    result: np.ndarray = np.where(np.isnan(difference), np.inf, difference)
+    return result

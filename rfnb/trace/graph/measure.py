@@ -33,9 +33,9 @@ class Wanted:
 
     def check(self, *, meta: bool) -> None:
         """Raises ParameterError for what cannot be measured."""
-        known = get_args(Show)
-        if self.show not in known:
-            expected = " or ".join(f'"{each}"' for each in known)
+        options = get_args(Show)
+        if self.show not in options:
+            expected = " or ".join(f'"{option}"' for option in options)
             raise ParameterError("model_graph: `show` is not known", got=repr(self.show), expected=expected)
         if isinstance(self.calls, bool) or not isinstance(self.calls, int) or self.calls < 1:
             raise ParameterError("model_graph: `calls` must be positive", got=repr(self.calls), expected="1, 2, 3, …")
@@ -57,29 +57,29 @@ def measured(
     trace: traces a call. plain: calls the model without recording it; returns the seconds. event: what an event of the
     recorder costs.
     """
-    times, done = wanted.show == "time", _Calls()
+    times, calls = wanted.show == "time", _Calls()
     with Unchanged():
         costs = (event(), call_cost()) if times else ((0.0, 0.0), (0.0, 0.0))
-        first = trace(done.meter(_meter(wanted, costs)))
-        done.take(first, first)
+        first = trace(calls.meter(_meter(wanted, costs)))
+        calls.take(first, first)
         if times and first.failure is None:
-            done = _Calls()  # that call has warmed up what the others measure
-        while len(done.meters) < wanted.calls and first.failure is None:
+            calls = _Calls()  # that call has warmed up what the others measure
+        while len(calls.meters) < wanted.calls and first.failure is None:
             random([], distribution="normal")  # so that the next call draws other numbers
-            done.take(trace(done.meter(_meter(wanted, costs))), first)
+            calls.take(trace(calls.meter(_meter(wanted, costs))), first)
         plains = [plain() for _ in range(wanted.calls)] if times and first.failure is None else []
     loss = "the sum of the result" if wanted.loss is None else name_of(wanted.loss)
     first.measured = NodeMeasures(
         wanted.show,
-        max(len(done.samples), 1),
-        _measures(first, done.samples, wanted.show),
-        total=median(meter.total for meter in done.meters),
-        overhead=median(meter.lost for meter in done.meters),
+        max(len(calls.samples), 1),
+        _measures(first, calls.samples, wanted.show),
+        total=median(meter.total for meter in calls.meters),
+        overhead=median(meter.lost for meter in calls.meters),
         plain=median(plains) if plains else None,
         device=raw_registry.selected().synchronize(),
-        first_bad=done.first_bad,
+        first_bad=calls.first_bad,
         loss=loss if wanted.show == "gradient" else "",
-        notes=tuple(done.notes),
+        notes=tuple(calls.notes),
     )
     return first
 
@@ -134,38 +134,38 @@ def _shape(graph: ModelGraph) -> list[Any]:
 
 def _measures(graph: ModelGraph, calls: list[dict[int, Sample]], show: Show) -> dict[int, NodeMeasure]:
     """The measures of all nodes with samples, or with such nodes inside."""
-    found: dict[int, NodeMeasure] = {}
+    measures: dict[int, NodeMeasure] = {}
     for node in reversed(graph.graph.all_nodes()):  # inner ones first
-        inside = [found[child.number] for child in node.body if child.number in found]
-        samples = [each[node.number] for each in calls if node.number in each]
-        made = _measure(node, samples, inside, show)
-        if made is not None:
-            found[node.number] = made
-    return found
+        children = [measures[child.number] for child in node.body if child.number in measures]
+        samples = [call[node.number] for call in calls if node.number in call]
+        measure = _measure(node, samples, children, show)
+        if measure is not None:
+            measures[node.number] = measure
+    return measures
 
 
 def _measure(node: Node, samples: list[Sample], inside: list[NodeMeasure], show: Show) -> NodeMeasure | None:
     if not samples and not inside:
         return None
-    inner = {each.place for each in inside}
+    inner = {child.place for child in inside}
     place = next((s.place for s in samples if s.place), inner.pop() if len(inner) == 1 and node.kind != "loop" else "")
-    ran = median(sample.calls for sample in samples) if samples else max(each.calls for each in inside)
-    saved = [each.saved for each in inside if each.saved is not None]
+    ran = median(sample.calls for sample in samples) if samples else max(child.calls for child in inside)
+    saved = [child.saved for child in inside if child.saved is not None]
     if show not in SUMMED:  # the largest number
         count = sum(sample.count for sample in samples)
-        own = (sum(sample.amount for sample in samples) / count) ** 0.5 if count else 0.0
-        bad: list[Bad] = [word for word in (*(s.bad for s in samples), *(each.bad for each in inside)) if word]
+        amount = (sum(sample.amount for sample in samples) / count) ** 0.5 if count else 0.0
+        bad: list[Bad] = [word for word in (*(s.bad for s in samples), *(child.bad for child in inside)) if word]
         return NodeMeasure(
-            max([own, *(each.amount for each in inside)]), ran,
-            max([*(sample.most for sample in samples), *(each.most for each in inside)]),
+            max([amount, *(child.amount for child in inside)]), ran,
+            max([*(sample.most for sample in samples), *(child.most for child in inside)]),
             "NaN" if "NaN" in bad else bad[0] if bad else "", place,
         )  # fmt: skip
-    own = median(sample.amount for sample in samples) if samples else 0.0
+    amount = median(sample.amount for sample in samples) if samples else 0.0
     if show == "memory" or not samples or (node.kind in ("module", "side") and place):
-        own += sum(each.amount for each in inside)
-    alone = [s.alone * s.steps - s.amount for s in samples if s.alone is not None and s.place]
-    saved += [median(alone)] if alone else []
-    return NodeMeasure(own, ran, place=place, saved=sum(saved) if saved else None)
+        amount += sum(child.amount for child in inside)
+    savings = [s.alone * s.steps - s.amount for s in samples if s.alone is not None and s.place]
+    saved += [median(savings)] if savings else []
+    return NodeMeasure(amount, ran, place=place, saved=sum(saved) if saved else None)
 
 
 # -- a call that is not recorded

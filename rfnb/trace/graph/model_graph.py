@@ -100,8 +100,8 @@ def model_graph(
     {'exp': 1.0, 'add': 1.0}
     """
     if show is None:
-        given = {"calls": calls, "loss": loss}
-        return graph_of_call(model, args, kwargs | {name: x for name, x in given.items() if x is not None}, meta=meta)
+        options = {"calls": calls, "loss": loss}
+        return graph_of_call(model, args, kwargs | {name: x for name, x in options.items() if x is not None}, meta=meta)
     return graph_of_call(model, args, kwargs, meta=meta, show=show, calls=calls, loss=loss)
 
 
@@ -116,33 +116,33 @@ def graph_of_call(
     loss: Callable[[Any], Any] | None = None,
 ) -> ModelGraph:
     """The graph of `model(*args, **kwargs)`, with the options of `rf.model_graph`."""
-    wanted = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
-    if wanted is not None:
-        wanted.check(meta=meta)
+    request = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
+    if request is not None:
+        request.check(meta=meta)
     trace = _tracer_of(model, args, kwargs)
     if trace is None:  # nothing in the call tells, so the first one does
         graph = _traced(model, args, kwargs, meta=meta)
-        if graph.nodes and wanted is None:
+        if graph.nodes and request is None:
             return graph
         trace = _traced if graph.nodes or graph.outputs else _plain
-    if wanted is None:
+    if request is None:
         return trace(model, args, kwargs, meta=meta)
 
     def keep(before: Unchanged) -> None:
-        held = [model, *leaves(as_dicts([args, kwargs]))]
-        for each in held:
-            for keep_its in keep_state.of(type(each)):
-                keep_its(each, before)
-        before.keep_held([owner(model), *held])
+        objects = [model, *leaves(as_dicts([args, kwargs]))]
+        for item in objects:
+            for keep_its in keep_state.of(type(item)):
+                keep_its(item, before)
+        before.keep_held([owner(model), *objects])
 
     def call() -> Any:
         with entered(get_run_ctx().again()):  # a loss of this step may be there already
             return model(*args, **kwargs)
 
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         return measured(
-            wanted,
-            lambda meter: trace(model, args, kwargs, meta=False, meter=meter, kept=kept),
+            request,
+            lambda meter: trace(model, args, kwargs, meta=False, meter=meter, kept=stack),
             lambda: plain_seconds(call, keep),
             lambda: _event_cost(trace),
         )
@@ -151,13 +151,13 @@ def graph_of_call(
 def _event_cost(trace: TraceCall) -> Cost:
     """What measuring an event costs, with the recorder of such a call."""
     x = zeros([])
-    given = (x if trace is _traced else x.raw_tensor,)
+    operands = (x if trace is _traced else x.raw_tensor,)
 
     def run(fn: Callable[[Any], None], meter: Meter | None) -> None:
         if meter is None:
-            fn(*given)
+            fn(*operands)
         else:
-            trace(fn, given, {}, meta=False, meter=meter)
+            trace(fn, operands, {}, meta=False, meter=meter)
 
     return event_cost(run)
 
@@ -165,10 +165,10 @@ def _event_cost(trace: TraceCall) -> Cost:
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
     """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
     its = owner(model)
-    for each in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:
-        if any(trace_call.of(type(each))):
+    for item in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:
+        if any(trace_call.of(type(item))):
             return _plain
-        if isinstance(each, Tensor | Dim) or is_module(each):
+        if isinstance(item, Tensor | Dim) or is_module(item):
             return _traced
     return None
 
@@ -208,19 +208,19 @@ def _traced(
     failed: tuple[BaseException, Node | None] | None = None
     with before:
         try:
-            given = leaves(as_dicts([args, kwargs]))
-            before.keep_held([its, *given])
+            inputs = leaves(as_dicts([args, kwargs]))
+            before.keep_held([its, *inputs])
             if meta:
-                args, kwargs = before.without_numbers([its, *given], (args, kwargs))
-            graph.meta = meta or any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
+                args, kwargs = before.without_numbers([its, *inputs], (args, kwargs))
+            graph.meta = meta or any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in inputs)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already
             with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call), marking, measuring:
                 result = tracer.meter.whole(lambda: model(*args, **kwargs))
-            held = named_leaves(as_dicts(result))
-            named = [(name, leaf) for name, leaf in held if isinstance(leaf, Tensor)]
+            results = named_leaves(as_dicts(result))
+            named = [(name, leaf) for name, leaf in results if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
-            if not named and any(raw_of(leaf) is not None for _, leaf in held):
+            if not named and any(raw_of(leaf) is not None for _, leaf in results):
                 graph.notes.append("the result is a raw tensor: only ops of rfnb are followed here, up to `raw_tensor`")
         except Exception as error:
             failed = error, tracer.fail(error, None)

@@ -90,7 +90,7 @@ class TimeMeter(Meter):
 
     def timed(self, fn: Callable[..., Any], node: Node) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
-        sample, wait, (around, inside) = self.sample(node), self._wait, self.call
+        sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
 
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -99,10 +99,10 @@ class TimeMeter(Meter):
             result = fn(*args, **kwargs)
             if wait is not None:
                 wait()
-            sample.amount += max(perf_counter() - self.lost - began - inside, 0.0)
+            sample.amount += max(perf_counter() - self.lost - began - inner, 0.0)
             calls += 1
             sample.calls = max(sample.calls, calls)  # an op may make several raw calls
-            self.lost += around
+            self.lost += outer
             return result
 
         return run
@@ -137,9 +137,9 @@ def call_cost() -> Cost:
     meter, node = TimeMeter(), Node(0, "", ())
     plain = min(_many(_nothing) for _ in range(5))
     timed = meter.timed(_nothing, node)
-    seen = min(_many(timed) for _ in range(5))
+    seconds = min(_many(timed) for _ in range(5))
     sample = meter.samples[id(node)]
-    return max(seen - plain, 0.0), max(min(sample.amount / sample.calls, seen) - plain, 0.0)
+    return max(seconds - plain, 0.0), max(min(sample.amount / sample.calls, seconds) - plain, 0.0)
 
 
 def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -> Cost:
@@ -159,13 +159,13 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
             took.append(now() - began)
 
         run(many, meter)
-        inside = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())
-        return took[0] / EVENTS, inside / EVENTS
+        inner = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())
+        return took[0] / EVENTS, inner / EVENTS
 
     seconds(None)
     plain = min(seconds(None)[0] for _ in range(3))
-    whole, inside = min(seconds(TimeMeter()) for _ in range(3))
-    return max(whole - plain, 0.0), min(max(inside - plain, 0.0), max(whole - plain, 0.0))
+    total, inner = min(seconds(TimeMeter()) for _ in range(3))
+    return max(total - plain, 0.0), min(max(inner - plain, 0.0), max(total - plain, 0.0))
 
 
 def _nothing(x: Any = None) -> Any:

@@ -91,11 +91,11 @@ class Tracer(CallRecorder, Listener):
         with self._apart():
             node = self.begin("cond", self.numbers(pred), "cond")
             with self.open(node):
-                both = pred.device == "meta"
-                holds = both or bool(pred)
+                is_meta = pred.device == "meta"
+                holds = is_meta or bool(pred)
                 results = [
                     self._side(SideFacts(when=True, taken=holds), true_fn),
-                    self._side(SideFacts(when=False, taken=both or not holds), false_fn),
+                    self._side(SideFacts(when=False, taken=is_meta or not holds), false_fn),
                 ]
             result = results[0 if holds else 1]
             self.made(node, result)

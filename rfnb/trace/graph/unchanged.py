@@ -42,9 +42,9 @@ class Unchanged(ExitStack):
 
     def keep_held(self, models: Iterable[Any]) -> None:
         """Restores the state of foreign modules that these models contain, such as those of torch."""
-        for held in _held_by(models):
-            for keep in keep_state.of(type(held)):
-                keep(held, self)
+        for part in _held_by(models):
+            for keep in keep_state.of(type(part)):
+                keep(part, self)
 
     def without_numbers(self, models: Iterable[Any], given: Any) -> Any:
         """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
@@ -54,9 +54,9 @@ class Unchanged(ExitStack):
         for tensor in _tensors_of(models):
             self.callback(setattr, tensor, "_raw", tensor._raw)
             tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
-        for held in _held_by(models):
-            for drop in drop_numbers.of(type(held)):
-                drop(held, self)
+        for part in _held_by(models):
+            for drop in drop_numbers.of(type(part)):
+                drop(part, self)
         return copied_with(_without_numbers, given)
 
 
@@ -69,10 +69,10 @@ def _without_numbers(leaf: Any) -> Any:
 
 def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
     """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     for leaf in _held_by(models):
-        if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
-            seen.add(id(leaf))
+        if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in ids:
+            ids.add(id(leaf))
             yield leaf
 
 

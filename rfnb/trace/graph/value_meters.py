@@ -57,9 +57,9 @@ class MemoryMeter(Meter):
 
     def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
         """Adds the new storages of the results."""
-        known = dict(map(_storage, raws_in(given))) | self._left
-        found = dict(map(_storage, raws_in(list(results))))
-        new = {key: size for key, size in found.items() if key not in known}
+        old = dict(map(_storage, raws_in(given))) | self._left
+        storages = dict(map(_storage, raws_in(list(results))))
+        new = {key: size for key, size in storages.items() if key not in old}
         sample = self.sample(node)
         sample.amount, sample.calls = sample.amount + sum(new.values()), sample.calls + 1
         self._inner[-1] |= self._left | new
@@ -78,23 +78,23 @@ class MemoryMeter(Meter):
                 sample, place = self.sample(node), places.get(id(node), "steps")
                 sample.place, sample.steps, sample.calls = place, run.steps, sample.calls + 1
                 key, size = _storage(tensor._raw)
-                given = {_storage(raws[number])[0] for number in node.inputs if number in raws}
-                if key not in given and (place not in PLACES_OUTSIDE or step == 0):
+                inputs = {_storage(raws[number])[0] for number in node.inputs if number in raws}
+                if key not in inputs and (place not in PLACES_OUTSIDE or step == 0):
                     sample.amount += size
             for inner in run.replay.loops(step) if _has_loops(run) else ():
                 self.loop_ran(inner)
 
 
 def _storage(raw: Any) -> tuple[Any, int]:
-    found: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
-    return found
+    storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
+    return storage
 
 
 def placed(run: Run) -> dict[int, str]:
     """Where the ops of a loop were computed, by id of their nodes."""
     replay: Any = run.replay
     data = replay.plan.explanation_data
-    return {} if data is None else {id(each.node): each.place for each in data.placements}
+    return {} if data is None else {id(placement.node): placement.place for placement in data.placements}
 
 
 def _has_loops(run: Run) -> bool:
@@ -136,16 +136,16 @@ class ActivationMeter(_MagnitudeMeter):
         for leaf in results:
             raw = raw_of(leaf)
             if raw is not None:
-                found = backend_of_raw(raw).magnitude_raw(raw, _mask(leaf))
-                if found is not None and found.minus_infinite and masked:
+                magnitude = backend_of_raw(raw).magnitude_raw(raw, _mask(leaf))
+                if magnitude is not None and magnitude.minus_infinite and masked:
                     self._masked[id(raw)] = weakref.ref(raw)
-                sample = self.add(node, found, masked=masked)
+                sample = self.add(node, magnitude, masked=masked)
                 if sample is not None:
                     sample.calls += 1
 
     def _is_masked(self, raw: Any) -> bool:
-        found = self._masked.get(id(raw))
-        return found is not None and found() is raw
+        reference = self._masked.get(id(raw))
+        return reference is not None and reference() is raw
 
     def loop_ran(self, run: Run, around: Sequence[tuple[Size, int]] = ()) -> None:
         """Adds the results of all steps of a loop. around: the steps of the loops around it, with their sizes."""
@@ -188,7 +188,7 @@ class GradientMeter(_MagnitudeMeter):
         """Watches the results."""
         for leaf in results:
             raw = raw_of(leaf)
-            if raw is not None and not any(raw is each for each in raws_in(given)):
+            if raw is not None and not any(raw is operand for operand in raws_in(given)):
                 self._watch(node, raw, _mask(leaf))
 
     def _watch(self, node: Node, raw: Any, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
@@ -238,14 +238,14 @@ class GradientMeter(_MagnitudeMeter):
 
     def done(self, result: Any) -> None:
         """Computes the gradients. Those of parameters are not kept. Raises ParameterError if there is no loss."""
-        found = result if self._loss is None else self._loss(result)
-        found = dict(found) if isinstance(found, Mapping) else found  # the outputs of a network, by layer
-        tensors = [leaf for leaf in leaves(as_dicts(found)) if raw_of(leaf) is not None]
+        outputs = result if self._loss is None else self._loss(result)
+        outputs = dict(outputs) if isinstance(outputs, Mapping) else outputs  # the outputs of a network, by layer
+        tensors = [leaf for leaf in leaves(as_dicts(outputs)) if raw_of(leaf) is not None]
         losses = [raw for leaf in tensors if (raw := _summed(leaf)) is not None]
         if not losses:
             name = "result" if self._loss is None else "loss"
             if not tensors:
-                reason = f"the {name} holds no tensor: {type(found).__name__}"
+                reason = f"the {name} holds no tensor: {type(outputs).__name__}"
             elif not selected().grad_enabled_raw():
                 reason = "gradients are switched off"
             else:
@@ -273,7 +273,7 @@ def _summed(leaf: Any) -> Any:
 def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
     """Which entries of a value of a step count."""
     sizes = ((dim, lengths.size(dim)) for dim in dims)
-    padded = [(dim, found) for dim, found in sizes if found and found.ragged and set(found.dims) <= set(dims)]
+    padded = [(dim, extent) for dim, extent in sizes if extent and extent.ragged and set(extent.dims) <= set(dims)]
     mask = entries.frames(dims, padded)
     going = entries.going_on(dims, size, step)
     return going if mask is None else mask & going

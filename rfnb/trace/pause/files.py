@@ -41,23 +41,23 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{_plain(run.name)}{_rank()}-step{training_step or step}"
-        most = MOST_BYTES // MOST_FILES // 2
-        path = write_run_file(run, _free(folder, name), limit=most, states=most)
+        limit = MOST_BYTES // MOST_FILES // 2
+        path = write_run_file(run, _free(folder, name), limit=limit, states=limit)
     except Exception as error:
         warn(f"{what}; its run could not be written: {error_text(error)}")
         _written.append(0)
         return None
     _written.append(path.stat().st_size)
     is_last = len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES
-    last = "; no more are written: a process writes at most 5 files, together 1 GiB" if is_last else ""
-    warn(f'{what}; its run is in a file: rf.load_run("{path}"){last}')
+    ending = "; no more are written: a process writes at most 5 files, together 1 GiB" if is_last else ""
+    warn(f'{what}; its run is in a file: rf.load_run("{path}"){ending}')
     return path
 
 
 def _rank() -> str:
     """The rank of this process as a part of a file name; empty if it is the only one."""
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    return "" if alone else f"-rank{_plain(os.environ.get('RANK', '0'))}"
+    is_only = os.environ.get("WORLD_SIZE", "1") == "1"
+    return "" if is_only else f"-rank{_plain(os.environ.get('RANK', '0'))}"
 
 
 def _plain(name: str) -> str:

@@ -76,16 +76,16 @@ def hold(paused: Paused) -> Resume | None:
 
     Raises KeyboardInterrupt if the user stops the cell.
     """
-    run, what = paused.run, f"{paused.run.name} was not paused after step {paused.step} ({paused.why})"
+    run, message = paused.run, f"{paused.run.name} was not paused after step {paused.step} ({paused.why})"
     if current_thread() is not main_thread():
-        write_pause(run, paused.step, f"{what}: only loops of the main thread can be paused")
+        write_pause(run, paused.step, f"{message}: only loops of the main thread can be paused")
         return None
     possible = can_hold()
     if possible == "no panel":
-        write_pause(run, paused.step, f"{what}: no panel is connected")
+        write_pause(run, paused.step, f"{message}: no panel is connected")
         return None
     if possible == "no subshells":
-        _pin(run, f"{what}: that needs ipykernel 7 or newer, with subshells")
+        _pin(run, f"{message}: that needs ipykernel 7 or newer, with subshells")
         return None
     runs.add(paused.run)
     with OwnNumbers():
@@ -99,10 +99,10 @@ def hold(paused: Paused) -> Resume | None:
 
 def _pin(run: Run, what: str) -> None:
     """Keeps the run, with a warning; does nothing if there are enough already, since pinned runs keep their memory."""
-    left = MOST_PINNED - sum(each.pinned for each in runs)
-    if left <= 0:
+    room = MOST_PINNED - sum(entry.pinned for entry in runs)
+    if room <= 0:
         return
     run.pinned = True
     runs.add(run)
-    last = "" if left > 1 else f"; no more than {MOST_PINNED} are, until you unpin one"
-    warn(f"{what}; run {run.serial} is pinned in the panel instead{last}")
+    ending = "" if room > 1 else f"; no more than {MOST_PINNED} are, until you unpin one"
+    warn(f"{what}; run {run.serial} is pinned in the panel instead{ending}")

@@ -55,7 +55,7 @@ class Pause:
             return False
         self.checked += not again
         try:
-            found = truth((test or self._test)(at), self.where, at.step, "pause_when")
+            hit = truth((test or self._test)(at), self.where, at.step, "pause_when")
         except (ExpressionNameError, LoopNameError) as error:  # another loop than the one that is meant
             self._missing = error.what
             return False
@@ -66,8 +66,8 @@ class Pause:
                 f"and is no longer evaluated: {error_text(error)}"
             )
             return False
-        self.hits += found
-        return found
+        self.hits += hit
+        return hit
 
     def lacks(self, steps: int, what: str) -> None:
         """The condition was false at these steps, as the loop does not have what it reads."""
@@ -87,12 +87,12 @@ class Pause:
         if met or self._is_named or (self._is_new and not has_loop):
             return None
         self._is_named = True
-        which = (
+        reason = (
             f"no loop with this name ran, but {', '.join(map(repr, sorted(ran)))}"
             if ran
             else "no loop ran that is recorded"
         )
-        return f"{self}: {which}. {WAY_OUT}"
+        return f"{self}: {reason}. {WAY_OUT}"
 
     def cell_ended(self) -> None:
         """Counts anew."""
@@ -155,8 +155,8 @@ class Pauses:
 
     def answer(self) -> str | None:
         """The reason given to `ask`, once."""
-        asked, self.asked = self.asked, None
-        return asked
+        reason, self.asked = self.asked, None
+        return reason
 
     def mute(self) -> None:
         """Makes no loop pause until `cell_ended`."""

@@ -81,18 +81,18 @@ def _attribute(owner: Any, name: str) -> Any:
     if way is HIDDEN:
         return MISSING if owner is None else HIDDEN
     try:
-        inside = way.__get__(owner)
+        namespace = way.__get__(owner)
     except AttributeError:  # an empty slot
         return MISSING
     if way.__name__ != "__dict__":
-        return inside
-    if name in inside:
-        return inside[name]
-    known = _of_class(kind, name)
-    if known is not MISSING:
-        return HIDDEN if _has_code(known, "__get__") else known
+        return namespace
+    if name in namespace:
+        return namespace[name]
+    default = _of_class(kind, name)
+    if default is not MISSING:
+        return HIDDEN if _has_code(default, "__get__") else default
     for table in TABLES:
-        if issubclass(type(entries := inside.get(table)), dict) and dict.__contains__(entries, name):
+        if issubclass(type(entries := namespace.get(table)), dict) and dict.__contains__(entries, name):
             return dict.__getitem__(entries, name)
     return MISSING
 
@@ -106,25 +106,25 @@ def _way(kind: type, name: str) -> Any:
         return HIDDEN
     if _of_class(kind, "__getattribute__") not in USUAL:
         return HIDDEN
-    own, table = _of_class(kind, name), _of_class(kind, "__dict__")
-    if type(own) is MemberDescriptorType:
-        return own
-    if _has_code(own, "__set__") or type(table) not in (GetSetDescriptorType, MemberDescriptorType):
+    descriptor, table = _of_class(kind, name), _of_class(kind, "__dict__")
+    if type(descriptor) is MemberDescriptorType:
+        return descriptor
+    if _has_code(descriptor, "__set__") or type(table) not in (GetSetDescriptorType, MemberDescriptorType):
         return HIDDEN
     return table
 
 
 def _insides(kind: type) -> list[Mapping[str, Any]]:
     """The attributes of a class and of those that it inherits from."""
-    return [type.__dict__["__dict__"].__get__(each) for each in type.__dict__["__mro__"].__get__(kind)]
+    return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
 
 def _of_class(kind: type, name: str) -> Any:
-    return next((inside[name] for inside in _insides(kind) if name in inside), MISSING)
+    return next((namespace[name] for namespace in _insides(kind) if name in namespace), MISSING)
 
 
 def _has_code(attribute: Any, name: str) -> bool:
-    return any(name in inside for inside in _insides(type(attribute)))
+    return any(name in namespace for namespace in _insides(type(attribute)))
 
 
 def _item(owner: Any, key: Any) -> Any:

@@ -46,8 +46,8 @@ def edited(name: str, old: Any, new: Any, at: RunStep) -> Any:
     value = edited_value(name, old, new)
     if backend is None or not backend.needs_gradient_raw(raw):
         return value
-    made = value._raw if isinstance(old, Tensor) else value
-    raw = made if np.ndim(getattr(new, "_raw", new)) == 0 else _changed(raw, made)
+    result = value._raw if isinstance(old, Tensor) else value
+    raw = result if np.ndim(getattr(new, "_raw", new)) == 0 else _changed(raw, result)
     return old.like(raw) if isinstance(old, Tensor) else raw
 
 

@@ -91,9 +91,9 @@ def _numbers(name: str, new: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np
         fits = False
     else:
         with np.errstate(all="ignore"):
-            there = array.astype(dtype)
-            same = there == array if dtype.kind in "biu" else np.isfinite(there) >= np.isfinite(array)
-        fits = bool(same.all()) and (dtype.kind != "b" or array.dtype.kind == "b")
+            converted = array.astype(dtype)
+            equal = converted == array if dtype.kind in "biu" else np.isfinite(converted) >= np.isfinite(array)
+        fits = bool(equal.all()) and (dtype.kind != "b" or array.dtype.kind == "b")
     if not fits:
         raise DtypeError(f"`{name}` cannot hold this value", got=_text(new), expected=str(dtype))
     return array

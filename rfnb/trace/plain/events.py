@@ -202,7 +202,7 @@ class Monitoring:
 
     def ask_again(self) -> None:
         """Asks again which code is chosen."""
-        self._known = {number: known for number, known in self._known.items() if known[0]}
+        self._known = {number: entry for number, entry in self._known.items() if entry[0]}
         monitoring.restart_events()
 
     def stop(self) -> None:
@@ -226,15 +226,15 @@ class Monitoring:
         monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
     def _started(self, code: CodeType, offset: int) -> Any:
-        known = self._known.get(id(code))
-        here = threading.get_ident() == self._thread
-        if known is None and here:
-            known = self._known[id(code)] = self._chosen(code), code
-            if known[0]:
+        entry = self._known.get(id(code))
+        is_ours = threading.get_ident() == self._thread
+        if entry is None and is_ours:
+            entry = self._known[id(code)] = self._chosen(code), code
+            if entry[0]:
                 self._listen(code)
-        if known is not None and not known[0]:
+        if entry is not None and not entry[0]:
             return monitoring.DISABLE
-        if here:
+        if is_ours:
             frame = sys._getframe(1)
             follower = self._begin(frame)
             if follower is not None:

@@ -27,26 +27,26 @@ def forget_oldest(variables: FrameVariables, loops: list[Iterations]) -> int:
     loop, step = _beginning_before(loops[0], variables.budgets.statements_of(PART))
     cut, ran = loop.starts[step], loop.ran[step]
     last = dict(zip(map(attrgetter("name"), log.uses[:cut]), range(cut), strict=True))
-    left = [*_left(loops[0], ran, is_open)]
-    pinned = {*last.values(), *variables.last.values()}.union(*(loop.places.values() for loop in left))
+    remaining = [*_left(loops[0], ran, is_open)]
+    pinned = {*last.values(), *variables.last.values()}.union(*(loop.places.values() for loop in remaining))
     pinned.update(at for loop in loops if loop.pauses is not None for at in loop.pauses.before.values())
-    kept = sorted(at for at in pinned if at < cut)
-    if not ran or len(kept) > GAIN * max(cut, ran):
+    positions = sorted(at for at in pinned if at < cut)
+    if not ran or len(positions) > GAIN * max(cut, ran):
         return 0  # hardly anything would be gained
     moment = loop.moments[step]
-    places, less = {at: number for number, at in enumerate(kept)}, cut - len(kept)
+    places, less = {at: number for number, at in enumerate(positions)}, cut - len(positions)
 
     def moved(at: int) -> int:
-        return at - less if at >= cut else places.get(at, len(kept))
+        return at - less if at >= cut else places.get(at, len(positions))
 
     variables.budgets.forget(cut, ran, places, moved)
     variables.hidden.forget(moment)
-    for loop in left:
+    for loop in remaining:
         loop.inner = [inner for inner in loop.inner if inner.ran_end > ran or id(inner) in is_open]
-        variables.budgets.log_bytes += FORGOTTEN * loop.forget(ran, len(kept), moved)
+        variables.budgets.log_bytes += FORGOTTEN * loop.forget(ran, len(positions), moved)
         if loop.pauses is not None:
             loop.pauses.move(moved)
-    log.remove(cut, ran, kept)
+    log.remove(cut, ran, positions)
     variables.move(moved)
     return less
 
@@ -58,8 +58,8 @@ def _beginning_before(loop: Iterations, ran: int) -> tuple[Iterations, int]:
     inner = bisect_right(loop.inner, ran, key=lambda inner: inner.ran[0]) - 1
     if 2 * loop.ran[step] >= ran or inner < 0:
         return loop, step
-    found = _beginning_before(loop.inner[inner], ran)
-    return found if found[0].ran[found[1]] > loop.ran[step] else (loop, step)
+    beginning = _beginning_before(loop.inner[inner], ran)
+    return beginning if beginning[0].ran[beginning[1]] > loop.ran[step] else (loop, step)
 
 
 def _left(loop: Iterations, ran: int, is_open: set[int]) -> Iterator[Iterations]:

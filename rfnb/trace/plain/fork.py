@@ -63,9 +63,9 @@ class Forked(Iterations):
 
     def _go_on(self, own: Iterations, edited: Collection[str], ran: int) -> None:
         """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
-        header, known = self.outline.header_of(self.number), own.before(0)
+        header, entries = self.outline.header_of(self.number), own.before(0)
         for name in self._parent.before(self._at):
-            if name not in known:  # other names may change it
+            if name not in entries:  # other names may change it
                 self.log.add(Use(name, header, self.text.first, False, True), GONE, None)
         cut = len(self.log)
         self.log.extend(own.log)
@@ -163,8 +163,8 @@ def fork(
     function = _compiled(node, loop, cells)
     attributes = _attributes(loop, step, values, rebuilder)
     notes = [*rebuilder.notes, *_notes(loop, step, seed, attributes)]
-    kept = [entry for name, entry in entries.items() if name not in anew] + [e for row in items for e in row.values()]
-    cuts = any(part.gradient == 2 for entry in kept for part in tensors_in(entry.value))
+    inputs = [entry for name, entry in entries.items() if name not in anew] + [e for row in items for e in row.values()]
+    cuts = any(part.gradient == 2 for entry in inputs for part in tensors_in(entry.value))
     if cuts and _computes_gradients(node):
         notes.append(f"gradients end at step {step}")
     modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
@@ -172,8 +172,8 @@ def fork(
     with _untouched([module for module in modules.values() if module is not None], rebuilder.objects, weights):
         for owner, name, value in attributes.values():
             setattr(owner, name, value)
-        own, error = _run(function, loop, step, seed)
-    return Forked(loop, step, own, list(changes), notes), error
+        iterations, error = _run(function, loop, step, seed)
+    return Forked(loop, step, iterations, list(changes), notes), error
 
 
 Plan = tuple[Any, Around, dict[str, Entry], set[str], set[str], Rebuilder]
@@ -200,8 +200,8 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
         )
     names, outside = _names(node, loop, step)
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
-    inside = {part for code in loop.codes() for part in _codes_in(code)}
-    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, inside.__contains__)
+    codes = {part for code in loop.codes() for part in _codes_in(code)}
+    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__)
     entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
     return node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder
 
@@ -345,10 +345,10 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
     words, stored, before = _words(node), _stored(node), loop.before(step)
     outside: dict[str, Entry] = {}
     if code.co_name == "<module>":
-        own = {name for name, entry in before.items() if not _is_constant(entry.value)} & words | stored
-        for name in words - own:
+        names = {name for name, entry in before.items() if not _is_constant(entry.value)} & words | stored
+        for name in words - names:
             _check_reads(name, around.names.get(name), stored, set())
-        return own, outside
+        return names, outside
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
         *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes())
     )
@@ -356,11 +356,11 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
         raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
     if written := sorted(stored & {*loop.codes()[0].co_freevars}):
         raise LoopError(f"fork: `{written[0]}` is a variable of the function around, which the loop assigns (nonlocal)")
-    for name, kept in around.outside.items():
+    for name, value in around.outside.items():
         if name in words and name not in local:
             if name in around.changed and step:
                 raise LoopError(f"fork: `{name}` of the module changes in the loop, and its values are not kept")
-            outside[name] = Entry(name, 0, kept)
+            outside[name] = Entry(name, 0, value)
     return words & local | {*outside}, outside
 
 
@@ -399,7 +399,7 @@ def _changing(loop: Iterations) -> set[int]:
     for number in range(len(loop.starts)):
         for state in loop.moments[number].objects.values():
             states.setdefault(state.identity, set()).add(id(state))
-    return {identity for identity, several in states.items() if len(several) > 1}
+    return {identity for identity, versions in states.items() if len(versions) > 1}
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -543,10 +543,10 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
             new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
-    made = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
-    made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    read_again(made, loop, original.outline, original.number)
-    return FunctionType(made, around.names, code.co_name, None, tuple(cells[name] for name in made.co_freevars))
+    body = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
+    body = body.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    read_again(body, loop, original.outline, original.number)
+    return FunctionType(body, around.names, code.co_name, None, tuple(cells[name] for name in body.co_freevars))
 
 
 FUTURE = 0x01FE_0000
@@ -607,7 +607,7 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence
 
     parts = {id(part): part for module in modules for part in module.modules()}
     tables = [table for part in parts.values() for table in (part.__dict__, part._buffers)]
-    tables += [vars(one) for one in objects]
+    tables += [vars(owner) for owner in objects]
     saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]

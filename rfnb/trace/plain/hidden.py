@@ -182,21 +182,21 @@ class Hidden:
         self._parts = parts
         if self._too_many and self._too_many <= parts.keys():
             return
-        todo = [part for _, inside in parts.values() for part in inside]
+        todo = [part for _, members in parts.values() for part in members]
         objects: dict[int, ObjectState] = {}
-        seen: dict[int, ObjectState] = {}  # by id of the object
+        states: dict[int, ObjectState] = {}  # by id of the object
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
             value = part.object
             if value is None or id(part) in objects:
                 continue
-            state = seen.get(id(value))
+            state = states.get(id(value))
             if state is None:
-                if len(seen) >= MOST_OBJECTS:
-                    objects, self._too_many = {}, {number for number, (_, inside) in parts.items() if inside}
+                if len(states) >= MOST_OBJECTS:
+                    objects, self._too_many = {}, {number for number, (_, members) in parts.items() if members}
                     break
-                state = seen[id(value)] = self._state(part, value, self._objects.get(id(part)))
+                state = states[id(value)] = self._state(part, value, self._objects.get(id(part)))
                 changed = changed or state is not self._objects.get(id(part))
                 todo += state.inside
             objects[id(part)] = state
@@ -222,13 +222,13 @@ class Hidden:
 
     def forget(self, moment: Moment) -> None:
         """Keeps no states that were there only before this moment."""
-        needed = set(map(id, moment.objects.values()))
-        last = max((at for at, state in enumerate(self.states) if id(state) in needed), default=0)
+        ids = set(map(id, moment.objects.values()))
+        last = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
         old, self.states = self.states[:last], self.states[last:]
         for state in old:
-            if id(state) not in needed:
+            if id(state) not in ids:
                 self._spent(-drop(state.kept))
-        self.states[:0] = [state for state in old if id(state) in needed]
+        self.states[:0] = [state for state in old if id(state) in ids]
 
     def settle(self) -> None:
         """Compares what was assumed to have stayed as it was."""
@@ -250,12 +250,12 @@ class Hidden:
             around.trained = [
                 name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
             ]
-            others: dict[int, Any] = {}  # modules that lines of the loop assigned
+            modules: dict[int, Any] = {}  # modules that lines of the loop assigned
             for value in log:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
-                    others[id(value.object)] = value.object
-            for module in others.values():
-                if module is not None and all(known() is not module for _, known, _ in around.modules):
+                    modules[id(value.object)] = value.object
+            for module in modules.values():
+                if module is not None and all(reference() is not module for _, reference, _ in around.modules):
                     around.modules.append(("", weakref.ref(module), weights_of(module)))
             for name, module, _ in around.modules:
                 if name not in around.trained and module() is not None and _bytes_of(module()) <= LARGE:
@@ -266,10 +266,10 @@ class Hidden:
                 changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
                 around.stateful.update(f"{name}.{key}" for key in changed)
             around.drew = around.others is not None and around.others != other_numbers()
-            for name, kept in around.outside.items():
-                if not is_same(around.names.get(name), kept):
+            for name, original in around.outside.items():
+                if not is_same(around.names.get(name), original):
                     around.changed.add(name)
-                kept.let_go()
+                original.let_go()
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
@@ -292,8 +292,8 @@ def _attributes(module: Any) -> dict[str, Any]:
 def copies_of(module: Any) -> Copies:
     """The parameters and buffers of a module, each with a copy of its values; the same as last time, if they are."""
     weights = weights_of(module)[0]
-    known, copies = _copies.get(module, (None, []))
-    if known != weights:
+    old, copies = _copies.get(module, (None, []))
+    if old != weights:
         kind = sys.modules["torch"].nn.Module
         copies = [(weakref.ref(t), t.detach().clone()) for t in (*kind.parameters(module), *kind.buffers(module))]
         _copies[module] = weights, copies
@@ -435,19 +435,19 @@ def _role(kind: type) -> str:
     if issubclass(kind, (torch.Tensor, *VALUES)) or dataclasses.is_dataclass(kind):
         return VALUE
     insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
-    names = {name for inside in insides for name in inside}
+    names = {name for namespace in insides for name in namespace}
     optimizer = sys.modules.get("torch.optim.optimizer")
     if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
-    table = next((inside["__dict__"] for inside in insides if "__dict__" in inside), None)
+    table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
     return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
 
 
 def _words(code: CodeType) -> list[str]:
-    inside = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
-    return [*code.co_names, *inside]
+    nested = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
+    return [*code.co_names, *nested]
 
 
 def _draws(word: str, value: Any) -> bool:

@@ -81,16 +81,16 @@ class Iterations:
         kept: how many entries stay of it. moved: where an entry is then.
         """
         old, self.first = self.first, max(self.first, bisect_left(self.ran, ran, hi=len(self.starts)))
-        gone = self.first - old
-        self.starts[old : self.first], self.ran[old : self.first] = [0] * gone, [0] * gone
-        self.moments[old : self.first] = [NO_MOMENT] * gone
+        count = self.first - old
+        self.starts[old : self.first], self.ran[old : self.first] = [0] * count, [0] * count
+        self.moments[old : self.first] = [NO_MOMENT] * count
         self.starts[self.first :] = map(moved, self.starts[self.first :])
         self.ran[self.first :] = [number - ran for number in self.ran[self.first :]]
         if self.first:
             self.starts[self.first - 1] = kept
         self.end, self.ran_end = max(moved(self.end), 0), max(self.ran_end - ran, 0)
         self.places = {name: moved(at) for name, at in self.places.items()}
-        return gone
+        return count
 
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
@@ -128,16 +128,16 @@ class Iterations:
     def entries(self, step: int) -> list[Entry]:
         """What an iteration assigned, in order; of loops inside it, the last of each line and variable."""
         start, end = self.span(step)
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for inner in self.loops(step):
-            found += self.log.entries(start, inner.starts[0])
+            entries += self.log.entries(start, inner.starts[0])
             start = inner.end
             last: dict[tuple[int, str], Entry] = {}
             for entry in (entry for number in range(len(inner.starts)) for entry in inner.entries(number)):
                 last.pop((entry.line, entry.name), None)  # in the order in which they were last assigned
                 last[entry.line, entry.name] = entry
-            found += last.values()
-        return [*found, *self.log.entries(start, end)]
+            entries += last.values()
+        return [*entries, *self.log.entries(start, end)]
 
     def skipped(self, step: int) -> list[int]:
         """The lines of the loop on which nothing ran in an iteration, although there is code."""

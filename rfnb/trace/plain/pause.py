@@ -157,7 +157,7 @@ class LineStep(RunStep):
 
     def _latest(self, name: str | None) -> list[Any]:
         names = [name] if name is not None else self._of.last if self._names is None else self._names
-        arrays = [array for each in names if each in self._of.last for array in self._of.arrays(each)]
+        arrays = [array for variable in names if variable in self._of.last for array in self._of.arrays(variable)]
         return arrays if arrays or name is None else super()._latest(name)
 
     def _rows(self, names: Iterable[str] | None) -> list[StepValue | StepText]:
@@ -270,14 +270,14 @@ class LoopPauses:
         """The conditions that read a variable which a line has assigned, and that can be tested."""
         if self._conditions is not pauses.conditions:
             self._renew()
-        found: list[Watch] = []
+        watches: list[Watch] = []
         for use in uses if not self.is_off else ():
             name = use.name
             if name not in self._readers:
                 self._readers[name] = [watch for watch in self._watches if watch.reads(name)]
             if use.statement != BEFORE:
-                found += [watch for watch in self._readers[name] if watch.take(name, use.line)]
-        return found
+                watches += [watch for watch in self._readers[name] if watch.take(name, use.line)]
+        return watches
 
     def _renew(self) -> None:
         """Takes the conditions that there are now."""

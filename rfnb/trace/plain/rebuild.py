@@ -98,11 +98,11 @@ class Rebuilder:
             return
         if _is_tensor(value) and (grad := self._objects.get(id(value))) is not None:
             yield from self._parts(f"{name}.grad", grad.kept)
-        inside = self._inside(value)
+        contents = self._inside(value)
         function = isinstance(value.value, Opaque) and value.value.type is FunctionType
-        own = self.cells if function and inside and self._shares(value.value.inside.extra[0]) else ()
-        for key, item in inside.named() if isinstance(inside, Parts) else ():
-            if key not in own:
+        cells = self.cells if function and contents and self._shares(value.value.inside.extra[0]) else ()
+        for key, item in contents.named() if isinstance(contents, Parts) else ():
+            if key not in cells:
                 yield from self._parts(f"{name}.{key}", item)
 
     def _inside(self, kept: Kept) -> Any:
@@ -249,13 +249,13 @@ class Rebuilder:
             return MethodType(parts.extra, *items) if kind is MethodType else partial(items[0], *items[1], **items[2])
         code, names, label, defaults, keywords = parts.extra
         cells = {free: self.cells.get(free) if self._shares(code) else None for free in code.co_freevars}
-        own = [free for free, cell in cells.items() if cell is None]
+        unset = [free for free, cell in cells.items() if cell is None]
         function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
         function.__kwdefaults__ = keywords
         self._by_identity[kept.identity] = function
-        inside = self._inside(kept)
-        for cell, (free, item) in zip(function.__closure__ or (), inside.named(), strict=True):
-            if free in own:
+        contents = self._inside(kept)
+        for cell, (free, item) in zip(function.__closure__ or (), contents.named(), strict=True):
+            if free in unset:
                 cell.cell_contents = self._value(f"{name}.{free}", item, depth + 1)
         return function
 

@@ -317,8 +317,8 @@ class record_loops(Block):
             for words in self._called_but(change_of):
                 warn(f"record_loops: not all is recorded: {words}")
         else:
-            others = f"; loops ran in {', '.join(self._client.also)}, which can be named" if self._client.also else ""
-            warn(f"record_loops: nothing was recorded: {self._reason()}{others}")
+            hint = f"; loops ran in {', '.join(self._client.also)}, which can be named" if self._client.also else ""
+            warn(f"record_loops: nothing was recorded: {self._reason()}{hint}")
 
     def _chosen(self, code: CodeType) -> bool:
         if self._files:

@@ -85,9 +85,9 @@ class FrameRecorder:
             if self._frame is not None:
                 names = self._pause(names)
             if self._open[-1].number not in self._outline.statements[statement].loops:
-                own = self._outline.headers.get(statement)
-                self._leave_loops(statement, own, names)
-                if self._open and self._open[-1].number == own:
+                header_loop = self._outline.headers.get(statement)
+                self._leave_loops(statement, header_loop, names)
+                if self._open and self._open[-1].number == header_loop:
                     self._pause(names, ended=True)
         if statement in self._tests and not begins:
             self._test(self._outline.headers[statement], self._names(frame))
@@ -99,8 +99,8 @@ class FrameRecorder:
 
     def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, Any]) -> None:
         """Closes the loops that a statement is not in; own: the loop of which it is the header."""
-        around = self._outline.statements[statement].loops
-        while self._open and self._open[-1].number not in around and self._open[-1].number != own:
+        loops = self._outline.statements[statement].loops
+        while self._open and self._open[-1].number not in loops and self._open[-1].number != own:
             self._look_again(names)
             raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
             self._close(self._caught if raised is None else raised.error)
@@ -151,9 +151,9 @@ class FrameRecorder:
 
         targets: what the header has assigned already, for the next iteration.
         """
-        used = self._open[0].text.names if self._open else ()
+        loop_names = self._open[0].text.names if self._open else ()
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
-        self.variables.look_again(names, used, targets, Use("", self._previous, line, False, True))
+        self.variables.look_again(names, loop_names, targets, Use("", self._previous, line, False, True))
 
     def _take_last(
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
@@ -200,8 +200,8 @@ class FrameRecorder:
             variables.hidden = Hidden(frame.f_code, frame.f_globals, variables.hides, variables.spend)
         if not self._outside:
             return frame.f_locals
-        outside = frame.f_globals
-        return {**frame.f_locals, **{name: outside[name] for name in self._outside if name in outside}}
+        module_names = frame.f_globals
+        return {**frame.f_locals, **{name: module_names[name] for name in self._outside if name in module_names}}
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""

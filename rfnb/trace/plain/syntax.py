@@ -146,8 +146,8 @@ def why_unknown(code: CodeType) -> str | None:
         return change
     if _has_no_statements(code) or _scope(code) is not None:
         return None
-    others = ", as that of a magic cell such as %%time, of `python -c`, or of a text that is executed"
-    return f"its source cannot be read{others if code.co_filename.startswith('<') else ''}"
+    examples = ", as that of a magic cell such as %%time, of `python -c`, or of a text that is executed"
+    return f"its source cannot be read{examples if code.co_filename.startswith('<') else ''}"
 
 
 def change_of(code: CodeType) -> str | None:
@@ -219,11 +219,11 @@ def _outline(source: Source) -> Outline | None:
 def _outline_of(code: CodeType, scope: Any) -> Outline:
     nodes: list[Any] = []
     loops: list[int] = []
-    around: list[tuple[int, ...]] = []
-    _gather(scope.body, (), nodes, loops, around)
+    loops_of: list[tuple[int, ...]] = []
+    _gather(scope.body, (), nodes, loops, loops_of)
     places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
-    own = [
+    expressions = [
         [*_read_by_scope(node)]
         if isinstance(node, FUNCTIONS)
         else []
@@ -231,14 +231,14 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         else [*_own_nodes(node)]
         for node in nodes
     ]
-    statements = tuple(map(_statement, nodes, around, own))
-    paths, outside = _paths(code, statements, own)
+    statements = tuple(map(_statement, nodes, loops_of, expressions))
+    paths, outside = _paths(code, statements, expressions)
     shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
-    used = {*paths, *outside, *_variables(code, statements)}
+    variables = {*paths, *outside, *_variables(code, statements)}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
-    texts = tuple(_loop(nodes[header], around[header], paths, header in short) for header in loops)
+    texts = tuple(_loop(nodes[header], loops_of[header], paths, header in short) for header in loops)
     return Outline(
         texts,
         statements,
@@ -247,7 +247,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
         tuple(
-            tuple(use for use in _uses(statements, group, paths, targets, shared) if use.name in used)
+            tuple(use for use in _uses(statements, group, paths, targets, shared) if use.name in variables)
             for group in groups
         ),
         paths,
@@ -262,8 +262,8 @@ def _variables(code: CodeType, statements: Sequence[Statement]) -> set[str]:
     if code.co_flags & inspect.CO_OPTIMIZED:
         return {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     assigned = {name for statement in statements for name in statement.assigned}
-    read = {name for statement in statements for name in statement.read}
-    return assigned | {name for name in read if not hasattr(builtins, name)}
+    reads = {name for statement in statements for name in statement.read}
+    return assigned | {name for name in reads if not hasattr(builtins, name)}
 
 
 def _uses(
@@ -277,9 +277,9 @@ def _uses(
         statement = statements[number]
         always = statement.simple and number == group[0]
         yield from (Use(name, number, statement.line, always, False) for name in statement.assigned)
-        others = sorted(shared.difference(statement.assigned)) if statement.calls else ()
-        read = dict.fromkeys((*statement.read, *others))
-        yield from (Use(name, number, statement.line, False, True) for name in read)
+        captured = sorted(shared.difference(statement.assigned)) if statement.calls else ()
+        reads = dict.fromkeys((*statement.read, *captured))
+        yield from (Use(name, number, statement.line, False, True) for name in reads)
         yield from (Use(name, number, statement.line, always, False) for name in statement.parts if name in paths)
         for path in paths.values():
             if path.text not in statement.parts and _may_change(statement, path, targets):
@@ -362,12 +362,12 @@ def _gather(
     for node in body:
         nodes.append(node)
         loops_of.append(around)
-        inside = around
+        inner = around
         if isinstance(node, LOOPS):
-            inside = (*around, len(loops))
+            inner = (*around, len(loops))
             loops.append(len(nodes) - 1)
         for field, block in () if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else _blocks(node):
-            _gather(block, inside if field == "body" else around, nodes, loops, loops_of)
+            _gather(block, inner if field == "body" else around, nodes, loops, loops_of)
 
 
 def _blocks(node: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
@@ -385,21 +385,21 @@ Spans = list[int | None]
 
 def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     """For each instruction, the number of the innermost statement that it was compiled from."""
-    inside: dict[tuple[Any, ...], int | None] = {}
+    by_position: dict[tuple[Any, ...], int | None] = {}
     spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in nodes]
     for decorated in (n for n in nodes if getattr(n, "decorator_list", None)):
         first = min(decorated.decorator_list, key=lambda d: d.lineno)
         spans[nodes.index(decorated)] = ((first.lineno, 0), (decorated.end_lineno, decorated.end_col_offset))
-    found: Spans = []
+    numbers: Spans = []
     for position in code.co_positions():
-        if position not in inside:
+        if position not in by_position:
             line, end_line, col, end_col = position
-            inside[position] = None
+            by_position[position] = None
             if line is not None and end_line is not None and col is not None and end_col is not None:
-                around = [i for i, (a, b) in enumerate(spans) if a <= (line, col) and (end_line, end_col) <= b]
-                inside[position] = max(around, default=None)  # later ones are inside of earlier ones
-        found.append(inside[position])
-    return found
+                candidates = [i for i, (a, b) in enumerate(spans) if a <= (line, col) and (end_line, end_col) <= b]
+                by_position[position] = max(candidates, default=None)  # later ones are inside of earlier ones
+        numbers.append(by_position[position])
+    return numbers
 
 
 def _places(
@@ -422,22 +422,22 @@ def _places(
     for index, (before, number) in enumerate(pairwise(run)):
         if lines[index] == lines[index + 1] and number is not None:
             short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == before}
-    again = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
-    begun: set[int] = set()
+    next_items = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
+    visited: set[int] = set()
     places: dict[int, Place] = {}
     for index, number in enumerate(run):
         if number is None:
             continue
         before = run[index - 1] if index else None
         back = "BACKWARD" in _name_before(code, index)
-        starts = before != number and (isinstance(nodes[number], (*LOOPS, *SIMPLE)) or number not in begun)
-        begins = firsts.get(number, ()) if number not in begun else ()
+        starts = before != number and (isinstance(nodes[number], (*LOOPS, *SIMPLE)) or number not in visited)
+        begins = firsts.get(number, ()) if number not in visited else ()
         if not begins and not back:  # the code of a `finally` block is there twice
             begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
-        tentative = number in short and (number not in begun or index in again)
+        tentative = number in short and (number not in visited or index in next_items)
         if tentative:
-            begins = (*begins, short[number]) if number not in begun else (short[number],)
-        begun.add(number)
+            begins = (*begins, short[number]) if number not in visited else (short[number],)
+        visited.add(number)
         places[2 * index] = Place(number, starts, begins, tentative)
     return places, short
 
@@ -481,9 +481,9 @@ def _name_before(code: CodeType, index: int) -> str:
 
 def _last_inside(nodes: Sequence[Any], number: int) -> int:
     """The last statement inside of a statement; statements are numbered in the order of the text."""
-    inside = {id(node) for node in ast.walk(nodes[number])}
+    ids = {id(node) for node in ast.walk(nodes[number])}
     last = number
-    while last + 1 < len(nodes) and id(nodes[last + 1]) in inside:
+    while last + 1 < len(nodes) and id(nodes[last + 1]) in ids:
         last += 1
     return last
 
@@ -508,8 +508,8 @@ SIMPLE = (
 def _own_end(node: Any) -> int:
     """The last line of a statement, without the statements inside it."""
     parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
-    whole = isinstance(node, SIMPLE) or not hasattr(node, "body")
-    return int(node.end_lineno if whole else max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)]))
+    is_simple = isinstance(node, SIMPLE) or not hasattr(node, "body")
+    return int(node.end_lineno if is_simple else max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)]))
 
 
 def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
@@ -517,11 +517,11 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     groups = []
     for number, node in enumerate(nodes):
         group, end = [number], _own_end(node)
-        for other in range(number + 1, len(nodes)):
-            if nodes[other].lineno > end or isinstance(node, FUNCTIONS):
+        for following in range(number + 1, len(nodes)):
+            if nodes[following].lineno > end or isinstance(node, FUNCTIONS):
                 break
-            group.append(other)
-            end = _own_end(nodes[other])
+            group.append(following)
+            end = _own_end(nodes[following])
         groups.append(tuple(group))
     return tuple(groups)
 
@@ -541,13 +541,13 @@ def _own_nodes(node: Any) -> Iterator[ast.AST]:
 
 def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
     """What a comprehension or a function reads and, by `:=`, assigns outside of itself."""
-    own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr):
-            own.discard(inner.target.id)
+            names.discard(inner.target.id)
     for inner in ast.walk(node):
-        if isinstance(inner, ast.NamedExpr) or (isinstance(inner, ast.Name) and inner.id not in own):
+        if isinstance(inner, ast.NamedExpr) or (isinstance(inner, ast.Name) and inner.id not in names):
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
@@ -557,16 +557,16 @@ def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Stateme
         assigned |= {handler.name: None} if handler.name else {}
     patterns = [n.name for n in own if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
     assigned |= dict.fromkeys(patterns)
-    read = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    reads = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        read[node.target.id] = None
+        reads[node.target.id] = None
     parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
         node.lineno if isinstance(node, ast.Try | ast.TryStar) else _own_end(node),  # not that of its handlers
         loops,
         tuple(assigned),
-        tuple(name for name in read if name not in assigned),
+        tuple(name for name in reads if name not in assigned),
         tuple(dict.fromkeys(_written(node, own))),
         tuple(dict.fromkeys(map(ast.unparse, parts))),
         isinstance(node, LOOPS) or any(isinstance(n, (*CALLS, *SCOPES)) for n in own),
@@ -581,9 +581,9 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: 
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
     stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    used = [name for name in order if name not in targets]
-    used += [
-        path.text for path in paths.values() if path.text not in order and path.root in used
+    names = [name for name in order if name not in targets]
+    names += [
+        path.text for path in paths.values() if path.text not in order and path.root in names
     ]  # a call may assign it
     return LoopText(
         f"while {ast.unparse(loop.test)}" if isinstance(loop, ast.While) else _for(loop),
@@ -592,7 +592,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: 
         short,
         around,
         tuple(name for name, reads in order.items() if reads and (name in stored or name in paths)),
-        tuple(used),
+        tuple(names),
         stored,
     )
 

@@ -54,8 +54,8 @@ class Text:
         if flags not in self._codes:
             self._codes[flags] = [*_codes_of(self._whole, self._file, flags)]
         key = _key(code)
-        same = (made for made in self._codes[flags] if _key(made) == key)
-        return any(_is_same(code, made) for made in same) or _is_rewritten(code)
+        candidates = (candidate for candidate in self._codes[flags] if _key(candidate) == key)
+        return any(_is_same(code, candidate) for candidate in candidates) or _is_rewritten(code)
 
 
 def text_of(code: CodeType) -> Text:
@@ -104,8 +104,8 @@ def _codes_of(text: str, file: str, flags: int) -> Iterator[CodeType]:
 
 def _is_same(code: CodeType, made: CodeType) -> bool:
     """Whether two pieces of code have the same instructions, from the same lines and columns."""
-    same = code.replace(co_flags=made.co_flags, co_filename=made.co_filename) == made  # a decorator may set flags
-    return same and [*code.co_positions()] == [*made.co_positions()]
+    is_equal = code.replace(co_flags=made.co_flags, co_filename=made.co_filename) == made  # a decorator may set flags
+    return is_equal and [*code.co_positions()] == [*made.co_positions()]
 
 
 def _is_rewritten(code: CodeType) -> bool:

@@ -117,8 +117,8 @@ class Parts:
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
-        inside = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
-        self.total: int = length + sum(part.total for part in inside if type(part) is Parts)
+        values = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
+        self.total: int = length + sum(part.total for part in values if type(part) is Parts)
         self.skipped = self.to_skip = 0
 
     @property
@@ -261,8 +261,8 @@ class Kept:
         self.settle()
         if self.origin is not None and not isinstance(self.origin, weakref.ref) and not self._is_small():
             self.origin = _gone
-        inside = self.value.inside if isinstance(self.value, Opaque) else self.value
-        for part in inside.items if parts and isinstance(inside, Parts) else ():
+        contents = self.value.inside if isinstance(self.value, Opaque) else self.value
+        for part in contents.items if parts and isinstance(contents, Parts) else ():
             if isinstance(part, Kept):
                 part.let_go()
 
@@ -368,9 +368,9 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     if parts.skipped < parts.to_skip and _length(value) == parts.length:
         parts.skipped += 1
         return True
-    same = _same_parts(value, parts, MEDIUM, False)
-    kept.mark(same, value)
-    return same
+    is_equal = _same_parts(value, parts, MEDIUM, False)
+    kept.mark(is_equal, value)
+    return is_equal
 
 
 def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
@@ -414,8 +414,8 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         return _kept_raw(value, value, backend, copied)
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
-        held = value.view() if shared else value.copy()
-        kept = Kept(held, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        copy = value.view() if shared else value.copy()
+        kept = Kept(copy, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
         kept.layout = value.__array_interface__["data"][0], value.strides
         return kept
     if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
@@ -441,7 +441,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         growth.add(i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in items[last.length :])
         return Kept(Parts(kind, None, growth, len(items)), origin)
     old = () if last is None else last.items
-    inside = tuple(
+    new_items = tuple(
         item
         if _is_atom(item)
         else was
@@ -449,7 +449,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
-    return Kept(Parts(kind, keys, inside, len(items), _extra(value)), origin)
+    return Kept(Parts(kind, keys, new_items, len(items), _extra(value)), origin)
 
 
 def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
@@ -465,9 +465,9 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
     contents = [_contents(cell) for cell in cells]
-    inside = tuple(item if _is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
+    parts = tuple(item if _is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
     about = value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__kwdefaults__
-    return Parts(FunctionType, names, inside, len(inside), about)
+    return Parts(FunctionType, names, parts, len(parts), about)
 
 
 def _contents(cell: Any) -> Any:
@@ -491,9 +491,9 @@ def _kept_raw(value: Any, raw: Any, backend: Any, copied: bool) -> Kept:
     version = backend.current_version_raw(raw) if not copied and backend.counts_changes_raw(raw) else None
     size = backend.nbytes_raw(raw) if version is None else 0
     shared = version is not None or size > LARGE
-    held = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
-    held = held if value is raw else tensor_of(held, value.sig, value.lengths)
-    kept = Kept(held, _reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
+    copy = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
+    copy = copy if value is raw else tensor_of(copy, value.sig, value.lengths)
+    kept = Kept(copy, _reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
     kept.layout = None if shared else backend.layout_raw(raw)
     kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
     return kept
@@ -513,8 +513,8 @@ def backend_of(value: Any) -> Any:
     """The backend of a raw tensor; None for arrays of numpy, which count no changes, and for other values."""
     kind = type(value)
     if kind not in _by_type:
-        known = issubclass(kind, tuple(raw_registry.BACKENDS)) and not issubclass(kind, np.ndarray)
-        _by_type[kind] = raw_registry.backend_of_raw(value) if known else None
+        is_raw = issubclass(kind, tuple(raw_registry.BACKENDS)) and not issubclass(kind, np.ndarray)
+        _by_type[kind] = raw_registry.backend_of_raw(value) if is_raw else None
     return _by_type[kind]
 
 
@@ -537,11 +537,11 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
         return keys, tuple(dict.values(value))
     if dataclasses.is_dataclass(kind):
         try:
-            inside: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+            attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
         except AttributeError:
-            inside = {}
-        names = [name for name in _fields(kind) if name in inside]
-        return tuple(names), tuple(inside[name] for name in names)
+            attributes = {}
+        names = [name for name in _fields(kind) if name in attributes]
+        return tuple(names), tuple(attributes[name] for name in names)
     return None
 
 
@@ -566,10 +566,10 @@ def _is_plain(key: Any) -> bool:
 
 
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
-    now = _parts_of(value)
-    if now is None:
+    current = _parts_of(value)
+    if current is None:
         return True
-    keys, items = now
+    keys, items = current
     return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
@@ -579,30 +579,30 @@ def _has_grown(parts: Parts, items: tuple[Any, ...], limit: int = SMALL) -> bool
 
 
 def _opened(item: Any) -> Iterator[Any]:
-    inside = item.value if type(item) is Kept else None
-    if not isinstance(inside, Parts) or not issubclass(inside.kind, tuple):
+    value = item.value if type(item) is Kept else None
+    if not isinstance(value, Parts) or not issubclass(value.kind, tuple):
         yield item
         return
-    for part in inside.items:
+    for part in value.items:
         yield from _opened(part) if type(part) is Kept else ()
 
 
 def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
-    kept = parts.items
-    if len(kept) > LONG and not closely:  # without a loop of Python
-        if all(map(is_, items, kept)):
+    originals = parts.items
+    if len(originals) > LONG and not closely:  # without a loop of Python
+        if all(map(is_, items, originals)):
             return True
         try:
             if None not in map(_version, parts.opened):
-                return all(map(is_, map(call, map(_origin, kept)), items))
+                return all(map(is_, map(call, map(_origin, originals)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass
     return all(
-        item is known
-        or (type(known) is Kept and _is_same(item, known, limit, closely))
-        or (type(item) is type(known) and type(item) in PLAIN and item == known)
-        for item, known in zip(items, kept, strict=False)
+        item is original
+        or (type(original) is Kept and _is_same(item, original, limit, closely))
+        or (type(item) is type(original) and type(item) in PLAIN and item == original)
+        for item, original in zip(items, originals, strict=False)
     )
 
 
@@ -628,8 +628,8 @@ def written_in(kept: Any) -> set[int]:
     parts = [*tensors_in(kept)]
     versions = [*map(_version, parts)]
     if len(parts) > LONG and None not in versions and all(type(part.value) is not Tensor for part in parts):
-        now = [*map(parts[0].backend.current_version_raw, map(_value, parts))]
-        if now == versions:
+        current = [*map(parts[0].backend.current_version_raw, map(_value, parts))]
+        if current == versions:
             return set()
     return {number for number, part in enumerate(parts) if part.was_written()}
 
@@ -639,8 +639,8 @@ def objects_in(kept: Any) -> Iterator[Kept]:
     if isinstance(kept, Kept):
         if isinstance(kept.value, Opaque) or kept.gradient == 1:
             yield kept
-        inside = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
-        for item in inside.items if isinstance(inside, Parts) else ():
+        contents = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
+        for item in contents.items if isinstance(contents, Parts) else ():
             if type(item) is Kept and (item.backend is None or item.gradient == 1):
                 yield from objects_in(item)
 

@@ -177,16 +177,16 @@ class FrameVariables:
                     self.spend(0)
                 continue
             if old is value:
-                same = version is None or version_now(old) == version
-                if reads and same:
+                is_equal = version is None or version_now(old) == version
+                if reads and is_equal:
                     continue
             elif version is not None:
-                same = False
+                is_equal = False
             elif type(old) is Kept and type(old.value) is Opaque:
-                same = old.object is value
+                is_equal = old.object is value
             else:
-                same = is_same(value, old, closely=name in self.writers.get(statement, ()))
-            if not same:
+                is_equal = is_same(value, old, closely=name in self.writers.get(statement, ()))
+            if not is_equal:
                 if reads and (old is value or (type(old) is Kept and old.object is value and old.note != MAY)):
                     self.writers.setdefault(statement, set()).add(name)
                     self._parts.setdefault((statement, name), set()).update(written_in(old))

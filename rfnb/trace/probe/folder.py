@@ -25,20 +25,20 @@ class ShotFolder:
 
     def steps(self) -> list[int]:
         """The training steps of all shots, in order."""
-        names = [STEP.fullmatch(each.name) for each in self.path.iterdir()] if self.path.is_dir() else []
-        return sorted(int(found[1]) for found in names if found)
+        names = [STEP.fullmatch(entry.name) for entry in self.path.iterdir()] if self.path.is_dir() else []
+        return sorted(int(match[1]) for match in names if match)
 
     def shots(self) -> list[Shot]:
         """All readable shots, in order; those that are new are read. `unreadable` has what is wrong with the others."""
-        found, self.unreadable = [], []
+        shots, self.unreadable = [], []
         for step in self.steps():
             try:
-                found.append(self.shot(step))
+                shots.append(self.shot(step))
             except RunFileError as error:
                 if step in self:  # otherwise the writer has just removed it
                     self.unreadable.append(f"step {step}: {error.got or error.what}")
-        self._known = {shot.step: self._known[shot.step] for shot in found if shot.step in self._known}
-        return found
+        self._known = {shot.step: self._known[shot.step] for shot in shots if shot.step in self._known}
+        return shots
 
     def shot(self, step: int) -> Shot:
         """The shot of one step. Raises RunFileError if it cannot be read."""
@@ -68,10 +68,10 @@ class ShotFolder:
 
     def remove(self, step: int) -> None:
         """Removes a shot; none is fine too."""
-        gone = self.path / f".{self._of(step).name}.{uuid4().hex[:8]}.gone"
+        trash = self.path / f".{self._of(step).name}.{uuid4().hex[:8]}.gone"
         if step in self:
-            self._of(step).rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            self._of(step).rename(trash)
+            shutil.rmtree(trash, ignore_errors=True)
 
     def sweep(self) -> None:
         """Removes what a process left behind that was ended while it wrote."""
@@ -97,17 +97,17 @@ class ShotFolder:
 
     def copy_to(self, path: Path) -> None:
         """Copies all shots. Raises RunFileError if something else is there."""
-        if path.exists() and (not path.is_dir() or any(not STEP.fullmatch(each.name) for each in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not STEP.fullmatch(entry.name) for entry in path.iterdir())):
             raise RunFileError(f"save: {path} is not a folder of a probe", hint="a path that does not exist")
         if path.resolve() == self.path.resolve():
             return
-        other = ShotFolder(path)
+        target = ShotFolder(path)
         path.mkdir(parents=True, exist_ok=True)
         steps = self.steps()
         for step in steps:
-            other.write(step, lambda to, step=step: shutil.copytree(self._of(step), to, dirs_exist_ok=True))  # type: ignore[misc]
-        for step in set(other.steps()) - set(steps):
-            other.remove(step)
+            target.write(step, lambda to, step=step: shutil.copytree(self._of(step), to, dirs_exist_ok=True))  # type: ignore[misc]
+        for step in set(target.steps()) - set(steps):
+            target.remove(step)
 
     def _of(self, step: int) -> Path:
         return self.path / f"step-{step:09d}"

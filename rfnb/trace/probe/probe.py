@@ -89,10 +89,10 @@ class Probe(Shown):
 
         Raises ParameterError for a number that is not a count of steps.
         """
-        done = self.trained + 1 if number is None else _count("step", number, 0)
+        step = self.trained + 1 if number is None else _count("step", number, 0)
         measures = {name: _measure(name, value) for name, value in measures.items()}
-        is_new, self.trained = done != self.trained, done
-        if is_new and done % self.every == 0:
+        is_new, self.trained = step != self.trained, step
+        if is_new and step % self.every == 0:
             self.take(**measures)
 
     def after_step(self, measures: Callable[[], Mapping[str, float]]) -> None:
@@ -127,10 +127,10 @@ class Probe(Shown):
                     note = "only the result is kept of a model that is distributed over processes"
                     result = self.fn()
                     return self._kept(self._material(numbers, result, note=note)) if first else None
-                found: list[Run] = []
-                with redirecting_runs(found.append), capture() as seen:
+                loop_runs: list[Run] = []
+                with redirecting_runs(loop_runs.append), capture() as captured:
                     result = self.fn()
-                shot = self._kept(self._material(numbers, result, attention=seen, runs=found))
+                shot = self._kept(self._material(numbers, result, attention=captured, runs=loop_runs))
         except Exception as error:
             self.off = error_text(error)
             warn(f"the probe {self.name!r} is off after training step {self.trained}: {self.off}")
@@ -193,13 +193,13 @@ class Probe(Shown):
 
     def __getitem__(self, number: int) -> Shot:
         """The shot with this number, not that of a training step: see `at`."""
-        found = self._folder.shots()
-        if not hasattr(number, "__index__") or not -len(found) <= index(number) < len(found):
+        shots = self._folder.shots()
+        if not hasattr(number, "__index__") or not -len(shots) <= index(number) < len(shots):
             raise ParameterError(
-                f"probe: there is no shot {number!r}", expected=f"0 to {len(found) - 1}" if found else "no shots yet",
+                f"probe: there is no shot {number!r}", expected=f"0 to {len(shots) - 1}" if shots else "no shots yet",
                 hint=f"probe.at({number!r})" if number in self._folder else None,
             )  # fmt: skip
-        return found[number]
+        return shots[number]
 
     def at(self, step: int) -> Shot:
         """The shot of a training step. Raises ParameterError if there is none."""
@@ -328,14 +328,14 @@ def probe(
             raise RunFileError(f"probe: the folder {path} cannot be made", got=error) from error
     folder = Path(tempfile.mkdtemp(prefix="rfnb-probe-") if path is None else path)
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
-    made = Probe(folder, fn, every=every, budget=budget, loop=loop, start=start, name=called)
+    new_probe = Probe(folder, fn, every=every, budget=budget, loop=loop, start=start, name=called)
     if path is None:
-        weakref.finalize(made, _remove, folder, os.getpid())
+        weakref.finalize(new_probe, _remove, folder, os.getpid())
     source = user_source()
     cell = None if source is None else source.cell
     place = None if source is None else (source.file if cell is None or cell.cell_id is None else cell.cell_id)
-    followers.add((place, source and source.line), made)
-    return made
+    followers.add((place, source and source.line), new_probe)
+    return new_probe
 
 
 @guarded
@@ -355,7 +355,7 @@ def load_probe(path: str | os.PathLike[str]) -> Probe:
     """
     path = Path(path)
     if not os.path.isdir(path):  # noqa: PTH112, no OSError for names that no folder can have
-        near = [each.name for each in path.parent.iterdir() if each.is_dir()] if path.parent.is_dir() else []
+        near = [folder.name for folder in path.parent.iterdir() if folder.is_dir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, near) or "the folder exists after the first shot"
         raise RunFileError(f"load_probe: there is no folder {path}", hint=hint)
     return Probe(path)

@@ -33,7 +33,7 @@ class Followers:
 
     def remove(self, probe: Driven) -> None:
         """Follows no more."""
-        self._probes = {key: each for key, each in self._probes.items() if each is not probe}
+        self._probes = {key: follower for key, follower in self._probes.items() if follower is not probe}
 
     def after_step(self, before: int, name: str | None, measures: Callable[[], Mapping[str, float]]) -> None:
         """A step of an `rf.progress` called `name` is done; `before` is the count when it began.

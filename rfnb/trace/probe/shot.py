@@ -52,7 +52,7 @@ class Shot:
         self.name, self.step = get(data, "name", str), count(data, "step", 2**62)
         self.every, self.time = count(data, "every", 2**62), float(get(data, "time", (int, float)))
         self.note: str | None = optional(data, "note", str)
-        self.measures = {name: float(each) for name, each in get(data, "measures", dict).items()}
+        self.measures = {name: float(value) for name, value in get(data, "measures", dict).items()}
         self.result = read_result(data["result"], dims, raws)
         self.attention = Captured([_seen(entry, dims, raws) for entry in get(data, "attention", list)])
         self.attention.left_out = list_of(data, "left_out", str)
@@ -65,11 +65,11 @@ class Shot:
     @cached_property
     def runs(self) -> list[Run]:
         """The runs of the loops, with the training step as their place."""
-        found = [load_run(self._folder / file) for file in self._files]
-        for number, run in enumerate(found):
+        runs = [load_run(self._folder / file) for file in self._files]
+        for number, run in enumerate(runs):
             run.training = AtShot(self, self._shots, number)
             run.name, run.place = f"{run.name} · {self.name}", f"training step {self.step}"
-        return found
+        return runs
 
     def run(self, loop: str | None = None) -> Run:
         """The first run, or that of the loop with this name. Raises LoopError if there is none."""
@@ -116,8 +116,8 @@ class AtShot:
         if self._shots is None:
             raise LoopError(f"probe: there is no shot of training step {step}")
         shot = self._shots.shot(step)
-        same = [run for run, name in zip(shot.runs, shot.loops, strict=True) if name == self._loop]
-        return same[self._which] if self._which < len(same) else shot.run(self._loop)
+        runs = [run for run, name in zip(shot.runs, shot.loops, strict=True) if name == self._loop]
+        return runs[self._which] if self._which < len(runs) else shot.run(self._loop)
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Material:
             "time": time.time(),
             "measures": {name: value if math.isfinite(value) else repr(value) for name, value in self.measures.items()},
             "result": write_result(self.result if result else None, dims, raws),
-            "attention": [_write_seen(seen, dims, raws) for seen in items],
+            "attention": [_write_seen(item, dims, raws) for item in items],
             "left_out": [*self.attention.left_out, *left_out] if attention else [],
             "runs": [run.name for run in runs],
             "note": note,
@@ -177,14 +177,14 @@ class Material:
 def _fitting(attention: Iterable[Seen], room: int) -> tuple[list[Seen], list[str]]:
     """The attention that fits, and the names of the rest."""
     items, left_out = [], []
-    for seen in attention:
-        rows, cols, heads = seen.shape
+    for item in attention:
+        rows, cols, heads = item.shape
         n_bytes = 4 * rows * cols * heads
         if n_bytes <= room:
-            items.append(seen)
+            items.append(item)
             room -= n_bytes
         else:
-            left_out.append(seen.name)
+            left_out.append(item.name)
     return items, left_out
 
 
@@ -211,9 +211,9 @@ def _seen(data: Any, dims: DimReader, raws: RawReader) -> Seen:
         raise RunFileError("the attention in the file does not have its dims")
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
     path, variable = get(data, "path", str), get(data, "variable", str)
-    seen = Seen(FoundAttention(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
-    seen.name, seen.call = get(data, "name", str), count(data, "call")
-    return seen
+    item = Seen(FoundAttention(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
+    item.name, item.call = get(data, "name", str), count(data, "call")
+    return item
 
 
 def size_of(folder: Path) -> int:

@@ -82,12 +82,12 @@ def walk_tensor_consumers(
         filter_outputs: values for which this is false are skipped, together with what depends on them only.
         ending_condition: the walk ends after a value for which this is true.
     """
-    seen, waiting = {id(seed)}, [seed]
+    ids, waiting = {id(seed)}, [seed]
     while waiting:
         for consumer in get_tensor_consumers(waiting.pop(0)):
-            if id(consumer) in seen or (filter_outputs is not None and not filter_outputs(consumer)):
+            if id(consumer) in ids or (filter_outputs is not None and not filter_outputs(consumer)):
                 continue
-            seen.add(id(consumer))
+            ids.add(id(consumer))
             waiting.append(consumer)
             yield consumer
             if ending_condition is not None and ending_condition(consumer):

@@ -45,8 +45,8 @@ class LoopDrawer:
         body = _DrawnBody(self, record)
         node.body[:] = body.nodes()
         facts = node.facts = body.facts(node)
-        outside = [state.initial for state in facts.states] + [source for source, _ in facts.unstacked]
-        node.inputs = tuple(dict.fromkeys(number for number in (*outside, *body.read) if number is not None))
+        sources = [state.initial for state in facts.states] + [source for source, _ in facts.unstacked]
+        node.inputs = tuple(dict.fromkeys(number for number in (*sources, *body.read) if number is not None))
         node.outputs = tuple(dict.fromkeys(body.out))
         if record.error:
             if record.around:
@@ -57,12 +57,12 @@ class LoopDrawer:
     def number(self, traced: Traced) -> int:
         """The number of a value of a body in the graph of the call; adds the value if it is new."""
         key = id(traced.recorder.graph), traced.value.number
-        found = self.numbers.get(key)
-        if found is None:
+        number = self.numbers.get(key)
+        if number is None:
             value = self.tracer.add_value(traced)
             value.name = traced.value.name
-            found = self.numbers[key] = value.number
-        return found
+            number = self.numbers[key] = value.number
+        return number
 
 
 class _DrawnBody:
@@ -76,24 +76,24 @@ class _DrawnBody:
         self._own = id(recorder.graph)
         self._calls: dict[int, OpCall] = {id(call.node): call for call in recorder.all_op_calls()}
         self._loops_own = {id(call.node) for call in recorder.op_calls[record.own_ops :]}
-        self._traced = {each.value.number: each for each in (*recorder.traced(), *recorder.traced_in_branches())}
+        self._traced = {traced.value.number: traced for traced in (*recorder.traced(), *recorder.traced_in_branches())}
 
     # -- nodes
 
     def nodes(self) -> list[Node]:
         """Copies of the nodes of the user's code."""
         top = self._tracer.inside[-1][0]
-        made = list(self._copies(self._record.recorder.graph.nodes, top))
+        nodes = list(self._copies(self._record.recorder.graph.nodes, top))
         if self._record.error:
-            _last_open(made).extend(self._drawer.failed)
+            _last_open(nodes).extend(self._drawer.failed)
             self._drawer.failed.clear()
-        for each in self._traced.values():
-            number = self._drawer.numbers.get((self._own, each.value.number))
-            if number is not None and each.value.node is not None:
+        for traced in self._traced.values():
+            number = self._drawer.numbers.get((self._own, traced.value.number))
+            if number is not None and traced.value.node is not None:
                 value = self._tracer.graph.values[number]
-                value.node = self._drawer.nodes.get(id(each.value.node))
-                value.output = max(each.value.output, 0)
-        return made
+                value.node = self._drawer.nodes.get(id(traced.value.node))
+                value.output = max(traced.value.output, 0)
+        return nodes
 
     def _copies(self, nodes: Iterable[Node], path: str) -> Iterator[Node]:
         for node in nodes:
@@ -112,8 +112,8 @@ class _DrawnBody:
         if node.kind in WITH_BODY:
             copy.body[:] = self._copies(node.body, path if node.module is None else node.module.path)
         else:
-            for inside in all_nodes(node.body):
-                self._drawer.nodes.setdefault(id(inside), copy)  # those of an inner loop have copies of their own
+            for inner in all_nodes(node.body):
+                self._drawer.nodes.setdefault(id(inner), copy)  # those of an inner loop have copies of their own
         copy.outputs = tuple(self._drawer.number(self._traced[number]) for number in node.outputs)
         return copy
 
@@ -125,23 +125,23 @@ class _DrawnBody:
 
     def unfinished(self) -> Node | None:
         """The node at which the body stopped: the op, or the node around it if that op completed."""
-        nodes, around = self._record.recorder.graph.nodes, None
+        nodes, outer = self._record.recorder.graph.nodes, None
         while nodes:
             last = nodes[-1]
             if last.kind not in WITH_BODY:
-                return around if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
+                return outer if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
             if last.outputs:
                 break
-            nodes, around = last.body, self._drawer.nodes.get(id(last))
-        return around
+            nodes, outer = last.body, self._drawer.nodes.get(id(last))
+        return outer
 
     # -- values
 
     def value(self, tensor: Tensor) -> int:
         """The number of a value of this body, of an outer body, or from outside of all loops."""
         recorders = (self._record.recorder, *self._record.around)
-        found = (recorder.of_plain(tensor) for recorder in recorders)
-        traced = tensor if isinstance(tensor, Traced) else next((each for each in found if each is not None), None)
+        matches = (recorder.of_plain(tensor) for recorder in recorders)
+        traced = tensor if isinstance(tensor, Traced) else next((entry for entry in matches if entry is not None), None)
         number = self._tracer.number_of(tensor) if traced is None else self._drawer.number(traced)
         if traced is None or id(traced.recorder.graph) != self._own:
             self.read.append(number)
@@ -168,8 +168,8 @@ class _DrawnBody:
             size,
             states,
             unstacked=tuple((self.value(source), self.value(frame)) for source, frame in record.unstacked),
-            stacked=tuple((self.value(inside), self._result(out, node, out.name)) for inside, out in record.stacked),
-            lasts=tuple((self.value(inside), self._result(out, node, out.name)) for inside, out in record.lasts),
+            stacked=tuple((self.value(value), self._result(out, node, out.name)) for value, out in record.stacked),
+            lasts=tuple((self.value(value), self._result(out, node, out.name)) for value, out in record.lasts),
             end=None if record.end is None else self.value(record.end),
             include_eos=record.include_eos,
         )

@@ -20,12 +20,12 @@ class Listing:
 
     def __init__(self, file: str, first: int, lines: Sequence[str]):
         self.code = _code(file, first, lines)
-        found: dict[int, Source] = {}
+        places: dict[int, Source] = {}
         for place, (line, *_) in zip(count(0, 2), self.code.co_positions(), strict=False):
             if line is not None and line >= first:
-                found.setdefault(line, Source(self.code, place))
-        self._places = found
-        self.head = found[first]
+                places.setdefault(line, Source(self.code, place))
+        self._places = places
+        self.head = places[first]
         show_block(self.head, Block(file, None, None, first, tuple(lines)))
 
     def name(self, layers: Mapping[str, int]) -> None:

@@ -90,12 +90,12 @@ class Recorder(Listener):
         return values
 
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
-        found = self._traced.get(id(plain))
-        if found is None:
+        traced = self._traced.get(id(plain))
+        if traced is None:
             self.tape.refer(plain._raw)  # it may be from outside: a cached mask, or the same data with other dims
             value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
-            found = self._traced[id(plain)] = Traced(plain, self, value)
-        return found
+            traced = self._traced[id(plain)] = Traced(plain, self, value)
+        return traced
 
     def called(self, traced: Traced, name: str, op: str) -> Traced:
         """The value with a name. One that has a name already, of another line, gets a second value in the graph."""
@@ -104,10 +104,10 @@ class Recorder(Listener):
         if traced.value.name == name:
             return traced
         node = self._begin(op, [traced.value.number])
-        same = self._wrap(traced.plain.like(traced.plain._raw), name)
-        same.value.node = node
-        self._gives(node, [same.value])
-        return same
+        copy = self._wrap(traced.plain.like(traced.plain._raw), name)
+        copy.value.node = node
+        self._gives(node, [copy.value])
+        return copy
 
     def becomes(self, traced: Traced, other: Traced) -> None:
         """From now on `traced` is the value of `other`; the value that it was stays in the graph."""
@@ -192,15 +192,15 @@ class Recorder(Listener):
 
     def of_plain(self, plain: Tensor) -> Traced | None:
         """The value of the body, or of a branch in it, for a tensor of the traced frame; None if there is none."""
-        found = (recorder._traced.get(id(plain)) for recorder in (self, *self._sides_below()))
-        return next((traced for traced in found if traced is not None), None)
+        candidates = (recorder._traced.get(id(plain)) for recorder in (self, *self._sides_below()))
+        return next((traced for traced in candidates if traced is not None), None)
 
     def all_op_calls(self) -> list[OpCall]:
         """The calls of ops in the body, including those in branches."""
         return [call for recorder in (self, *self._sides_below()) for call in recorder.op_calls]
 
     def _sides_below(self) -> list[Recorder]:
-        return [each for side in self._sides for each in (side, *side._sides_below())]
+        return [child for side in self._sides for child in (side, *side._sides_below())]
 
     def traced(self) -> list[Traced]:
         """All values of the body, in the order of their creation."""
@@ -208,14 +208,14 @@ class Recorder(Listener):
 
     def traced_in_branches(self) -> list[Traced]:
         """All values of the branches in the body, including nested branches."""
-        return [each for side in self._sides_below() for each in side.traced()]
+        return [traced for side in self._sides_below() for traced in side.traced()]
 
     def take_names(self) -> None:
         """Names values after the variables of the body that hold them now, unless an assignment already names them."""
         frame = frame_of(self.code) if self.code is not None else None
-        for name, held in locals_of(frame).items() if frame is not None else ():
-            small = isinstance(held, tuple | list | dict) and len(held) <= 16
-            for path, leaf in named_leaves(held, name) if small else [(name, held)]:
+        for name, content in locals_of(frame).items() if frame is not None else ():
+            small = isinstance(content, tuple | list | dict) and len(content) <= 16
+            for path, leaf in named_leaves(content, name) if small else [(name, content)]:
                 if isinstance(leaf, Traced) and leaf.recorder is self:
                     value, node = leaf.value, leaf.value.node
                     if node and not (self.in_body(value) and self._target(node, value.output)):
@@ -226,12 +226,12 @@ class Recorder(Listener):
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op on the traced frame and records it."""
         row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
-        given: list[Tensor] = []
+        operands: list[Tensor] = []
         inputs: list[int] = []
-        plain = partial(self._plain, given, inputs)
+        plain = partial(self._plain, operands, inputs)
         plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
         node = self._begin(row.name, inputs)
-        start, outside = len(self.tape.values), len(self.tape.externals)
+        start, externals = len(self.tape.values), len(self.tape.externals)
         if not self.tape.ops:
             self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
@@ -251,12 +251,12 @@ class Recorder(Listener):
         if self.tape.ops:
             return result
         values = len(self.tape.values)
-        result = map_leaves(partial(_apart, given, node), result)
+        result = map_leaves(partial(_apart, operands, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        ranges = (outside, len(self.tape.externals)), (start, values)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node, *ranges))
+        ranges = (externals, len(self.tape.externals)), (start, values)
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, operands, result, node, *ranges))
         return wrapped
 
     def new_parameter(self, dims: Sequence[Dim]) -> None:
@@ -285,8 +285,8 @@ class Recorder(Listener):
 
     def _own(self, start: int, leaf: Any) -> Any:
         """Copies a result that is an operand itself, because the op had nothing to do at this size."""
-        known = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
-        if known is None or (isinstance(known, Var) and known.number >= start):
+        variable = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
+        if variable is None or (isinstance(variable, Var) and variable.number >= start):
             return leaf
         return leaf.like(backend_of_raw(leaf._raw).identity_raw(leaf._raw))
 

@@ -36,8 +36,8 @@ class Failure(NamedTuple):
 
 def failure(error: BaseException, step: int, node: Node | None, position: int | None) -> Failure:
     """Describes an error that occurred in `step`; `node` is the op that failed, if it is known."""
-    said = error_text(error)
+    text = error_text(error)
     if node is None:
-        return Failure(step, said, position=position)
+        return Failure(step, text, position=position)
     place = node.source.place() if node.source is not None else None
-    return Failure(step, said, place, node.line, node.op, position)
+    return Failure(step, text, place, node.line, node.op, position)

@@ -74,9 +74,9 @@ def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
 def _warn_of(lost: list[int], run: Run, where: Where) -> None:
     """Warns of steps where a condition could not be tested, and empties the list."""
     if lost:
-        which = f"step {lost[0]}" if len(lost) == 1 else f"{len(lost)} steps from {min(lost)} to {max(lost)}"
+        steps = f"step {lost[0]}" if len(lost) == 1 else f"{len(lost)} steps from {min(lost)} to {max(lost)}"
         lost.clear()
-        warn(f"{run.name}: {_words(where)} could not be tested at {which}, whose values are no longer kept")
+        warn(f"{run.name}: {_words(where)} could not be tested at {steps}, whose values are no longer kept")
 
 
 def _words(where: Where) -> str:

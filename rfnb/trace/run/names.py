@@ -103,9 +103,9 @@ class AtLine(str):
     @classmethod
     def of(cls, name: str, line: int) -> AtLine:
         """The name at this line."""
-        made = cls(name)
-        made.line = line
-        return made
+        result = cls(name)
+        result.line = line
+        return result
 
 
 def variable_names(replay: Any) -> list[str]:
@@ -181,9 +181,9 @@ class StepNames(Mapping[str, Any]):
         elif name in self.states and at.step < at.run.steps:
             return self._bare(at.after[name])
         elif self._is_plain or name not in _OF_STEP or name in map(at.run.replay.name_of, at.run.graph.values):
-            found = [value.tensor for value in at.values() if value.name == name]
-            if found:
-                return self._bare(found[-1])
+            tensors = [value.tensor for value in at.values() if value.name == name]
+            if tensors:
+                return self._bare(tensors[-1])
             if name in self.states:
                 raise NoValue(f"step {at.step} has not ended: there is no `{name}` after it", hint=f"before.{name}")
         if name == "values":
@@ -215,8 +215,8 @@ class StepNames(Mapping[str, Any]):
 
     def _dims(self) -> list[Dim]:
         at = self._at
-        held = [*(value.tensor for value in at.values()), *(at.before[name] for name in at.before.names())]
-        tensors = [tensor for tensor in held if isinstance(tensor, Tensor)]
+        values = [*(value.tensor for value in at.values()), *(at.before[name] for name in at.before.names())]
+        tensors = [tensor for tensor in values if isinstance(tensor, Tensor)]
         labels = [tensor.sparse_dim for tensor in tensors if tensor.sparse_dim is not None]
         return list(dict.fromkeys([*(dim for tensor in tensors for dim in tensor.dims), *labels, at.run.axis]))
 
@@ -225,14 +225,14 @@ class StepNames(Mapping[str, Any]):
             raise KeyError(name)
         if self._is_plain and name.startswith("axis") and name[4:].isdigit():
             return PositionalAxis(int(name[4:]))
-        found = [dim for dim in self._dims() if dim.name == name]
-        if not found:
+        matches = [dim for dim in self._dims() if dim.name == name]
+        if not matches:
             raise KeyError(name)
-        if len(found) > 1:
+        if len(matches) > 1:
             raise ExpressionError(
-                f"{len(found)} dims are named {name!r}", hint="x.dims[0]; or give each dim its own name"
+                f"{len(matches)} dims are named {name!r}", hint="x.dims[0]; or give each dim its own name"
             )
-        return found[0]
+        return matches[0]
 
 
 _OF_STEP = ("before", "after", "step", "values")

@@ -92,19 +92,19 @@ def uses_torch_only(fn: Callable[..., Any]) -> bool:
     if not isinstance(getattr(fn, "__code__", None), CodeType):
         return False
     try:
-        held = [cell.cell_contents for cell in fn.__closure__ or ()]
+        objects = [cell.cell_contents for cell in fn.__closure__ or ()]
     except ValueError:  # it is not set yet
         return False
-    held += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    objects += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
     for name, is_global in _names(fn.__code__):
         if "random" in name or name in ("__import__", "eval", "exec"):
             return False
         if is_global and name in fn.__globals__:
-            held.append(fn.__globals__[name])
+            objects.append(fn.__globals__[name])
     values: tuple[type, ...] = (*VALUES, *BACKENDS)
     return all(
-        each.__name__.partition(".")[0] in MODULES if isinstance(each, ModuleType) else isinstance(each, values)
-        for each in held
+        item.__name__.partition(".")[0] in MODULES if isinstance(item, ModuleType) else isinstance(item, values)
+        for item in objects
     )
 
 

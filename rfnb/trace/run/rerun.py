@@ -16,31 +16,31 @@ def run_again(run: Run, again: Callable[[], Any]) -> Run:
 
     Raises LoopError if the call ran no such loop, or several.
     """
-    found: list[Run] = []
+    runs: list[Run] = []
     backend, seed = selected(), run.replay.seed
     state = backend.get_random_state()
     backend.set_random_seed(seed)
     try:
-        with session.seeding(run.name, seed), session.redirecting_runs(found.append):
+        with session.seeding(run.name, seed), session.redirecting_runs(runs.append):
             again()
     except BaseException:
-        for each in found:
-            session.store(each)
+        for new_run in runs:
+            session.store(new_run)
         raise
     finally:
         backend.set_random_state(state)
-    return session.store(_the_same(run, found))
+    return session.store(_the_same(run, runs))
 
 
 def _the_same(run: Run, found: list[Run]) -> Run:
-    named = [each for each in found if each.name == run.name]
-    here = [each for each in named if each.loop == run.loop] or named
-    if len(here) == 1:
-        return here[0]
-    names = ", ".join(dict.fromkeys(each.name for each in found))
+    named = [candidate for candidate in found if candidate.name == run.name]
+    matches = [candidate for candidate in named if candidate.loop == run.loop] or named
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(dict.fromkeys(candidate.name for candidate in found))
     raise LoopError(
-        f"{run.name}: the call ran {len(here) or 'no'} loop{'s' * (len(here) > 1)} of this name",
+        f"{run.name}: the call ran {len(matches) or 'no'} loop{'s' * (len(matches) > 1)} of this name",
         got=names or "no loop at all",
         expected="one",
-        hint='a name for each loop: rf.Loop(…, name="…")' if here else None,
+        hint='a name for each loop: rf.Loop(…, name="…")' if matches else None,
     )

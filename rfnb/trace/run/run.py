@@ -102,8 +102,8 @@ class Run(Shown):
         """
         values = self.size.values
         if values.ndim > 1:
-            others = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
-            values = values.max(axis=others, initial=0)
+            axes = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
+            values = values.max(axis=axes, initial=0)
         return values.tolist() if values.ndim == 1 else None
 
     @cached_property
@@ -242,10 +242,10 @@ class Run(Shown):
                 expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
                 raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
             step %= self.steps
-        found = self._in_use.get(step)
-        if found is None:
-            found = self._in_use[step] = RunStep(self, step)
-        return found
+        run_step = self._in_use.get(step)
+        if run_step is None:
+            run_step = self._in_use[step] = RunStep(self, step)
+        return run_step
 
     @cached_property
     def found(self) -> Any:

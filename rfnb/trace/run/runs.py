@@ -56,7 +56,7 @@ class Runs(Shown):
 
     def __contains__(self, run: object) -> bool:
         """Whether a run, or one of this name, is kept."""
-        return any(run in (kept, kept.name) for kept in self)
+        return any(run in (entry, entry.name) for entry in self)
 
     def by_serial(self, serial: int) -> Run:
         """The run with this serial number. Raises LoopError if it is not kept."""
@@ -82,9 +82,9 @@ class Runs(Shown):
             make: makes the run.
         """
         self._later.append(_Later(loop, n_bytes, make))
-        same = [entry for entry in self._later if entry.loop == loop]
-        if len(same) > options.keep and recording_mode() != "all":
-            self._later.remove(same[0])
+        siblings = [entry for entry in self._later if entry.loop == loop]
+        if len(siblings) > options.keep and recording_mode() != "all":
+            self._later.remove(siblings[0])
         if sum(entry.n_bytes for entry in self._later) > options.trace_budget:
             self._make()
         self._changed()
@@ -98,8 +98,8 @@ class Runs(Shown):
         self._held.add(storages)
         if recording_mode() != "all":
             parents = [r.parent for r in self._runs if r.parent is not None]
-            same = [r for r in self._runs if r.loop == run.loop and not r.pinned and r not in parents]
-            for old in same[: -options.keep]:
+            siblings = [r for r in self._runs if r.loop == run.loop and not r.pinned and r not in parents]
+            for old in siblings[: -options.keep]:
                 self._drop(old)
         for old in [old for old in self._runs[:-1] if not old.pinned]:
             if self.bytes > options.trace_budget:

@@ -37,19 +37,19 @@ class Lineage(NamedTuple):
 
 def by_hypothesis(x: Tensor, axis: Dim, search: Sequence[Lineage]) -> Tensor:
     """Stacked values in the order of the final hypotheses of a search. {axis, …, beam} → {axis, …, final}"""
-    found = next((each for each in search if each.beam in x.dims), None)
-    if found is None:
+    lineage = next((entry for entry in search if entry.beam in x.dims), None)
+    if lineage is None:
         return x
-    backend, rest = backend_of_raw(x._raw), [dim for dim in x.dims if dim is not axis]
-    raw = x.copy_transpose([axis, *rest])._raw
+    backend, tail = backend_of_raw(x._raw), [dim for dim in x.dims if dim is not axis]
+    raw = x.copy_transpose([axis, *tail])._raw
     frames = Dim(backend.get_shape_tuple_raw(raw)[0], name="frames")  # which has no padding that would be masked
-    at = backend.from_numpy_raw(found.places[: frames.get_dim_value()].copy(), x.device)
-    indices = tensor_of(at, align.sig([frames, *found.dims, found.final]), EMPTY)
-    taken = gather(tensor_of(raw, align.sig([frames, *rest]), EMPTY), indices=indices, axis=found.beam)
-    dims = [found.final if dim is found.beam else dim for dim in rest]
-    feature = found.final if x.feature_dim is found.beam else x.feature_dim
+    at = backend.from_numpy_raw(lineage.places[: frames.get_dim_value()].copy(), x.device)
+    indices = tensor_of(at, align.sig([frames, *lineage.dims, lineage.final]), EMPTY)
+    result = gather(tensor_of(raw, align.sig([frames, *tail]), EMPTY), indices=indices, axis=lineage.beam)
+    dims = [lineage.final if dim is lineage.beam else dim for dim in tail]
+    feature = lineage.final if x.feature_dim is lineage.beam else x.feature_dim
     return tensor_of(
-        taken.copy_transpose([frames, *dims])._raw, align.sig([axis, *dims], x.sparse_dim, feature), x.lengths
+        result.copy_transpose([frames, *dims])._raw, align.sig([axis, *dims], x.sparse_dim, feature), x.lengths
     )
 
 

@@ -206,7 +206,7 @@ class States(Members):
 
     def __getitem__(self, name: str | int) -> Any:
         name = str(name)  # the entries of a list are named "0", "1", …
-        is_part = any(known.startswith(f"{name}.") for known in self.names())
+        is_part = any(path.startswith(f"{name}.") for path in self.names())
         if is_variable(self._replay, self._prefix + name) and (name in self.names() or not is_part):
             try:
                 return self._replay.shown(self._prefix + name, self._step)  # type: ignore[attr-defined]
@@ -264,14 +264,14 @@ class RunStep(Shown):
                 raise LoopNameError(words, expected=", ".join(self._assigned())) from None
             except NoValue as error:  # such as of a file that does not have it
                 raise LoopNameError(f"{self.run.name}: {error.what}") from None
-        found: list[Any] = [value.tensor for value in self.values() if value.name == name]
-        found = found or [value.text for value in self.texts() if value.name == name]
-        if not found:
+        values: list[Any] = [value.tensor for value in self.values() if value.name == name]
+        values = values or [value.text for value in self.texts() if value.name == name]
+        if not values:
             names = self._assigned()
             if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
             raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
-        return found[-1]
+        return values[-1]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -292,8 +292,8 @@ class RunStep(Shown):
         names = self.before.names() if has_states else []
         states = [state for state in names if name is None or f"{state}.".startswith(f"{name}.")]
         if name is None:
-            found = [value.tensor for value in self.values()]
-            found += getattr(self.run.replay, "lost", lambda step: [])(self.step)
+            values = [value.tensor for value in self.values()]
+            values += getattr(self.run.replay, "lost", lambda step: [])(self.step)
         elif is_variable(self.run.replay, name) and (name in states or not states):
             try:
                 value = variable_at(self, name, self.step + 1)
@@ -303,10 +303,10 @@ class RunStep(Shown):
                 value = None
             return self._with_numbers([] if value is None else [value], name)
         elif states:
-            found = []
+            values = []
         else:
-            found = [self[name]]
-        return self._with_numbers(found + [self.after[state] for state in states], name)
+            values = [self[name]]
+        return self._with_numbers(values + [self.after[state] for state in states], name)
 
     def _with_numbers(self, found: list[Any], name: str | None) -> list[Any]:
         if any(isinstance(value, str) for value in found):

@@ -123,12 +123,12 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
         pair = _before_and_now(at, name)
         if pair is None:
             return False
-        equal, now = same(*pair), pair[1]
-        if isinstance(now, Tensor) and not is_int_dtype(now.dtype):
+        equal, label = same(*pair), pair[1]
+        if isinstance(label, Tensor) and not is_int_dtype(label.dtype):
             sequences = (*at.run.size.dims, at.run.sequence_dim)
-            own = tuple(axis for axis, dim in enumerate(now.dims) if dim not in sequences)
-            equal = np.all(equal | ~frames(now), axis=own, keepdims=True)
-        return _any(at, now, equal, sequence)
+            axes = tuple(axis for axis, dim in enumerate(label.dims) if dim not in sequences)
+            equal = np.all(equal | ~frames(label), axis=axes, keepdims=True)
+        return _any(at, label, equal, sequence)
 
     return Condition(f"{name} repeats", holds, batch, name)
 
@@ -199,15 +199,15 @@ def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
     known: WeakKeyDictionary[Run, dict[int, set[int]]] = WeakKeyDictionary()
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        found = at.run.found
-        if found is None:
+        search = at.run.found
+        if search is None:
             raise LoopError(f"when.{name}: the loop {at.run.name!r} is not a search", hint="loop.choice(…)")
-        which = range(len(found)) if sequence is None or len(found) == 1 else [sequence]
+        sequences = range(len(search)) if sequence is None or len(search) == 1 else [sequence]
         of_run = known.setdefault(at.run, {})
-        for each in which:
-            if each not in of_run:
-                of_run[each] = steps(at.run, each)
-        return any(at.step in of_run[each] for each in which)
+        for number in sequences:
+            if number not in of_run:
+                of_run[number] = steps(at.run, number)
+        return any(at.step in of_run[number] for number in sequences)
 
     return holds
 

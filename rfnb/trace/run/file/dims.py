@@ -103,8 +103,8 @@ class DimReader:
 
     def dim(self, number: Any) -> Dim:
         """The dim with this number."""
-        found: Dim = chosen(self.dims, number, "dims")
-        return found
+        dim: Dim = chosen(self.dims, number, "dims")
+        return dim
 
     def dim_or_none(self, number: Any) -> Dim | None:
         """The dim with this number; None for None."""
@@ -127,13 +127,13 @@ class DimReader:
         vocab = self._vocab(data)
         maker, serial = get(data, "key", list)
         key = (of_type(maker, str, "key"), of_type(serial, int, "key"))
-        known = pickling.dim_by_key(key)
-        if known is not None and (known.name, known.dimension, known.kind) == (name, size, kind):
-            return known
-        made = Dim(size, name=name, kind=kind)
-        made.vocab, made.made = vocab, None  # its tokenizer may have more labels
-        self._new.append(made)
-        return made if known is not None else pickling.remember(key, made)
+        original = pickling.dim_by_key(key)
+        if original is not None and (original.name, original.dimension, original.kind) == (name, size, kind):
+            return original
+        dim = Dim(size, name=name, kind=kind)
+        dim.vocab, dim.made = vocab, None  # its tokenizer may have more labels
+        self._new.append(dim)
+        return dim if original is not None else pickling.remember(key, dim)
 
     def _vocab(self, data: Any) -> Vocab | None:
         if data.get("labels") is None:

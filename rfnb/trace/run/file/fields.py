@@ -46,10 +46,10 @@ def list_of(data: Any, name: str, kind: type | tuple[type, ...]) -> list[Any]:
 
 def raw_strings(data: Any, name: str) -> list[str]:
     """Returns a list of labels or tags. They may contain any characters; views escape them."""
-    found: list[str] = get(data, name, list)
-    if not all(isinstance(entry, str) for entry in found):
+    strings: list[str] = get(data, name, list)
+    if not all(isinstance(entry, str) for entry in strings):
         raise RunFileError(f"{name!r} in the file has entries that are not strings")
-    return found
+    return strings
 
 
 def chosen(entries: list[Any], number: Any, name: str) -> Any:

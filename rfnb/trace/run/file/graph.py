@@ -52,11 +52,11 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWrit
         return {**plain, **ends, **where, "body": [node(inner) for inner in given.body]}
 
     def value(given: Value) -> dict[str, Any]:
-        made = None if given.node is None else numbers.get(id(given.node))
-        plain = {"name": name_of(given), "node": made, "output": given.output}
+        index = None if given.node is None else numbers.get(id(given.node))
+        plain = {"name": name_of(given), "node": index, "output": given.output}
         return {**plain, "dims": [dims.dim(dim) for dim in given.dims], "sparse": dims.dim(given.sparse_dim)}
 
-    nodes, values = [node(each) for each in graph.nodes], [value(each) for each in graph.values]
+    nodes, values = [node(item) for item in graph.nodes], [value(item) for item in graph.values]
     return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}
 
 
@@ -81,10 +81,10 @@ def read_graph(data: Any, dims: DimReader) -> BodyGraph:
     graph = BodyGraph([node(entry) for entry in get(data, "nodes", list)])
     nodes = graph.all_nodes()
     for entry in get(data, "values", list):
-        own = tuple(dims.dim(number) for number in get(entry, "dims", list))
-        value = graph.add_value(get(entry, "name", str), own, dims.dim_or_none(entry["sparse"]))
-        made = optional(entry, "node", int)
-        value.node, value.output = None if made is None else chosen(nodes, made, "nodes"), get(entry, "output", int)
+        axes = tuple(dims.dim(number) for number in get(entry, "dims", list))
+        value = graph.add_value(get(entry, "name", str), axes, dims.dim_or_none(entry["sparse"]))
+        index = optional(entry, "node", int)
+        value.node, value.output = None if index is None else chosen(nodes, index, "nodes"), get(entry, "output", int)
     graph.body_values = count(data, "body_values", len(graph.values))
     if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
         raise RunFileError("the graph in the file refers to missing values")
@@ -101,7 +101,7 @@ def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
 def _kind(entry: Any) -> NodeKind:
     """The kind of a node; kinds that this version does not know become "op"."""
     kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
-    return next((known for known in get_args(NodeKind) if known == kind), "op")
+    return next((option for option in get_args(NodeKind) if option == kind), "op")
 
 
 def _kind_by_op(entry: Any) -> str:

@@ -70,8 +70,8 @@ def _beside(path: Path) -> str | None:
     """A hint with the run files in the same folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
-    found = sorted(file.name for file in path.parent.glob("*.rfrun"))[:5]
-    return f"in that folder: {', '.join(found)}" if found else None
+    names = sorted(file.name for file in path.parent.glob("*.rfrun"))[:5]
+    return f"in that folder: {', '.join(names)}" if names else None
 
 
 def _read(raws: RawReader) -> Run:
@@ -148,12 +148,12 @@ def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage
     """Where final hypotheses are at each step; all places must be in the beam."""
     beam, final = dims.dim(data["beam"]), dims.dim(data["final"])
     places = raws.array(get(data, "places", str))
-    found = Lineage(beam, final, tuple(dims.dim(number) for number in get(data, "dims", list)), places)
-    fits = places.dtype.kind == "i" and places.ndim == 2 + len(found.dims) and len(places) == steps
+    lineage = Lineage(beam, final, tuple(dims.dim(number) for number in get(data, "dims", list)), places)
+    fits = places.dtype.kind == "i" and places.ndim == 2 + len(lineage.dims) and len(places) == steps
     fits = fits and places.shape[-1] == final.dimension and beam.dimension is not None
     if not fits or (places.size and not 0 <= int(places.min()) <= int(places.max()) < (beam.dimension or 0)):
         raise RunFileError("the places of hypotheses in the file do not fit the rest")
-    return found
+    return lineage
 
 
 def _found(data: Any, raws: RawReader) -> Any:

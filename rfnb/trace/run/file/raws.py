@@ -72,8 +72,8 @@ class RawReader:
 
     def array(self, key: Any) -> np.ndarray:
         """The numpy array with this key."""
-        found: np.ndarray = self.tensor(key).numpy()
-        return found
+        array: np.ndarray = self.tensor(key).numpy()
+        return array
 
     def numbers(self, key: Any, columns: int) -> np.ndarray:
         """Reads a table of numbers with so many columns."""

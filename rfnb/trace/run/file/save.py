@@ -51,8 +51,8 @@ def write_run_file(run: Run, path: Path, limit: int | None, states: float = math
     family = [run]
     while (parent := family[-1].parent) is not None:
         family.append(parent)
-    most = (LIMIT if limit is None else limit) // len(family)
-    runs = [_describe(each, dims, raws, most, states / len(family)) for each in family]
+    share = (LIMIT if limit is None else limit) // len(family)
+    runs = [_describe(member, dims, raws, share, states / len(family)) for member in family]
     grow = any((described["variables"] or {}).get("lists") for described in runs)
     data = {"format": FORMAT if grow else 2, "versions": versions(), **dims.json(), "runs": runs}
     with replacing(path) as unfinished:
@@ -74,8 +74,8 @@ def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
     path = Path(path)
     writer = WRITERS.get(path.suffix)
     if writer is None:
-        known = " or ".join(f'"x{ending}"' for ending in sorted(WRITERS, reverse=True))
-        raise RunFileError("save: the ending of the file name chooses the format", got=repr(path.name), expected=known)
+        kinds = " or ".join(f'"x{ending}"' for ending in sorted(WRITERS, reverse=True))
+        raise RunFileError("save: the ending of the file name chooses the format", got=repr(path.name), expected=kinds)
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise RunFileError("save: `limit` must be a number of bytes", got=repr(limit))
     if not path.parent.is_dir():
@@ -126,7 +126,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "states": [_write_state(state, dims, raws, run.steps) for state in states],
         "values": [series.write(dims, raws, run.steps) for series in values.series.values()],
         "graph": write_graph(run.graph, replay.name_of, dims),
-        "lineages": [_lineage(each, dims, raws) for each in replay.lineages],
+        "lineages": [_lineage(lineage, dims, raws) for lineage in replay.lineages],
         "found": _found(run, raws),
         "variables": write_variables(run),
     }
@@ -158,33 +158,33 @@ class SavedState:
 
 
 def _state(run: Run, name: str) -> SavedState:
-    found, state_of = SavedState(name), getattr(run.replay, "number_or_state", run.replay.state)
+    record, state_of = SavedState(name), getattr(run.replay, "number_or_state", run.replay.state)
     kinds: Any = (Tensor, bool, int, float) if hasattr(run.replay, "number_or_state") else Tensor
     for step in sorted({*range(0, run.steps, run.replay.every), run.steps}):
         state = state_of(name, step)
         if isinstance(state, kinds):
-            if (series := found.series.get(form_of(state))) is None:
-                series = found.series[form_of(state)] = Series.like(state, name)
+            if (series := record.series.get(form_of(state))) is None:
+                series = record.series[form_of(state)] = Series.like(state, name)
             series.add(step, state)
         elif isinstance(state, int):
-            found.sizes.append([step, state])
+            record.sizes.append([step, state])
         else:
-            found.empty.append(step)
-    return found
+            record.empty.append(step)
+    return record
 
 
 def _write_state(state: SavedState, dims: DimWriter, raws: RawWriter, steps: int) -> dict[str, Any]:
     written = [series.write(dims, raws, steps + 1) for series in state.series.values()]
-    known = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
-    return {**known, "more": written[1:]} if written[1:] else known
+    fields = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
+    return {**fields, "more": written[1:]} if written[1:] else fields
 
 
 def fit(series: Collection[Series], limit: float) -> list[Series]:
     """Drops the tensors of the largest until all use at most `limit` bytes; returns those that were dropped now."""
-    kept = sorted((each for each in series if each.raws is not None), key=lambda each: each.bytes)
-    size, dropped = sum(each.bytes for each in kept), []
+    queue = sorted((entry for entry in series if entry.raws is not None), key=lambda entry: entry.bytes)
+    size, dropped = sum(entry.bytes for entry in queue), []
     while size > limit:
-        dropped.append(kept.pop())
+        dropped.append(queue.pop())
         dropped[-1].raws = None
         size -= dropped[-1].bytes
     return dropped
@@ -209,26 +209,26 @@ class SavedValues:
 
     def _step(self, values_of: Callable[[int], tuple[list[Any], str]], step: int) -> str:
         try:
-            found, check = values_of(step)
+            values, check = values_of(step)
         except Exception as error:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
-        seen: Counter[tuple[Any, ...]] = Counter()
-        for name, op, line, tensor, *_ in found:
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for name, op, line, tensor, *_ in values:
             key = (name, op, line, *form_of(tensor))
-            seen[key] += 1
-            series = self.series.get((*key, seen[key]))
+            counts[key] += 1
+            series = self.series.get((*key, counts[key]))
             if series is None:
-                series = self.series[*key, seen[key]] = Series.like(tensor, name, op, line)
+                series = self.series[*key, counts[key]] = Series.like(tensor, name, op, line)
             n_bytes = series.add(step, tensor)
             self._bytes += n_bytes if series.raws is not None else 0
         if self._bytes > self._limit:
-            self._bytes -= sum(each.bytes for each in fit(self.series.values(), self._limit))
+            self._bytes -= sum(entry.bytes for entry in fit(self.series.values(), self._limit))
         return check
 
     def note(self, states: Sequence[Series]) -> str | None:
         """A note on what the file does not contain, or None. states: those that were left out."""
-        out = [each for each in self.series.values() if each.raws is None]
-        gone = [f"{each.name} ({each.bytes / 2**20:.1f} MiB)" for each in [*states, *out]]
-        parts = [f"only statistics of {', '.join(gone)}"] if gone else []
+        out = [series for series in self.series.values() if series.raws is None]
+        names = [f"{series.name} ({series.bytes / 2**20:.1f} MiB)" for series in [*states, *out]]
+        parts = [f"only statistics of {', '.join(names)}"] if names else []
         return "; ".join([*parts, *([self._failed] if self._failed else [])]) or None

@@ -110,7 +110,7 @@ class Series:
 
     def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, Any]:
         """The series as JSON; the tensors are added to `raws`."""
-        lengths = [dims.of(self.sig.dims, each) for each in self.lengths]
+        lengths = [dims.of(self.sig.dims, entry) for entry in self.lengths]
         is_whole = len(self.steps) == every_step and [*self.steps] == [*range(every_step)]
         return {
             "name": self.name,
@@ -130,8 +130,8 @@ class Series:
     @classmethod
     def read(cls, data: Any, dims: DimReader, raws: RawReader, every_step: int) -> Series:
         """Reads the series from JSON. Raises RunFileError if its parts do not fit together."""
-        own = [dims.dim(number) for number in get(data, "dims", list)]
-        sig = align.sig(own, dims.dim_or_none(data.get("sparse")), dims.dim_or_none(data.get("feature")))
+        axes = [dims.dim(number) for number in get(data, "dims", list)]
+        sig = align.sig(axes, dims.dim_or_none(data.get("sparse")), dims.dim_or_none(data.get("feature")))
         steps = list(range(every_step)) if data.get("steps") is None else list_of(data, "steps", int)
         series = cls(get(data, "name", str), get(data, "op", str), count(data, "line"), sig, get(data, "dtype", str))
         numbers = raws.numbers(get(data, "statistics", str), len(Statistics._fields))
@@ -140,11 +140,11 @@ class Series:
         series._tables, series.bytes = [numbers], count(data, "bytes", 2**62)
         series.lengths = lengths * len(steps) if len(lengths) == 1 else lengths
         series.raws = None if data.get("tensor") is None else raws.parts(data["tensor"], series.dtype)
-        known = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}
-        if len(known) > 1 or len(set(steps)) < len(steps) or len(set(own)) < len(own):
+        counts = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}
+        if len(counts) > 1 or len(set(steps)) < len(steps) or len(set(axes)) < len(axes):
             raise RunFileError(f"the parts of {series.name} in the file do not fit together")
-        for each, shape in set(zip(series.lengths, series.shapes, strict=False)):
-            dims.check(own, each, shape)
+        for entry, shape in set(zip(series.lengths, series.shapes, strict=False)):
+            dims.check(axes, entry, shape)
         return series
 
 

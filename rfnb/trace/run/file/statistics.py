@@ -51,11 +51,11 @@ def _parts(tensor: Tensor) -> Iterator[np.ndarray]:
     backend = backend_of_raw(raw)
     if real.all():
         flat = backend.reshape_raw(raw, [math.prod(backend.get_shape_tuple_raw(raw))])
-        found = map(backend.to_numpy_raw, (flat[i : i + FETCHED] for i in range(0, flat.shape[0], FETCHED)))
+        arrays = map(backend.to_numpy_raw, (flat[i : i + FETCHED] for i in range(0, flat.shape[0], FETCHED)))
     else:
         entries = numbers(tensor)
-        found = map(np.asarray, [entries[np.broadcast_to(real, entries.shape)]])
-    for entries in found:
+        arrays = map(np.asarray, [entries[np.broadcast_to(real, entries.shape)]])
+    for entries in arrays:
         yield from (entries[i : i + PART] for i in range(0, entries.size, PART))
 
 
@@ -85,8 +85,8 @@ def statistics_table(values: Sequence[Tensor] | Sequence[float]) -> np.ndarray:
     is_small = len(tensors) > 1 and 0 < entries <= TOGETHER and not first.dtype.startswith("complex")
     if not is_small or any(tensor.lengths.ragged or tensor._raw.shape != first._raw.shape for tensor in tensors):
         return np.array([statistics(tensor) for tensor in tensors], np.float64)
-    together = stacked([tensor._raw for tensor in tensors])
-    return _rows(backend_of_raw(together).to_numpy_raw(together).reshape(len(tensors), entries).astype(np.float64))
+    stack = stacked([tensor._raw for tensor in tensors])
+    return _rows(backend_of_raw(stack).to_numpy_raw(stack).reshape(len(tensors), entries).astype(np.float64))
 
 
 def _rows(values: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ NOTHING = Statistics(0, math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 def _together(a: Statistics, b: Statistics) -> Statistics:
     """The statistics of all entries of both (Chan, Golub, LeVeque 1979: Updating formulae for sample variances)."""
-    n, m = (each.entries - each.nan - each.inf for each in (a, b))
+    n, m = (part.entries - part.nan - part.inf for part in (a, b))
     if n == 0 or m == 0:
         low, mean, high, std = (b if n == 0 else a)[1:5]
     else:

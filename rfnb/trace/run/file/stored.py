@@ -97,8 +97,8 @@ class StoredReplay:
 
     def storages(self) -> dict[Any, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
-        kept = [*self.series, *(series for state in self.states for series in state.series)]
-        raws = [raw for each in kept if each.raws is not None for raw in each.raws[:1]]
+        all_series = [*self.series, *(series for state in self.states for series in state.series)]
+        raws = [raw for entry in all_series if entry.raws is not None for raw in entry.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 
     def state_names(self) -> list[str]:
@@ -120,9 +120,9 @@ class StoredReplay:
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
-        found = self.series_at(step)
+        all_series = self.series_at(step)
         check = self.checks[step] if step < len(self.checks) else "not in the file"
-        return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
+        return [StepValue(series.name, series.op, series.line, series.tensor(step)) for series in all_series], check
 
     def series_at(self, step: int) -> list[Series]:
         """The series that have a value at a step."""
@@ -143,16 +143,16 @@ class StoredReplay:
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """The values of the graph that are in the file: states, and values of lines of the body."""
-        given = {state.name: state.at(step) for state in self.states}
-        made = self.values(step)[0]
-        found = []
+        states = {state.name: state.at(step) for state in self.states}
+        values = self.values(step)[0]
+        pairs = []
         for value in self.graph.values[: self.graph.body_values]:
             if only is not None and value.number not in only:
                 continue
-            tensor = given.get(value.name) if value.node is None else _taken(made, value, value.node)
+            tensor = states.get(value.name) if value.node is None else _taken(values, value, value.node)
             if isinstance(tensor, Tensor):
-                found.append((value, tensor))
-        return found
+                pairs.append((value, tensor))
+        return pairs
 
     def found(self, run: Run) -> Any:
         """What a search found; None for other loops."""
@@ -173,10 +173,10 @@ class StoredReplay:
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """Stacks a value of the body over all steps. → {axis, …}"""
-        series = next((each for each in reversed(self.series) if each.name == name), None)
+        series = next((entry for entry in reversed(self.series) if entry.name == name), None)
         if series is None:
-            known = ", ".join(dict.fromkeys(each.name for each in self.series))
-            raise LoopError(f"the body has no value {name!r}", expected=known or None)
+            names = ", ".join(dict.fromkeys(entry.name for entry in self.series))
+            raise LoopError(f"the body has no value {name!r}", expected=names or None)
         steps = range(min(self.steps, self.size.max))
         values = [series.tensor(step) for step in steps if step in series.steps]
         if not values or len(values) < len(steps) or len({*series.shapes}) > 1:
@@ -225,9 +225,9 @@ def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
     """Removes and returns the first value in the file that matches this value of the graph; None if there is none."""
     if node.source != node.at and value.name == node.op:
         return None  # computed in a function that the body calls
-    wanted = value.name, node.op, node.line or 0, value.sparse_dim
-    for at, each in enumerate(made):
-        found = each.name, each.op, each.line, each.tensor.sparse_dim
-        if found == wanted and each.tensor.dims_set == {*value.dims}:
+    form = value.name, node.op, node.line or 0, value.sparse_dim
+    for at, entry in enumerate(made):
+        entry_form = entry.name, entry.op, entry.line, entry.tensor.sparse_dim
+        if entry_form == form and entry.tensor.dims_set == {*value.dims}:
             return made.pop(at).tensor
     return None

@@ -68,8 +68,8 @@ class StoredVariables(StoredReplay):
         """A variable before or after `step`, with numbers as Tensors. Raises KeyError if there is none."""
         last = step if after else step - 1
         if name not in self._steps:
-            own = {at for each in self.series if each.name == name for at in each.steps}
-            self._steps[name] = sorted(own | {*self.codes[name]})
+            steps = {at for series in self.series if series.name == name for at in series.steps}
+            self._steps[name] = sorted(steps | {*self.codes[name]})
         number = bisect_right(self._steps[name], last)
         if not number:
             if name in self.state_names():
@@ -88,14 +88,14 @@ class StoredVariables(StoredReplay):
             raise LostValue(f"`{name}` has no value at this step: {code['lost']}")
         if at in self.codes[name]:
             return _decoded(code)
-        return [each for each in self.series_at(at) if each.name == name][-1].tensor(at)
+        return [series for series in self.series_at(at) if series.name == name][-1].tensor(at)
 
     def variable(self, name: str, step: int, *, after: bool = False) -> Any:
         """The same, as code has it."""
         value = self.shown(name, step, after=after)
         if not hasattr(value, "dims"):
             return value
-        op = next((each.op for each in reversed(self.series) if each.name == name), "")
+        op = next((series.op for series in reversed(self.series) if series.name == name), "")
         raw = value._raw
         if op in (*NUMBERS, *KINDS) and not value.dims[1:]:
             numbers = backend_of_raw(raw).to_numpy_raw(raw).tolist()
