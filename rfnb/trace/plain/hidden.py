@@ -43,6 +43,8 @@ MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
 VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
+SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
+"""Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -436,6 +438,8 @@ def _role(kind: type) -> str:
         return VALUE
     insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
     names = {name for inside in insides for name in inside}
+    if f"{insides[0].get('__module__')}.".startswith(SHOWING):
+        return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
     if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
