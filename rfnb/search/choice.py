@@ -392,12 +392,8 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     states = {dim for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor) for dim in leaf.dims}
     hypotheses = body.hypotheses
     newest = beam if hypotheses is None else hypotheses.newest
-    label_dim = axis if axis is not None else scores.feature_dim
-    candidates = (
-        [label_dim]
-        if label_dim is not None
-        else [dim for dim in scores.dims if dim not in states and dim is not newest]
-    )
+    axis = axis if axis is not None else scores.feature_dim
+    candidates = [axis] if axis is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
     if len(candidates) != 1 or candidates[0] not in scores.dims or not candidates[0].get_dim_value():
         raise DimError(
             f"{body.loop.name}: choice: which dim of `scores` has the labels?",
