@@ -46,9 +46,9 @@ class Declared:
 def typescript() -> str:
     """The whole file."""
     table = commands(COMMANDS)
-    known = {name: declared for file in schemas() for name, declared in declarations(file)}
-    wanted = reached(known, Declared(table).words | imported_names())
-    return "\n\n".join([HEADER, *(known[name].text for name in known if name in wanted), table]) + "\n"
+    types = {name: declared for file in schemas() for name, declared in declarations(file)}
+    exports = reached(types, Declared(table).words | imported_names())
+    return "\n\n".join([HEADER, *(types[name].text for name in types if name in exports), table]) + "\n"
 
 
 def schemas() -> list[Path]:
@@ -60,18 +60,18 @@ def schemas() -> list[Path]:
 def imported_names() -> set[str]:
     """What the extension and its tests import from `schema.ts`."""
     sources = [file for folder in ("src", "test") for file in (EXTENSION / folder).rglob("*.ts*")]
-    found = (names for file in sources for names in IMPORTED.findall(file.read_text(encoding="utf-8")))
-    return {word for names in found for word in re.findall(r"\w+", names)} - {"type"}
+    imports = (names for file in sources for names in IMPORTED.findall(file.read_text(encoding="utf-8")))
+    return {word for names in imports for word in re.findall(r"\w+", names)} - {"type"}
 
 
 def reached(known: Mapping[str, Declared], names: set[str]) -> set[str]:
     """The names, and all names that their declarations refer to."""
-    found: set[str] = set()
+    closure: set[str] = set()
     waiting = names & known.keys()
     while waiting:
-        found |= waiting
-        waiting = {word for name in waiting for word in known[name].words & known.keys()} - found
-    return found
+        closure |= waiting
+        waiting = {word for name in waiting for word in known[name].words & known.keys()} - closure
+    return closure
 
 
 def declarations(file: Path) -> Iterator[tuple[str, Declared]]:

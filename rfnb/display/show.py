@@ -66,10 +66,10 @@ def show(
     if dims is not None or lengths is not None or (kind in (None, "tree") and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
     if kind is None:
-        known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
+        kinds = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
         hint = "the graph of a call: rf.model_graph(f)" if callable(shown) else None
         raise ViewError(
-            "show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}", hint=hint
+            "show: there is no such view", got=type(shown).__name__, expected=f"an array, {kinds}", hint=hint
         )
     return View(describe(shown, **choice))
 
@@ -83,8 +83,8 @@ def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
     """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
     if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
         return False
-    own = () if kind is None else (*inspect.signature(module_of(kind).describe).parameters, *GRAPH_OPTIONS)
-    return any(name not in own or name in keywords_of(shown)[0] for name in named)
+    options = () if kind is None else (*inspect.signature(module_of(kind).describe).parameters, *GRAPH_OPTIONS)
+    return any(name not in options or name in keywords_of(shown)[0] for name in named)
 
 
 def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
@@ -97,17 +97,17 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
             expected="a model or a function before its inputs",
             hint="rf.show([x, y]), or rf.show(x, batch=…)",
         )
-    known, takes_any = keywords_of(model)
-    options = {name: named.pop(name) for name in GRAPH_OPTIONS if name in named and name not in known}
-    unknown = [name for name in named if name not in known and not takes_any]
+    parameters, takes_any = keywords_of(model)
+    options = {name: named.pop(name) for name in GRAPH_OPTIONS if name in named and name not in parameters}
+    unknown = [name for name in named if name not in parameters and not takes_any]
     if unknown:
         raise ViewError(
             f"show: the call of {title(model)} does not take {', '.join(map(repr, unknown))}",
-            expected=f"{', '.join(known) or 'no argument'}; for the graph: {', '.join(GRAPH_OPTIONS)}",
-            hint=did_you_mean(unknown[0], [*known, *GRAPH_OPTIONS]),
+            expected=f"{', '.join(parameters) or 'no argument'}; for the graph: {', '.join(GRAPH_OPTIONS)}",
+            hint=did_you_mean(unknown[0], [*parameters, *GRAPH_OPTIONS]),
         )
-    asked = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
-    return View(describe(graph_of_call(model, inputs, named, **asked), **options))
+    call_options = {name: options.pop(name) for name in CALL_OPTIONS if name in options}
+    return View(describe(graph_of_call(model, inputs, named, **call_options), **options))
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:
@@ -138,9 +138,9 @@ def show_dims(*objects: Any) -> View:
             return View(dims.describe(zip(_names(objects), objects, strict=True)))
         frame = user_frame()
         scope = {} if frame is None else {**frame.f_globals, **locals_of(frame)}
-        mine = [x for x in scope.items() if not x[0].startswith("_")]
-        mine.sort(key=lambda x: x[0] in ("In", "Out"))  # what IPython keeps has better names
-        return View(dims.describe(mine, "your dims"))
+        variables = [x for x in scope.items() if not x[0].startswith("_")]
+        variables.sort(key=lambda x: x[0] in ("In", "Out"))  # what IPython keeps has better names
+        return View(dims.describe(variables, "your dims"))
 
 
 def _names(objects: Sequence[Any]) -> list[str]:
@@ -148,7 +148,7 @@ def _names(objects: Sequence[Any]) -> list[str]:
     source = user_source()
     call = source.syntax() if source is not None else None
     written = call.args if isinstance(call, ast.Call) and len(call.args) == len(objects) else [None] * len(objects)
-    return [_name(held, node) for held, node in zip(objects, written, strict=True)]
+    return [_name(value, node) for value, node in zip(objects, written, strict=True)]
 
 
 def _name(held: Any, node: ast.expr | None) -> str:

@@ -49,6 +49,11 @@ OUTPUTS = """index => {
 }"""
 
 
+def until(file: Path, body: str = "sleep(0.02)") -> str:
+    """Code of a cell that runs a line until the test makes this file."""
+    return f"from pathlib import Path\nfrom time import sleep\nwhile not Path({str(file)!r}).exists():\n    {body}"
+
+
 class NotebookPage:
     """The notebook that is open in the page. Cells are counted from 0, markdown cells included."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.notebook_page import until
 from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 
 MODEL = """\
-import time as clock
 import rfnb as rf
 from rfnb import Dim, batch_dim
 
@@ -27,12 +27,6 @@ def decode(step):
         loop.state.h = rf.tanh(linear(frame) + loop.state.h)
     return loop.state.h"""
 
-TRAIN = """\
-for step in range(60):
-    decode(step)
-    clock.sleep(0.1)
-print("trained")"""
-
 
 def follows(panel, frame):
     """Waits until a later run is shown, whose frames are larger."""
@@ -44,8 +38,9 @@ def follows(panel, frame):
     )
 
 
-def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook):
-    notebook = open_notebook(cells=[MODEL, TRAIN])
+def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook, tmp_path):
+    train = until(tmp_path / "go", "decode(step := step + 1); sleep(0.1)")
+    notebook = open_notebook(cells=[MODEL, f'step = -1\n{train}\nprint("trained")'])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
     panel.root.locator(".rfnb-Status-pause").wait_for()
@@ -59,5 +54,6 @@ def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook)
     follows(panel, frame)  # the newest run, at the same step
     panel.at(2)
     assert "trained" not in notebook.text(1)
+    (tmp_path / "go").touch()
     notebook.wait_for_idle()
     assert "trained" in notebook.text(1)

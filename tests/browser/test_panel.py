@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.browser.notebook_page import until
 from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
@@ -176,18 +177,19 @@ with loop:
     loop.state.total = loop.state.total + x_t"""
 
 
-def test_steps_come_while_a_cell_runs_and_those_of_user_code_after_it(open_notebook):
+def test_steps_come_while_a_cell_runs_and_those_of_user_code_after_it(open_notebook, tmp_path):
     notebook = open_notebook(cells=[DATA, LOOP, USER_CODE])
     panel = Panel(notebook.page).open()
     notebook.run_all()
     panel.choose("running sum")
-    notebook.write(0, "import time as clock\nclock.sleep(4)")
+    notebook.write(0, until(tmp_path / "go"))
     notebook.start_cell(0)
     panel.root.locator(".rfnb-Status-busy").wait_for()
     panel.go("next", 1)
     assert panel.root.locator(".rfnb-Status-busy").count() == 1
     panel.group("user code").locator(".rfnb-Run-open").first.click()
     panel.root.locator(".rfnb-Note", has_text="Step 0 will be shown when the cell has finished").wait_for()
+    (tmp_path / "go").touch()
     panel.at(0).go("next", 1)
     assert panel.root.locator(".rfnb-Note").count() == 0
     assert notebook.value("1 + 1") == 2

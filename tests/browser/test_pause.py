@@ -11,7 +11,7 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.notebook_page import READY
+from tests.browser.notebook_page import READY, until
 from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
@@ -160,8 +160,8 @@ def test_a_tab_that_is_opened_again_finds_the_pause(paused):
     over(panel)
 
 
-def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook):
-    after_scrolling = f"from time import sleep\nsleep(2)\n{LOOP}"
+def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook, tmp_path):
+    after_scrolling = f"{until(tmp_path / 'go')}\n{LOOP}"
     notebook = open_notebook(cells=[DATA, WHEN, after_scrolling, *["# more\n" * 40] * 3])
     panel, page = Panel(notebook.page), notebook.page
     notebook.run_cell(0)
@@ -169,6 +169,7 @@ def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook):
     expect(panel.root).to_be_hidden()
     notebook.start_cell(2)
     page.evaluate("() => window.jupyterapp.shell.currentWidget.content.scrollToItem(5)")
+    (tmp_path / "go").touch()
     panel.at(2)
     status = page.locator(".rfnb-PausedStatus-button")
     expect(status).to_have_text("Paused: running sum, after step 2")
@@ -256,13 +257,15 @@ def test_a_right_click_beside_a_line_asks_for_a_condition(open_notebook):
     expect(panel.root.locator('.rfnb-Stop[data-line="6"]')).to_be_visible()
 
 
-def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook):
+def test_a_pause_in_the_cell_that_imports_rfnb(open_notebook, tmp_path):
     body = LOOP.replace("    sums =", "    rf.pause()\n    sums =")
-    cell = f"{DATA}\nimport time as clock\nclock.sleep(2)\n{body}"
+    cell = f"{DATA}\n{until(tmp_path / 'go')}\n{body}"
     line = 1 + cell.splitlines().index("    rf.pause()")
     notebook = open_notebook(cells=[cell])
     panel = Panel(notebook.page).open()
     notebook.start_cell(0)
+    connected(panel)
+    (tmp_path / "go").touch()
     panel.at(0)
     expect(panel.root.locator(".rfnb-Paused-why")).to_contain_text(f"rf.pause() in cell 1, line {line}")
     panel.on_line("rf.pause()")

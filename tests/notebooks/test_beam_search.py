@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from math import prod
-from pathlib import Path
 from time import process_time
 
 import pytest
 
-import rfnb as rf
-import tour_cells
+from tests.notebooks.cells import ran
 
-CELLS = json.loads((Path(__file__).parents[2] / "notebooks" / "04_beam_search.ipynb").read_text(encoding="utf-8"))[
-    "cells"
-]
-CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 SECONDS = 5
 
 
 @pytest.fixture(scope="module")
 def lecture():
     """The names that the cells define."""
-    names: dict[str, object] = {"__name__": "__main__"}
     begin = process_time()
-    with rf.recording("last"):
-        for cell in CODE:
-            tour_cells.run("".join(cell["source"]), name=f"04_beam_search.ipynb, cell {cell['id']}", into=names)
-        names["seconds"] = process_time() - begin
-        yield names
-    rf.runs.clear()
+    with ran("04_beam_search.ipynb") as names:
+        yield names | {"seconds": process_time() - begin}
 
 
 def test_all_cells_together_take_a_few_seconds(lecture):

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 
 import pytest
 
 import rfnb as rf
-from rfnb.trace.plain.recorder import FrameRecorder
 from tests.outside.library_loops import LOOPS, TRAINING, UNSET, _fit, _lit_model
 from tests.trace.plain.snapped import check, is_equal, swapped
-from tests.trace.plain.test_record_loops import recorded, result_of, steps_of
+from tests.trace.plain.test_record_loops import problems as problems, recorded, result_of, steps_of
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def problems(monkeypatch):
-    errors = []
-    monkeypatch.setattr(FrameRecorder, "_give_up", lambda self, error: errors.append(error))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield errors
-    assert not errors
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("problems")]
 
 
 @pytest.mark.parametrize("name", LOOPS)

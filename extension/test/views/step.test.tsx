@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import type { OpView } from '../../src/schema';
 import { tokens } from '../../src/views/step/python';
+import { Stats } from '../../src/views/value/value';
 import { StepperView } from '../../src/views/stepper/stepper';
 import { EVIL, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
 import { show, redraw, actions, state, type, click } from '../rendering';
@@ -74,6 +75,17 @@ describe('a step of a plain loop', () => {
     expect(asked.recordAgain).toHaveBeenCalledOnce();
     redraw(<StepperView state={state({ run })} actions={asked} />);
     expect(host.querySelector('.rfnb-Failure .rfnb-Button')).toBeNull();
+  });
+});
+
+describe('the measures of a value', () => {
+  it('say that no entry is finite, in place of a minimum, mean and maximum of NaN', () => {
+    const all = { min: 'nan', mean: 'nan', max: 'nan', std: 'nan', first_bad: 'axis0 0', sampled: null } as const;
+    const stats = { ...all, count: 3, nan: 0, inf: 3, histogram: null };
+    const host = show(<Stats stats={stats} />);
+    expect(host.textContent).toBe('no entry is finite');
+    expect(host.querySelector('.rfnb-Stats')?.getAttribute('title')).toContain('0 NaN, 3 infinite');
+    expect(host.innerHTML).not.toContain('standard deviation');
   });
 });
 

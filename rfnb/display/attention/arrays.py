@@ -138,25 +138,25 @@ def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, note
     data = read_as_called(tensor)
     for note in data.notes:
         notes.add(note)
-    asked = [_dim_of(side, data) for side in (rows, cols)]
+    side_dims = [_dim_of(side, data) for side in (rows, cols)]
     at, index = data.sequence_axis(), None
-    if at is not None and data.axes[at].dim in asked:
+    if at is not None and data.axes[at].dim in side_dims:
         at = None
     if at is None and batch is not None:
         sequence(data, batch)  # says what is wrong
-    one, tag = data, None
+    part, tag = data, None
     if at is not None:
         axis = data.axes[at]
         index = index_of(0 if batch is None else batch, axis.size, axis.tags)
         tag = axis.tags[index] if axis.tags is not None else f"{axis.dim.name} {index}"
-        one = data.pick(at, index)
-    roles, extra = _roles_of(one, asked)
+        part = data.pick(at, index)
+    roles, extra = _roles_of(part, side_dims)
     raw = data.raw if at is None else data.raw[(slice(None),) * at + (index,)]
     if extra:
-        notes.add(f"mean over {', '.join(one.axes[i].dim.name for i in extra)}")
+        notes.add(f"mean over {', '.join(part.axes[i].dim.name for i in extra)}")
         raw = to_numpy(raw).mean(axis=tuple(extra))
     raws = split(raw, roles, None)
-    sides = [axis for axis, i in zip(one.axes, range(len(one.axes)), strict=True) if i not in extra]
+    sides = [axis for axis, i in zip(part.axes, range(len(part.axes)), strict=True) if i not in extra]
     row_axis, col_axis = (sides[roles.index(role)] for role in ("row", "col"))
     count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
     beams = [role for role, axis in zip(roles, sides, strict=True) if is_beam(axis.dim)]
@@ -174,8 +174,8 @@ def _dim_of(side: Side, data: Data) -> Dim | None:
         return side
     if hasattr(side, "raw_tensor"):
         count = data.sequence_axis()
-        both = [d for d in side.dims if data.position(d) is not None and data.position(d) != count]
-        return both[0] if both else None
+        dims = [d for d in side.dims if data.position(d) is not None and data.position(d) != count]
+        return dims[0] if dims else None
     return None
 
 
@@ -185,26 +185,26 @@ def _roles_of(data: Data, asked: list[Dim | None]) -> tuple[list[str], list[int]
     The sides are the named dims, else axes with lengths, else the last axes. Of the others one is heads, or two are
     layers and heads, in this order unless their names say otherwise.
     """
-    known = [data.position(dim) if dim is not None else None for dim in asked]
-    if known[0] is not None and known[0] == known[1]:
-        raise ViewError("show_attention: rows and columns are the same axis", got=data.axes[known[0]].dim.name)
-    free = [i for i in range(len(data.axes)) if i not in known]
+    positions = [data.position(dim) if dim is not None else None for dim in asked]
+    if positions[0] is not None and positions[0] == positions[1]:
+        raise ViewError("show_attention: rows and columns are the same axis", got=data.axes[positions[0]].dim.name)
+    free = [i for i in range(len(data.axes)) if i not in positions]
     free.sort(
         key=lambda i: (_is_named(data, i, "head") or _is_named(data, i, "layer"), data.axes[i].dim.is_static(), -i)
     )
-    wanted = known.count(None)
-    if len(free) < wanted:
+    count = positions.count(None)
+    if len(free) < count:
         raise ViewError(
             "show_attention: needs two axes besides the one that counts sequences", got=[a.dim.name for a in data.axes]
         )
-    chosen = iter(sorted(free[:wanted]))
-    row, col = (i if i is not None else next(chosen) for i in known)
-    rest = [i for i in range(len(data.axes)) if i not in (row, col)]
-    layer = next((i for i in rest if _is_named(data, i, "layer")), rest[0] if len(rest) == 2 else None)
-    if len(rest) == 2 and layer == rest[0] and _is_named(data, rest[0], "head"):
-        layer = rest[1]
-    head = next((i for i in rest if i != layer), None)
-    extra = [i for i in rest if i not in (layer, head)]
+    picks = iter(sorted(free[:count]))
+    row, col = (i if i is not None else next(picks) for i in positions)
+    outer = [i for i in range(len(data.axes)) if i not in (row, col)]
+    layer = next((i for i in outer if _is_named(data, i, "layer")), outer[0] if len(outer) == 2 else None)
+    if len(outer) == 2 and layer == outer[0] and _is_named(data, outer[0], "head"):
+        layer = outer[1]
+    head = next((i for i in outer if i != layer), None)
+    extra = [i for i in outer if i not in (layer, head)]
     roles = {row: "row", col: "col", layer: "layer", head: "head"}
     return [roles[i] for i in range(len(data.axes)) if i not in extra], extra
 

@@ -21,10 +21,10 @@ def choose(weights: Weights, layer: int | str | None, head: int | str | None, no
     if layer is not None:
         weights = _mean_of_layers(weights, notes) if layer == "mean" else _of_layer(weights, layer)
     weights = _of_first_rows(weights, options.FINITE_ENTRIES // max(1, weights.full[1]), notes)
-    most = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, weights.full[0] * weights.full[1])))
-    if len(weights.raws) * len(weights.heads) > most:
-        fewer = max(1, most // max(1, len(weights.heads)))
-        heads = weights.heads[:most]
+    limit = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, weights.full[0] * weights.full[1])))
+    if len(weights.raws) * len(weights.heads) > limit:
+        fewer = max(1, limit // max(1, len(weights.heads)))
+        heads = weights.heads[:limit]
         notes.add(
             f"the first {fewer} of {len(weights.raws)} layers, {len(heads)} of {len(weights.heads)} "
             f"{SEVERAL[weights.unit]}"

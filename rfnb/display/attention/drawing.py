@@ -31,8 +31,8 @@ CELLS = (options.ATTENTION_CELLS, options.ATTENTION_CELLS)
 def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) -> tuple[int, int]:
     """Number of rows and columns of padding to draw: an eighth of the existing ones, at least one."""
     rows, cols = (
-        min(-(-(all_ - size) // per), MARGIN, max(1, size // per // 8))
-        for size, all_, per in zip(true, full, pool, strict=True)
+        min(-(-(total - size) // per), MARGIN, max(1, size // per // 8))
+        for size, total, per in zip(true, full, pool, strict=True)
     )
     return rows, cols
 
@@ -45,19 +45,19 @@ def _cells(
     table = np.rint(np.arange(shades) * (png.LEVELS / (shades - 1))).astype(np.uint8)
     with np.errstate(invalid="ignore"):
         unit = np.clip(weights * np.float32((shades - 1) / max(top, 1e-9)), 0, shades - 1)
-        drawn = table[(unit + np.float32(0.5)).astype(np.uint8)]
+        entries = table[(unit + np.float32(0.5)).astype(np.uint8)]
     if not np.isfinite(weights.sum()):
-        drawn[np.isnan(weights)] = png.NAN
-        drawn[np.isposinf(weights)] = png.POSITIVE_INF
-        drawn[np.isneginf(weights)] = png.NEGATIVE_INF
+        entries[np.isnan(weights)] = png.NAN
+        entries[np.isposinf(weights)] = png.POSITIVE_INF
+        entries[np.isneginf(weights)] = png.NEGATIVE_INF
     if causal:
-        rows, cols = np.indices(drawn.shape, sparse=True)
-        drawn[cols * pool[1] > (rows + 1) * pool[0] - 1] = png.PADDING
+        rows, cols = np.indices(entries.shape, sparse=True)
+        entries[cols * pool[1] > (rows + 1) * pool[0] - 1] = png.PADDING
     if not any(padding):
-        return drawn
-    shape = tuple(size + more for size, more in zip(drawn.shape, padding, strict=True))
+        return entries
+    shape = tuple(size + pad for size, pad in zip(entries.shape, padding, strict=True))
     framed = png.hatching(shape) if hatched else np.full(shape, png.PADDING, np.uint8)
-    framed[: drawn.shape[0], : drawn.shape[1]] = drawn
+    framed[: entries.shape[0], : entries.shape[1]] = entries
     return framed
 
 
@@ -70,8 +70,8 @@ def sprite(
     few: four bits per pixel; None for the large picture, which is hatched separately.
     """
     shades = FEW if few else png.LEVELS + 1
-    drawn = _cells(weights, top, shades, pool=pool, causal=causal, padding=padding, hatched=few is not None)
-    return png.data_uri(png.encode(drawn, png.PALETTES["sequential"], bits=4 if few else 8, level=6 if few else 1))
+    cells = _cells(weights, top, shades, pool=pool, causal=causal, padding=padding, hatched=few is not None)
+    return png.data_uri(png.encode(cells, png.PALETTES["sequential"], bits=4 if few else 8, level=6 if few else 1))
 
 
 def large(
@@ -89,25 +89,25 @@ def large(
     wide, high = _cell(cols, len(cols) + padding[1], WIDTH), _cell([""], len(rows) + padding[0], HEIGHT)
     if square:
         wide = high = min(wide, max(high, 3.0) if len(rows) > 100 else high)
-    left = 8 + 6.7 * max((len(_cut(label)) for label in _thin(rows, high, 12)[0]), default=1)
-    below, names = _below(cols, wide)
+    gutter = 8 + 6.7 * max((len(_cut(label)) for label in _thin(rows, high, 12)[0]), default=1)
+    foot, names = _below(cols, wide)
     width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
-    size = {"width": _px(left + width + 24), "height": _px(height + below + 4)}
-    line = [f"{_px(left + wide * (col + 0.5))},{_px(2 + high * (row + 0.5))}" for row, col in enumerate(path)]
+    size = {"width": _px(gutter + width + 24), "height": _px(height + foot + 4)}
+    line = [f"{_px(gutter + wide * (col + 0.5))},{_px(2 + high * (row + 0.5))}" for row, col in enumerate(path)]
     svg = el(
         "svg",
         el(
-            "image", href=picture, x=_px(left), y=2, width=_px(width), height=_px(height),
+            "image", href=picture, x=_px(gutter), y=2, width=_px(width), height=_px(height),
             preserveAspectRatio="none", style="image-rendering:pixelated", **marks,
         ),
         el(
-            "rect", x=_px(left), y=2, width=_px(width), height=_px(height), fill="none",
+            "rect", x=_px(gutter), y=2, width=_px(width), height=_px(height), fill="none",
             stroke=style.GREY, stroke_opacity=0.5,
         ),
-        _hatching(left + wide * len(cols), 2, wide * padding[1], height),
-        _hatching(left, 2 + high * len(rows), wide * len(cols), high * padding[0]),
-        _left(rows, high, left),
-        join([el("g", word, transform=f"translate({_px(left + x)} {_px(height + 2)})") for x, word in names]),
+        _hatching(gutter + wide * len(cols), 2, wide * padding[1], height),
+        _hatching(gutter, 2 + high * len(rows), wide * len(cols), high * padding[0]),
+        _left(rows, high, gutter),
+        join([el("g", word, transform=f"translate({_px(gutter + x)} {_px(height + 2)})") for x, word in names]),
         el(
             "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
             stroke_linejoin="round",
@@ -138,11 +138,11 @@ def _hatching(x: float, y: float, width: float, height: float) -> Html | None:
 
 
 def _left(labels: Sequence[str], high: float, left: float) -> Html:
-    kept, every = _thin(labels, high, 12)
+    picks, every = _thin(labels, high, 12)
     return join(
         [
             el("text", _cut(label), x=_px(left - 5), y=_px(2 + high * (i * every + 0.5) + 3.8), text_anchor="end")
-            for i, label in enumerate(kept)
+            for i, label in enumerate(picks)
         ]
     )
 
@@ -152,10 +152,10 @@ def _below(labels: Sequence[str], wide: float) -> tuple[float, list[tuple[float,
     longest = max((len(_cut(label)) for label in labels), default=1)
     numbers = all(label.replace(".", "").replace(" s", "").isdigit() for label in labels)
     turned = not numbers and longest * 6.7 + 4 > wide
-    kept, every = _thin(labels, wide, 12 if turned else longest * 6.7 + 8)
+    picks, every = _thin(labels, wide, 12 if turned else longest * 6.7 + 8)
     how = {"transform": "translate(4 6) rotate(-90)", "text_anchor": "end"} if turned else {"text_anchor": "middle"}
     place = {} if turned else {"y": 13}
-    words = [(wide * (i * every + 0.5), el("text", _cut(label), **how, **place)) for i, label in enumerate(kept)]
+    words = [(wide * (i * every + 0.5), el("text", _cut(label), **how, **place)) for i, label in enumerate(picks)]
     return (longest * 6.7 + 12 if turned else 18), words
 
 

@@ -35,8 +35,8 @@ def _single(view: AttentionView, make: Any, colours: Any) -> Any:
     """One matrix with labels, its path and a colour bar."""
     weights = np.array([[real(w) for w in row] for row in view["weights"]]).reshape(len(view["rows"]), -1)
     size = [min(12.0, 1.5 + 0.3 * n) for n in (len(view["cols"]), len(view["rows"]))]
-    made = make(figsize=(max(2.5, size[0]), max(2.0, size[1])), layout="constrained")
-    axes = made.subplots()
+    figure = make(figsize=(max(2.5, size[0]), max(2.0, size[1])), layout="constrained")
+    axes = figure.subplots()
     image = axes.imshow(weights, cmap=colours, aspect="auto", vmin=0, interpolation="nearest")
     for axis, labels, name, seconds in (
         (axes.xaxis, view["cols"], view["col_dim"]["name"], view["col_seconds"]),
@@ -51,8 +51,8 @@ def _single(view: AttentionView, make: Any, colours: Any) -> Any:
         axes.plot(view["path"], range(len(view["path"])), color="#d55e00", linewidth=1)
     axes.set_title(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
     if weights.size:
-        made.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=FONT)
-    return made
+        figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=FONT)
+    return figure
 
 
 def _grid(view: AttentionView, make: Any, colours: Any) -> Any:
@@ -61,15 +61,15 @@ def _grid(view: AttentionView, make: Any, colours: Any) -> Any:
     layers = len({head["layer"] for head in heads})
     across = len(heads) // layers if view["grid"] else min(len(heads), 8)
     down = -(-len(heads) // across)
-    made = make(figsize=(min(14.0, 0.9 * across + 0.4), min(18.0, 1.0 * down + 0.4)), layout="constrained")
-    places = made.subplots(down, across, squeeze=False).flat
+    figure = make(figsize=(min(14.0, 0.9 * across + 0.4), min(18.0, 1.0 * down + 0.4)), layout="constrained")
+    places = figure.subplots(down, across, squeeze=False).flat
     for axes in places:
         axes.set_axis_off()
-    for axes, head, picture in zip(made.axes, heads, view["pictures"], strict=False):
+    for axes, head, picture in zip(figure.axes, heads, view["pictures"], strict=False):
         axes.imshow(shares(picture), cmap=colours, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(literal(_word(head, layers > 1)), fontsize=FONT - 2, pad=2)
-    made.suptitle(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
-    return made
+    figure.suptitle(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
+    return figure
 
 
 def _word(head: AttentionHead, several: bool) -> str:
@@ -86,22 +86,22 @@ def shares(picture: str) -> np.ndarray:
     chunks = dict(_chunks(data))
     width, height, bits = struct.unpack(">IIB", chunks[b"IHDR"][:9])
     lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)[:, 1:]
-    each = 8 // bits
-    spread = [(lines >> (8 - bits * (place + 1))) & (2**bits - 1) for place in range(each)]
+    per_byte = 8 // bits
+    spread = [(lines >> (8 - bits * (place + 1))) & (2**bits - 1) for place in range(per_byte)]
     indices = np.stack(spread, axis=-1).reshape(height, -1)[:, :width]
     return _values(chunks[b"PLTE"])[indices]
 
 
 def _values(palette: bytes) -> np.ndarray:
-    known = {colour.tobytes(): i for i, colour in enumerate(ramp(SEQUENTIAL))}
+    levels = {colour.tobytes(): i for i, colour in enumerate(ramp(SEQUENTIAL))}
     colours = [palette[i : i + 3] for i in range(0, len(palette), 3)]
-    return np.array([known.get(colour, np.nan) for colour in colours]) / (len(ramp(SEQUENTIAL)) - 1)
+    return np.array([levels.get(colour, np.nan) for colour in colours]) / (len(ramp(SEQUENTIAL)) - 1)
 
 
 def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    at, found = 8, []
+    at, chunks = 8, []
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])
-        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
+        chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
         at += 12 + size
-    return found
+    return chunks

@@ -45,21 +45,21 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> He
     true, count = every.shape, len(every.layers) * len(every.heads)
     pool = drawing.head_pool(true, count)
     padding = drawing.margin(true, every.full, pool)
-    few = count * math.prod(true) / math.prod(pool) > options.ATTENTION_FINE
+    coarse = count * math.prod(true) / math.prod(pool) > options.ATTENTION_FINE
     heads: list[AttentionHead] = []
     pictures: list[str] = []
     causal = count > 0
     for place in range(len(every.layers) if every.heads else 0):
         full = np.stack([every.matrix(place, i) for i in range(len(every.heads))])
-        inside = full[:, : true[0], : true[1]]
-        here = bool(inside.size) and is_causal(inside)
-        causal = causal and here
-        new = list(_of_layer(every, place, full, here, labels))
+        valid = full[:, : true[0], : true[1]]
+        triangular = bool(valid.size) and is_causal(valid)
+        causal = causal and triangular
+        new = list(_of_layer(every, place, full, triangular, labels))
         heads += new
         if count > 1:
-            frame: Any = {"pool": pool, "causal": here, "padding": padding, "few": few}
-            small = zip(pooled(inside, pool), new, strict=True)
-            pictures += [drawing.sprite(one, real(head["scale"]), **frame) for one, head in small]
+            frame: Any = {"pool": pool, "causal": triangular, "padding": padding, "few": coarse}
+            small = zip(pooled(valid, pool), new, strict=True)
+            pictures += [drawing.sprite(matrix, real(head["scale"]), **frame) for matrix, head in small]
     if max(pool) > 1 and pictures:
         notes.add(_how_drawn(every, pool))
     return Heads(heads, pictures, causal, pool)
@@ -68,17 +68,17 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> He
 def _how_drawn(every: Weights, pool: tuple[int, int]) -> str:
     size = "×".join(str(-(-n // p)) for n, p in zip(every.shape, pool, strict=True))
     sides = (("layer", every.layers), ("head", every.heads))  # as the arguments are called
-    one = ", ".join(f"{word}={numbers[-1]}" for word, numbers in sides if len(numbers) > 1)
-    return f"the small pictures are drawn at {size}; rf.show_attention(…, {one}) shows one exactly"
+    example = ", ".join(f"{word}={numbers[-1]}" for word, numbers in sides if len(numbers) > 1)
+    return f"the small pictures are drawn at {size}; rf.show_attention(…, {example}) shows one exactly"
 
 
 def _of_layer(
     every: Weights, place: int, full: np.ndarray, causal: bool, labels: list[str] | None
 ) -> Iterator[AttentionHead]:
-    inside = full[:, : every.shape[0], : every.shape[1]]
-    measures = measure(inside, causal=causal) if inside.size else None
+    valid = full[:, : every.shape[0], : every.shape[1]]
+    measures = measure(valid, causal=causal) if valid.size else None
     for i, head in enumerate(every.heads):
-        finite = inside[i] if np.isfinite(inside[i].sum()) else np.where(np.isfinite(inside[i]), inside[i], 0)
+        finite = valid[i] if np.isfinite(valid[i].sum()) else np.where(np.isfinite(valid[i]), valid[i], 0)
         head_view: Any = {
             "layer": every.layers[place],
             "head": head,
@@ -95,7 +95,7 @@ def _measured(found: Measures | None, head: int) -> Any:
     """The measures as JSON; zeros if there are no weights."""
     names = ("entropy", "monotonicity", "coverage", "diagonal", "previous", "itself", "next")
     values = {name: getattr(found, name, None) for name in names}
-    numbers = {name: None if all_ is None else plain(round(float(all_[head]), 4)) for name, all_ in values.items()}
+    numbers = {name: None if array is None else plain(round(float(array[head]), 4)) for name, array in values.items()}
     if found is None:
         numbers |= dict.fromkeys(names[:4], 0.0)
     return {**numbers, "role": "" if found is None else found.role(head)}

@@ -23,8 +23,8 @@ def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) 
         return [str(vocab.decode(i)) for i in range(size)]
     if hasattr(side, "raw_tensor"):
         data = read(side)
-        one = data if index is None or data.sequence_axis() is None else sequence(data, index)
-        labels = tokens(one, size)
+        part = data if index is None or data.sequence_axis() is None else sequence(data, index)
+        labels = tokens(part, size)
     elif isinstance(side, str):
         labels = list(side)
     else:
@@ -78,8 +78,8 @@ def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, floa
         factor_of(cols.dim)[1] == 1 and cols.dim.expr is None and rows.size == cols.size
     ):  # keys under a dim of their own
         cols = rows
-    found = [_seconds(given, axis.dim) for given, axis in ((given_rows, rows), (given_cols, cols))]
-    return found[0], found[1]
+    hops = [_seconds(rate, axis.dim) for rate, axis in ((given_rows, rows), (given_cols, cols))]
+    return hops[0], hops[1]
 
 
 def factor_of(dim: Dim) -> tuple[Dim, float]:
@@ -111,19 +111,19 @@ def _seconds(given: Any, dim: Dim) -> float | None:
 
 
 def _listed(side: Any) -> list[Any]:
-    made = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
-    if not isinstance(made, Iterable):
+    entries = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
+    if not isinstance(entries, Iterable):
         raise ViewError(
             "show_attention: rows and cols must be labels or a Dim",
             got=type(side).__name__,
             expected="a list of words, a string, a sparse Tensor, or a Dim",
         )
-    return list(made)
+    return list(entries)
 
 
 def _given(labels: list[Any], index: int | None) -> list[str]:
     """The labels of one sequence, if there is a list for each."""
-    if labels and all(isinstance(each, list | tuple) for each in labels):
+    if labels and all(isinstance(entry, list | tuple) for entry in labels):
         at = index or 0
         if at >= len(labels):
             raise ViewError("show_attention: no labels for this sequence", got=at, expected=f"0 to {len(labels) - 1}")

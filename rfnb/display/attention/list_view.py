@@ -22,15 +22,15 @@ def describe(seen: Captured | Seen, **choice: Any) -> AttentionListView | Attent
     if isinstance(seen, Seen):
         return attention_view.describe(seen, **choice)
     notes = Notes()
-    shown = notes.attempt("picture", lambda: attention_view.describe(seen, **choice), None) if len(seen) else None
+    attention = notes.attempt("picture", lambda: attention_view.describe(seen, **choice), None) if len(seen) else None
     notes.add(seen.why_nothing())
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     return {
         "kind": "attention_list",
-        "rows": [_row(each) for each in seen],
+        "rows": [_row(entry) for entry in seen],
         "left_out": list(seen.left_out),
-        "attention": shown,
+        "attention": attention,
         "note": notes.text(),
     }
 

@@ -45,12 +45,12 @@ def measured(head: AttentionHead) -> str:
 
 def strongest(view: AttentionView) -> list[tuple[str, str]]:
     """The label of each row and its strongest columns, `b 0.91  a 0.05`; rows with NaN come first."""
-    found = []
+    pairs = []
     for label, row in zip(view["rows"], view["weights"], strict=True):
         numbers = np.array(row, np.float64)
         best = np.argsort(-np.where(np.isnan(numbers), np.inf, numbers), kind="stable")[:3]
-        found.append((shown(label), "  ".join(f"{shown(view['cols'][i])} {short(row[i])}" for i in best)))
-    return found
+        pairs.append((shown(label), "  ".join(f"{shown(view['cols'][i])} {short(row[i])}" for i in best)))
+    return pairs
 
 
 def strongest_html(view: AttentionView) -> Html:
@@ -77,7 +77,7 @@ def which_head(view: AttentionView) -> str:
     if len(view["heads"]) < 2:
         return ""
     head = view["heads"][0]
-    layers = len({other["layer"] for other in view["heads"]})
+    layers = len({entry["layer"] for entry in view["heads"]})
     layer = head["name"] or f"layer {name_or_number('', head['layer'])}"
     words = [layer] if layers > 1 else []
     unit = view.get("unit", "head")

@@ -53,10 +53,10 @@ class Measures:
 def measure(weights: np.ndarray, *, causal: bool) -> Measures:
     """The measures of all heads of a layer. [heads, rows, columns] with at least one row and column"""
     _, rows, cols = weights.shape
-    seen = np.arange(1, rows + 1) if causal else np.full(rows, cols)  # columns that a row may attend to
+    counts = np.arange(1, rows + 1) if causal else np.full(rows, cols)  # columns that a row may attend to
     with np.errstate(all="ignore"):
         return Measures(
-            entropy=_entropy(weights, seen),
+            entropy=_entropy(weights, counts),
             monotonicity=_monotonicity(weights),
             coverage=np.minimum(weights.sum(axis=1), rows / cols).sum(axis=1) / rows,
             diagonal=np.einsum("hrc,rc->h", weights, _near(rows, cols)) / rows,
@@ -78,8 +78,8 @@ def is_causal(weights: np.ndarray) -> bool:
 
 def sums(weights: np.ndarray) -> tuple[float, float]:
     """The smallest and the largest sum of a row. [rows, columns]"""
-    found = weights.sum(axis=-1, dtype=np.float64)
-    return float(found.min(initial=np.inf)), float(found.max(initial=-np.inf))
+    totals = weights.sum(axis=-1, dtype=np.float64)
+    return float(totals.min(initial=np.inf)), float(totals.max(initial=-np.inf))
 
 
 def best_path(weights: np.ndarray) -> list[int]:
@@ -100,12 +100,12 @@ def best_path(weights: np.ndarray) -> list[int]:
 
 
 def _entropy(weights: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    several = seen > 1
-    if not several.any():
+    mask = seen > 1
+    if not mask.any():
         return np.zeros(len(weights))
     logs = np.log(np.maximum(weights, np.float32(1e-30)))
     nats = -np.einsum("hrc,hrc->hr", weights, logs)
-    return (nats[:, several] / np.log(seen[several])).mean(axis=1)
+    return (nats[:, mask] / np.log(seen[mask])).mean(axis=1)
 
 
 def _monotonicity(weights: np.ndarray) -> np.ndarray:

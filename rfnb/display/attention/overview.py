@@ -22,14 +22,14 @@ def overview(view: AttentionView) -> Html:
     look = "" if min(wide / _pixels(view, 1), high / _pixels(view, 0)) < 1 else "image-rendering:pixelated;"
     look += f"width:{wide}px;height:{high}px;display:block;max-width:none;margin:0"
     cells = [_cell(view, head, picture, look) for head, picture in zip(view["heads"], view["pictures"], strict=True)]
-    told = view["sort"] or "entropy"
+    measure = view["sort"] or "entropy"
     unit = view.get("unit", "head")
     sorted_ = f"layer.{unit}, or {unit}; " if view["sort"] else ""
     words = f"rows are layers, columns {SEVERAL[unit]}; " if view["grid"] else sorted_
     return el(
         "div",
         _grid(view, cells) if view["grid"] else _flow(view, cells, wide),
-        el("div", f"{words}below each: {told}", style=f"{style.QUIET};font-size:11px"),
+        el("div", f"{words}below each: {measure}", style=f"{style.QUIET};font-size:11px"),
         style="margin:4px 0 8px 0",
     )
 
@@ -55,8 +55,8 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
 
 def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
     box = f"display:inline-block;vertical-align:top;margin:1px 4px 2px 0;width:{wide + 4}px"
-    several = len({head["layer"] for head in view["heads"]}) > 1
-    names = [f"{name_or_number('', h['layer'])}.{_head_word(h)}" if several else _head_word(h) for h in view["heads"]]
+    layered = len({head["layer"] for head in view["heads"]}) > 1
+    names = [f"{name_or_number('', h['layer'])}.{_head_word(h)}" if layered else _head_word(h) for h in view["heads"]]
     quiet = f"{WORD};opacity:0.65;text-align:center"
     return el(
         "div",
@@ -65,10 +65,10 @@ def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
 
 
 def _cell(view: AttentionView, head: AttentionHead, picture: str, look: str) -> Html:
-    chosen = [head["layer"], head["head"]] == view["chosen"]
-    edge = f"2px solid {style.PALETTE[1]}" if chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
+    is_chosen = [head["layer"], head["head"]] == view["chosen"]
+    edge = f"2px solid {style.PALETTE[1]}" if is_chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
     alarm = f";color:{style.ALARM}" if head["flags"] else ";opacity:0.65"
-    told = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
+    value = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
     title = ", ".join([measured(head), *head["flags"]])
     image = el(
         "img", src=picture, style=look, alt=f"layer {head['layer']} {view.get('unit', 'head')} {head['head']}",
@@ -76,7 +76,7 @@ def _cell(view: AttentionView, head: AttentionHead, picture: str, look: str) -> 
     )  # fmt: skip
     border = el("div", image, style=f"border:{edge};padding:1px;display:inline-block")
     return el(
-        "div", border, el("div", told, style=f"{WORD}{alarm}"), title=title, style="text-align:center;line-height:0"
+        "div", border, el("div", value, style=f"{WORD}{alarm}"), title=title, style="text-align:center;line-height:0"
     )
 
 

@@ -27,10 +27,10 @@ def read_weights(
     """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
     if isinstance(given, Captured):
         given = _of_one_kind(given, notes)
-    several = isinstance(given, list | tuple) and any(each is None or _is_array(each) for each in given)
+    layered = isinstance(given, list | tuple) and any(layer is None or _is_array(layer) for layer in given)
     if isinstance(given, list | tuple) and not given:
         raise ViewError("show_attention: there are no weights", got="an empty list")
-    parts = [_one(each, rows, cols, batch, dims, lengths, notes) for each in (given if several else [given])]
+    parts = [_one(layer, rows, cols, batch, dims, lengths, notes) for layer in (given if layered else [given])]
     shape: tuple[int, ...] = () if hasattr(given, "raw_tensor") else getattr(given, "shape", ())
     if len(shape) == 4 and shape[0] > 1 and dims is None and batch is None:
         notes.add('the first axis was taken for sequences; dims=["layer", "head", "row", "col"] if it is layers')
@@ -59,8 +59,8 @@ def _one(
 ) -> Weights:
     if isinstance(given, Seen):
         rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
-        found = of_tensor(given.weights, rows, cols, batch, notes)
-        return replace(found, name=given.name, names=[given.name] * len(found.names))
+        weights = of_tensor(given.weights, rows, cols, batch, notes)
+        return replace(weights, name=given.name, names=[given.name] * len(weights.names))
     if hasattr(given, "raw_tensor"):
         if dims is not None or lengths is not None:
             raise ViewError("show_attention: a Tensor has its own dims and lengths", got="dims= or lengths=")
@@ -76,25 +76,25 @@ def _is_array(given: Any) -> bool:
 def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
     """The weights of the first call with the most frequent dims and sizes; names of the others go into the notes."""
     groups: dict[Any, list[Seen]] = {}
-    first, last = (pick((seen.call for seen in captured), default=1) for pick in (min, max))
-    for seen in captured:
-        if seen.call == first:
-            sides = ("" if seen.rows is None else seen.rows.name, seen.cols.name)
-            groups.setdefault((seen.shape, sides), []).append(seen)
+    first, last = (pick((entry.call for entry in captured), default=1) for pick in (min, max))
+    for entry in captured:
+        if entry.call == first:
+            sides = ("" if entry.rows is None else entry.rows.name, entry.cols.name)
+            groups.setdefault((entry.shape, sides), []).append(entry)
     if not groups:
         raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
     largest = max(groups.values(), key=len)
-    others = [seen.name for group in groups.values() for seen in group if group is not largest]
+    names = [entry.name for group in groups.values() for entry in group if group is not largest]
     if last > first:
         notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
-    if others:
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        notes.add(f"of other dims or sizes: {', '.join(others[:3])}{more}; rf.show_attention(seen[{others[0]!r}])")
+    if names:
+        tail = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        notes.add(f"of other dims or sizes: {', '.join(names[:3])}{tail}; rf.show_attention(seen[{names[0]!r}])")
     return largest
 
 
 def _common(names: list[str]) -> str:
     """The common start of all names: "encoder.layers"."""
     first, last = min(names), max(names)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return first[:same].rstrip("._#0123456789 ")
+    stop = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:stop].rstrip("._#0123456789 ")

@@ -66,27 +66,27 @@ def describe(
     if sort not in (None, *MEASURES):
         raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(MEASURES))
     notes = Notes()
-    read = read_weights(weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, notes=notes)
-    every = choose(read, layer, head, notes)
+    source = read_weights(weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, notes=notes)
+    every = choose(source, layer, head, notes)
     sides = zip((rows, cols), every.shape, every.full, strict=True)
     labels = [labels_of(side, size, full, every.index, notes) for side, size, full in sides]
-    found = describe_heads(every, labels[1], notes)
+    heads = describe_heads(every, labels[1], notes)
     if sort is not None:
-        found = found.sorted_by(sort, largest_first=sort != "entropy")
-    chosen = found.heads[0] if found.heads else None
+        heads = heads.sorted_by(sort, largest_first=sort != "entropy")
+    focus = heads.heads[0] if heads.heads else None
     pool = block_for(every.shape, drawing.CELLS)
     padding = drawing.margin(every.shape, every.full, pool)
     matrix = np.zeros((0, 0), np.float32)
-    if chosen is not None:
-        one = every.matrix(every.layers.index(chosen["layer"]), every.heads.index(chosen["head"]))
-        matrix = pooled(one[: every.shape[0], : every.shape[1]], pool)
+    if focus is not None:
+        padded = every.matrix(every.layers.index(focus["layer"]), every.heads.index(focus["head"]))
+        matrix = pooled(padded[: every.shape[0], : every.shape[1]], pool)
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
     hops = seconds_of(seconds, every.rows, every.cols)
     names = [cell_labels(*side) for side in zip(labels, every.shape, pool, hops, strict=True)]
-    frame: Any = {"pool": pool, "causal": found.causal, "padding": padding}
+    frame: Any = {"pool": pool, "causal": heads.causal, "padding": padding}
     row_dim, col_dim = describe_axes([every.rows, every.cols])
-    made: AttentionView = {
+    view: AttentionView = {
         "kind": "attention",
         "name": every.name,
         "row_dim": row_dim,
@@ -95,34 +95,34 @@ def describe(
         "cols": names[1],
         "weights": _plain(matrix),
         "tag": every.tag,
-        "picture": drawing.sprite(matrix, real(chosen["scale"]), **frame) if chosen and matrix.size else "",
-        "path": _path(matrix) if chosen and real(chosen["entropy"]) <= FLAT else [],
-        "heads": found.heads,
-        "pictures": found.pictures,
-        "chosen": [chosen["layer"], chosen["head"]] if chosen else [0, 0],
+        "picture": drawing.sprite(matrix, real(focus["scale"]), **frame) if focus and matrix.size else "",
+        "path": _path(matrix) if focus and real(focus["entropy"]) <= FLAT else [],
+        "heads": heads.heads,
+        "pictures": heads.pictures,
+        "chosen": [focus["layer"], focus["head"]] if focus else [0, 0],
         "sort": sort,
         "grid": sort is None and len(every.layers) > 1 and len(every.heads) > 1,
         "shape": [*every.shape],
         "padding": [*padding],
         "pool": [*pool],
-        "head_pool": [*found.pool],
+        "head_pool": [*heads.pool],
         "row_labels": labels[0],
         "col_labels": labels[1],
         "row_seconds": hops[0],
         "col_seconds": hops[1],
-        "causal": found.causal,
+        "causal": heads.causal,
         "note": notes.text(),
     }
     if every.unit != "head":
-        made["unit"] = every.unit
-    return made
+        view["unit"] = every.unit
+    return view
 
 
 def to_text(view: AttentionView) -> str:
     """One line per row with the three columns that it attends to most; one line per head if there are several."""
     lines = [" ".join(head_words(view))]
     lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
-    lines += [f"{which}:"] if (which := which_head(view)) else []
+    lines += [f"{title}:"] if (title := which_head(view)) else []
     width = max((len(shown(label)) for label in view["rows"]), default=0)
     best = strongest(view)
     lines += [f"  {label:<{width}}  {words}" for label, words in best[: options.ATTENTION_LINES]]
@@ -149,15 +149,15 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
         for head in view["heads"][:most]
     ]
     columns = ["layer", view.get("unit", "head"), *MEASURES, "role", "top columns", "flags"]
-    kept = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    return Table(columns[:kept], [row[:kept] for row in rows])
+    count = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    return Table(columns[:count], [row[:count] for row in rows])
 
 
 def to_scripts(view: AttentionView) -> AttentionScripts:
     """The data that scripts need besides the pictures in the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
     shared: Any = {key: view[key] for key in AttentionShape.__annotations__ if key in view}  # type: ignore[literal-required]
-    own: Any = {
+    extra: Any = {
         "row_name": view["row_dim"]["name"],
         "col_name": view["col_dim"]["name"],
         "rows": view["row_labels"],
@@ -165,20 +165,20 @@ def to_scripts(view: AttentionView) -> AttentionScripts:
         "colours": png.ramp(png.SEQUENTIAL).tobytes().hex(),
         "special": special,
     }
-    return shared | own
+    return shared | extra
 
 
 def to_html(view: AttentionView) -> Html:
     """The overview, the chosen head between its labels, and folded below, its measures and strongest columns."""
-    name, *rest = head_words(view)
-    several = len(view["heads"]) > 1
+    name, *words = head_words(view)
+    many = len(view["heads"]) > 1
     return el(
         "div",
-        el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(rest)), style=style.HEAD),
-        overview(view) if several else None,
+        el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(words)), style=style.HEAD),
+        overview(view) if many else None,
         large(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
         note_html(view["note"]),
-        fold(f"all {_several(view)}", table_html(to_table(view))) if several else None,
+        fold(f"all {_several(view)}", table_html(to_table(view))) if many else None,
         strongest_html(view),
         style=style.BOX,
     )

@@ -60,8 +60,8 @@ def split(raw: Any, roles: list[str], index: int | None) -> list[Any]:
         at = roles.index("batch")
         raw = raw[(slice(None),) * at + (index,)]
         roles = [role for role in roles if role != "batch"]
-    wanted = [role for role in ROLES if role in roles]
-    order = [roles.index(role) for role in wanted]
+    layout = [role for role in ROLES if role in roles]
+    order = [roles.index(role) for role in layout]
     raw = raw.permute(order) if hasattr(raw, "permute") else raw.transpose(order)
     if "head" not in roles:
         raw = raw[..., None, :, :]

@@ -35,11 +35,11 @@ def tree_of(run: Run, sequence: int | None) -> Tree | None:
     count = len(run.found)
     if not count or count not in (1, run.batch or 1):
         return None
-    which = 0 if count == 1 else sequence or 0
-    known = _trees.setdefault(run, {})
-    if which not in known:
-        known[which] = run.found.tree[which]
-    return known[which]
+    index = 0 if count == 1 else sequence or 0
+    trees = _trees.setdefault(run, {})
+    if index not in trees:
+        trees[index] = run.found.tree[index]
+    return trees[index]
 
 
 def line(tree: Tree, at: NodeAt) -> list[int | None]:
@@ -52,7 +52,7 @@ def line(tree: Tree, at: NodeAt) -> list[int | None]:
     if not (0 <= step < tree.steps and 0 <= place < tree.beam and tree.alive[step, place]):
         raise ViewError(f"{tree.name} has no hypothesis at place {place} after step {step}")
     places: list[int | None] = [None] * tree.steps
-    final = next((each for each in tree.hypotheses if each.places[step] == place), None)
+    final = next((hypothesis for hypothesis in tree.hypotheses if hypothesis.places[step] == place), None)
     if final is not None:
         places[:] = final.places
         return places
@@ -92,21 +92,21 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
 def columns_of(tree: Tree, start: int, stop: int, near: int) -> list[BeamStep]:
     """The columns of the tree from one step to another; the `near` last ones with pruned candidates."""
     middle = max(start, stop - near)
-    found = columns(tree, None, range(start, middle), 0, before=start - 1)
-    found += columns(tree, None, range(middle, stop), PRUNED, before=middle - 1)
-    for node in (node for column in found for node in column["nodes"]):
+    steps = columns(tree, None, range(start, middle), 0, before=start - 1)
+    steps += columns(tree, None, range(middle, stop), PRUNED, before=middle - 1)
+    for node in (node for column in steps for node in column["nodes"]):
         node["text"] = printable_name(node["text"])
-    return found
+    return steps
 
 
 def _row(tree: Tree, node: Node) -> BeamRow:
     step, place = node.step, node.place or 0
     labels, ended = tree.prefix(step, place), node.ended or node.ends
-    shown = labels[:-1] if ended and labels and labels[-1] in tree.end_labels else labels
+    visible = labels[:-1] if ended and labels and labels[-1] in tree.end_labels else labels
     return {
         "place": place,
         "rank": node.rank,
-        "text": ("… " if len(shown) > LABELS else "") + printable_name(tree.text_of(shown[-LABELS:])),
+        "text": ("… " if len(visible) > LABELS else "") + printable_name(tree.text_of(visible[-LABELS:])),
         "score": plain(node.compared),
         "parts": {printable_name(name): plain(float(sums[step, place])) for name, sums in tree.part_sums.items()},
         "parent": None if node.parent is None else int(tree.ranks[step - 1, node.parent]),

@@ -38,8 +38,8 @@ def to_figure(view: BeamView) -> Any:
         raise ViewError("beam: there is no step to draw", got=view["name"])
     Figure = figure_class()
     columns, width, height = placed(view)
-    made = Figure(figsize=(width / INCH, height / INCH))
-    axes = made.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
+    figure = Figure(figsize=(width / INCH, height / INCH))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
     axes.set_axis_off()
     for before, column in pairwise(columns):
         for kind, start, stop in edges_of(before, column, view):
@@ -51,7 +51,7 @@ def to_figure(view: BeamView) -> Any:
         for node in column.nodes:
             _node(axes, column, node, view)
     _fall(axes, columns, view)
-    return made
+    return figure
 
 
 def _line(axes: Any, kind: str, start: svg.Point, stop: svg.Point) -> None:
@@ -106,7 +106,7 @@ def _words(axes: Any, x: float, y: float, text: str, colour: str, size: float, *
 def _fall(axes: Any, columns: list[Column], view: BeamView) -> None:
     """Scissors where the reference fell out."""
     fall = view["reference"]["fall"] if view["reference"] is not None else None
-    column = next((each for each in columns if fall is not None and each.step == fall["step"]), None)
+    column = next((column for column in columns if fall is not None and column.step == fall["step"]), None)
     if fall is None or column is None:
         return
     row = view["beam"] if fall["row"] is None else fall["row"]

@@ -97,13 +97,13 @@ def edges_of(before: Column, column: Column, view: BeamView) -> Iterable[Edge]:
         return (before.x + before.width, y), (column.x, v)
 
     for node in column.nodes:
-        parent, other = (at.get(-1 if place is None else place) for place in (node["parent"], node["joined"]))
+        parent, partner = (at.get(-1 if place is None else place) for place in (node["parent"], node["joined"]))
         if parent is not None:
             kind = "best" if node["best"] and parent["best"] else node["state"]
             marked = node["reference"] and parent["reference"] and kind != "best"
             yield "reference" if marked else kind, *line(parent, node)
-        if other is not None:
-            yield "joined", *line(other, node)
+        if partner is not None:
+            yield "joined", *line(partner, node)
 
 
 LINES = {
@@ -120,26 +120,26 @@ LINES = {
 
 def _lines(edges: Iterable[Edge]) -> list[Html]:
     """One path for all lines of a kind."""
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for kind, start, stop in edges:
-        found.setdefault(kind, []).append(svg.sideways(start, stop))
-    return [el("path", d="".join(found[kind]), fill="none", **look) for kind, look in LINES.items() if kind in found]
+        paths.setdefault(kind, []).append(svg.sideways(start, stop))
+    return [el("path", d="".join(paths[kind]), fill="none", **look) for kind, look in LINES.items() if kind in paths]
 
 
 def _boxes(columns: list[Column], view: BeamView) -> list[Html]:
     """One path for all boxes that look alike."""
-    found: dict[Look, list[str]] = {}
+    paths: dict[Look, list[str]] = {}
     for column in columns:
         for node in column.nodes:
             y, w, h = top(node, view), svg.number(column.width), svg.number(ROW - 4)
             box = f"M{svg.number(column.x)},{svg.number(y)}h{w}v{h}h-{w}z"
-            found.setdefault(look_of(column, node), []).append(box)
+            paths.setdefault(look_of(column, node), []).append(box)
             if node["reference"]:
-                around = _around(column, y)
-                found.setdefault(("none", REFERENCE, 1.6, None), []).append(around)
-    looks = sorted(found, key=lambda look: (look[2], look[0] == "none"))
+                rim = _around(column, y)
+                paths.setdefault(("none", REFERENCE, 1.6, None), []).append(rim)
+    looks = sorted(paths, key=lambda look: (look[2], look[0] == "none"))
     return [
-        el("path", d="".join(found[look]), fill=look[0], stroke=look[1], stroke_width=look[2],
+        el("path", d="".join(paths[look]), fill=look[0], stroke=look[1], stroke_width=look[2],
            stroke_dasharray=look[3], stroke_linejoin="round")
         for look in looks
     ]  # fmt: skip
@@ -173,11 +173,11 @@ def _labels(columns: list[Column], view: BeamView) -> list[Html]:
         groups[kind].append(el("text", text, title, x=x, y=y))
     return [
         svg.group(
-            *found, text_anchor="middle", fill=FAINT if kind == "faint" else INK,
+            *texts, text_anchor="middle", fill=FAINT if kind == "faint" else INK,
             font_weight="bold" if kind == "best" else None,
         )
-        for kind, found in groups.items()
-        if found
+        for kind, texts in groups.items()
+        if texts
     ]  # fmt: skip
 
 
@@ -191,13 +191,13 @@ def _fall(columns: list[Column], view: BeamView) -> list[Html]:
     if reference is None or reference["fall"] is None:
         return []
     fall = reference["fall"]
-    column = next((each for each in columns if each.step == fall["step"]), None)
+    column = next((column for column in columns if column.step == fall["step"]), None)
     if column is None:
         return []
     row = fall["row"]
     y = HEAD + (view["beam"] if row is None else row) * ROW + (FOOT if row is not None else 0.0)
     marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
     if row is not None:
-        around = _around(column, y)
-        marks.append(el("path", d=around, fill="none", stroke=REFERENCE, stroke_width=1.6, stroke_dasharray="4 2"))
+        rim = _around(column, y)
+        marks.append(el("path", d=rim, fill="none", stroke=REFERENCE, stroke_width=1.6, stroke_dasharray="4 2"))
     return [svg.group(el("title", fall["words"]), marks)]

@@ -52,21 +52,21 @@ def describe(
     notes = Notes()
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
-    others = [each.name for each in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
-    drawn = drawn_steps(tree, None if where is None or where.fall is None else where.fall.step)
+    names = [tree.name for tree in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
+    steps = drawn_steps(tree, None if where is None or where.fall is None else where.fall.step)
     if pruned is None:
-        pruned = max(1, min(PRUNED, NODES // max(len(drawn), 1) - tree.beam))
-    if len(drawn) < tree.steps:
-        notes.add(f"{len(drawn)} of {tree.steps} steps are drawn")
+        pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
+    if len(steps) < tree.steps:
+        notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
     return {
         "kind": "beam",
         "name": tree.name,
-        "others": others,
+        "others": names,
         "summary": _summary(search, tree, where),
         "beam": tree.beam,
         "steps": tree.steps,
-        "columns": columns(tree, where, drawn, pruned),
-        "hypotheses": [_hypothesis(each, where) for each in tree.hypotheses],
+        "columns": columns(tree, where, steps, pruned),
+        "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, pruned),
         "note": notes.text(),
     }
@@ -100,14 +100,14 @@ def drawn_steps(tree: Tree, fall: int | None) -> list[int]:
 def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, before: int = -1) -> list[BeamStep]:
     """The beams after the drawn steps; `before` is the step drawn before them."""
     best = tree.best.places if tree.best is not None else ()
-    theirs = {} if where is None else {node.step: node.place for node in where.nodes}
-    found: list[BeamStep] = []
-    for last, step in zip([before, *drawn], drawn, strict=False):
-        nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
+    places = {} if where is None else {node.step: node.place for node in where.nodes}
+    steps: list[BeamStep] = []
+    for previous, step in zip([before, *drawn], drawn, strict=False):
+        nodes = [_node(node, node.place or 0, best[step : step + 1], places.get(step)) for node in tree.nodes(step)]
         candidates = _candidates(tree, where, step, pruned)
         nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
-        found.append({"step": step, "nodes": nodes, "skipped": step - last - 1})
-    return found
+        steps.append({"step": step, "nodes": nodes, "skipped": step - previous - 1})
+    return steps
 
 
 def _candidates(tree: Tree, where: Where | None, step: int, pruned: int) -> list[Node]:
@@ -149,8 +149,8 @@ def _reference(where: Where, pruned: int) -> BeamReference:
     row = None
     if fall is not None and fall.candidate is not None:
         candidates = _candidates(where.tree, where, fall.step, pruned)
-        same = (i for i, node in enumerate(candidates) if node == fall.candidate)
-        row = next((where.tree.beam + i for i in same), None)
+        matches = (i for i, node in enumerate(candidates) if node == fall.candidate)
+        row = next((where.tree.beam + i for i in matches), None)
     return {
         "text": where.reference.text,
         "verdict": where.verdict,
@@ -197,21 +197,21 @@ def tree_lines(view: BeamView) -> list[str]:
                 parent = (at - 1, node["parent"]) if at and node["parent"] is not None else (-1, 0)
                 children.setdefault(parent, []).append((at, node))
     lines: list[str] = []
-    waiting = [(0, each) for each in reversed(children.get((-1, 0), []))]
+    waiting = [(0, branch) for branch in reversed(children.get((-1, 0), []))]
     while waiting and len(lines) < LINES:
         depth, (at, node) = waiting.pop()
         labels = [_marked(node)]
-        below = children.get((at, node["row"]), [])
-        while len(below) == 1:
-            at, node = below[0]
+        branches = children.get((at, node["row"]), [])
+        while len(branches) == 1:
+            at, node = branches[0]
             labels.append(_marked(node))
-            below = children.get((at, node["row"]), [])
+            branches = children.get((at, node["row"]), [])
         text = f"  {'  ' * depth}{' '.join(labels)}  {short(node['score'])}"
         lines.append(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…")
-        waiting += [(depth + 1, each) for each in reversed(below)]
-    more = [f"  … {len(waiting)} more branches"] if waiting else []
+        waiting += [(depth + 1, branch) for branch in reversed(branches)]
+    tail = [f"  … {len(waiting)} more branches"] if waiting else []
     joins = ", ⋎ two merged" if _has_joins(view) else ""
-    return [f"tree (▣ ends, * best, ‡ reference{joins}):", *lines, *more] if lines else []
+    return [f"tree (▣ ends, * best, ‡ reference{joins}):", *lines, *tail] if lines else []
 
 
 def _has_joins(view: BeamView) -> bool:
@@ -225,11 +225,11 @@ def _marked(node: BeamNode) -> str:
 
 def to_table(view: BeamView) -> Table:
     """The n-best list, with a column for each scorer."""
-    found = view["hypotheses"]
-    parts = list(dict.fromkeys(name for each in found for name in each["parts"]))
+    hypotheses = view["hypotheses"]
+    parts = list(dict.fromkeys(name for entry in hypotheses for name in entry["parts"]))
     rows = [
-        [each["rank"], each["score"], each["text"], *(each["parts"].get(name) for name in parts), _end(each)]
-        for each in found
+        [entry["rank"], entry["score"], entry["text"], *(entry["parts"].get(name) for name in parts), _end(entry)]
+        for entry in hypotheses
     ]
     return Table(["rank", "score", "text", *parts, "end"], rows)
 
@@ -313,8 +313,8 @@ def _nbest(view: BeamView) -> list[Html]:
     table = to_table(view)
     parts = [el("div", table_html(Table(table.columns, table.rows[:ROWS])), style="overflow-x:auto")]
     if len(table) > ROWS:
-        rest = el("div", table_html(Table(table.columns, table.rows[ROWS:])), style="overflow-x:auto")
-        parts.append(fold(f"{len(table) - ROWS} more hypotheses", rest))
+        tail = el("div", table_html(Table(table.columns, table.rows[ROWS:])), style="overflow-x:auto")
+        parts.append(fold(f"{len(table) - ROWS} more hypotheses", tail))
     return parts
 
 

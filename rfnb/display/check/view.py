@@ -82,7 +82,7 @@ def to_html(view: CheckView) -> Html:
 
 def to_table(view: CheckView) -> Table:
     """A row for each finding."""
-    return Table(COLUMNS, [_row(found) for found in view["findings"]])
+    return Table(COLUMNS, [_row(finding) for finding in view["findings"]])
 
 
 def _row(found: Finding) -> list[str]:
@@ -103,7 +103,7 @@ def _row(found: Finding) -> list[str]:
 def _short_table(view: CheckView) -> Table:
     """The table without empty columns, and without the first finding, which is shown in full."""
     keep = [i for i, name in enumerate(COLUMNS) if name not in ("operands", "came from")]
-    rows = [_row(found) for found in view["findings"]]
+    rows = [_row(finding) for finding in view["findings"]]
     keep = [i for i in keep if any(row[i] for row in rows)]
     return Table([COLUMNS[i] for i in keep], [[row[i] for i in keep] for row in rows])
 
@@ -117,21 +117,21 @@ def _others(view: CheckView) -> Html | None:
 
 def _findings(report: BatchReport | FiniteReport) -> list[Finding]:
     if isinstance(report, FiniteReport):
-        return [_not_finite(found) for found in report.made]
+        return [_not_finite(finding) for finding in report.made]
     return [] if report.first is None else [_difference(report.first)]
 
 
 def _not_finite(found: NotFinite) -> Finding:
-    made = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
+    words = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
     source = found.came_from
     came_from = None if source is None else f"{source.kind} of {source.event.place()}"
-    return _finding(found.event, made, found.at, found.operands, came_from)
+    return _finding(found.event, words, found.at, found.operands, came_from)
 
 
 def _difference(found: BatchDifference) -> Finding:
-    what = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
+    words = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
     at = [found.sequence, *([found.at] if found.at else [])]
-    return _finding(found.event, what, ", ".join(at), found.operands, None)
+    return _finding(found.event, words, ", ".join(at), found.operands, None)
 
 
 def _finding(event: OpEvent, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:
@@ -161,29 +161,29 @@ def _pictures(first: BatchDifference | NotFinite) -> list[MarkedPicture]:
     cut = _window(data, data.shape, first.place, data.sequence_axis())
     if cut is None:
         return []
-    part, inside = cut.cut(values), cut.cut(valid)
-    top, scale = window.scale_of(part[inside])
-    return [window.draw(part, inside, cut, first.event.name, short(values[first.place]), top, scale)]
+    part, mask = cut.cut(values), cut.cut(valid)
+    top, scale = window.scale_of(part[mask])
+    return [window.draw(part, mask, cut, first.event.name, short(values[first.place]), top, scale)]
 
 
 def _both(first: BatchDifference, data: Data) -> list[MarkedPicture]:
     """One sequence in its batch, alone, and their difference, on one scale."""
     assert first.tensor_alone is not None and first.place is not None
     owner = data.sequence_axis()
-    here = tuple(slice(place, place + 1) if i == owner else slice(None) for i, place in enumerate(first.place))
+    index = tuple(slice(place, place + 1) if i == owner else slice(None) for i, place in enumerate(first.place))
     at = tuple(0 if i == owner else place for i, place in enumerate(first.place))
-    values, valid = (each[here] for each in _numbers(data, None))
-    alone, known = np.full(values.shape, np.nan), np.zeros(values.shape, bool)
-    other = _numbers(read(first.tensor_alone), None)[0]
-    both = tuple(slice(0, min(sizes)) for sizes in zip(values.shape, other.shape, strict=True))
-    alone[both], known[both] = other[both], True
+    values, valid = (array[index] for array in _numbers(data, None))
+    padded, cover = np.full(values.shape, np.nan), np.zeros(values.shape, bool)
+    single = _numbers(read(first.tensor_alone), None)[0]
+    overlap = tuple(slice(0, min(sizes)) for sizes in zip(values.shape, single.shape, strict=True))
+    padded[overlap], cover[overlap] = single[overlap], True
     cut = _window(data, values.shape, at, None)
     if cut is None:
         return []
-    inside = cut.cut(valid & known)
+    mask = cut.cut(valid & cover)
     with np.errstate(all="ignore"):
-        apart = np.abs(values - alone)
-    return window.draw_both(cut, inside, {f"{first.event.name} in the batch": values, "alone": alone}, apart)
+        apart = np.abs(values - padded)
+    return window.draw_both(cut, mask, {f"{first.event.name} in the batch": values, "alone": padded}, apart)
 
 
 def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int | None) -> window.ValueWindow | None:

@@ -129,17 +129,17 @@ def to_table(view: ContentsView) -> Table:
 
 def to_html(view: ContentsView) -> Html:
     """The tree with folds."""
-    left = [options.MODULE_LINES]
-    inside = _inside(view["root"], view, left)
+    room = [options.MODULE_LINES]
+    entries = _inside(view["root"], view, room)
     apart = [_entry(row["name"], row) for row in view["apart"][: options.MODULE_LINES]]
     return el(
         "div",
         el("div", el("span", view["path"], style=style.NAME), quiet(f"  {view['format']} · {_total(view)}")),
-        el("div", inside, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
+        el("div", entries, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
         _fold(f"apart: {len(view['apart'])}", "optimizers, steps, and values that are not numbers", apart, shut=True)
         if apart
         else None,
-        quiet("… and more; all: .table()", tag="div") if left[0] <= 0 else None,
+        quiet("… and more; all: .table()", tag="div") if room[0] <= 0 else None,
         style=style.BOX,
     )
 
@@ -182,8 +182,8 @@ def _inside(node: ContentsNode, view: ContentsView, left: list[int]) -> list[Htm
     for child in node["children"]:
         if left[0] > 0:
             left[0] -= 1
-            inside = _inside(child, view, left)
-            parts.append(_fold(f"{child['name']}{view['separator']}", _facts(child), inside, child["entries"] > OPEN))
+            entries = _inside(child, view, left)
+            parts.append(_fold(f"{child['name']}{view['separator']}", _facts(child), entries, child["entries"] > OPEN))
     return parts
 
 

@@ -35,7 +35,7 @@ def describe(report: LoadReport) -> LoadReportView:
             }
             for origin in report.origins
         ],
-        "groups": [{"what": what, "names": names} for what, names in report.groups() if names],
+        "groups": [{"what": title, "names": names} for title, names in report.groups() if names],
     }
 
 
@@ -49,10 +49,10 @@ def to_table(view: LoadReportView) -> Table:
     """A row for each name; for a network, with the entries that the value came from, and norms."""
     origins = {origin["name"]: origin for origin in view.get("origins", [])}
     rows = [["loaded", name, *_cells(origins.get(name))] for name in view["loaded"]]
-    others = [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
+    unloaded = [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
     if not origins:
-        return Table(["what", "name"], [row[:2] for row in rows + others])
-    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows + others)
+        return Table(["what", "name"], [row[:2] for row in rows + unloaded])
+    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows + unloaded)
 
 
 def _cells(origin: LoadedOrigin | None) -> list[object]:
@@ -85,9 +85,9 @@ def _origins(view: LoadReportView) -> Html | None:
         row(o["name"], ", ".join(o["sources"]), o["conversion"], _norm(o["before"]), _norm(o["after"]))
         for o in view.get("origins", [])[:LISTED]
     ]
-    more = len(view["origins"]) - LISTED
-    rest = quiet(f"… and {more} more; all: .table()", tag="div") if more > 0 else None
-    return fold("each parameter", el("table", row(*names, tag="th"), rows, style=style.TABLE), rest)
+    count = len(view["origins"]) - LISTED
+    tail = quiet(f"… and {count} more; all: .table()", tag="div") if count > 0 else None
+    return fold("each parameter", el("table", row(*names, tag="th"), rows, style=style.TABLE), tail)
 
 
 def _norm(number: Number | None) -> str:
@@ -109,5 +109,5 @@ def _names(names: list[str]) -> Html:
 
 def _some(names: list[str]) -> str:
     """The first names, and the number of others."""
-    rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + rest
+    tail = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + tail

@@ -31,7 +31,7 @@ ALONE = ("only in the first", "only in the second")
 def describe(comparison: Comparison) -> ComparisonView:
     """Differences in the order of computation; then values that could not be compared, then values in one run only."""
     differing = comparison.differing + [value for value in comparison.values if value.step is None and value.note]
-    alone = [(name, ALONE[0]) for name in comparison.only_a] + [(name, ALONE[1]) for name in comparison.only_b]
+    unpaired = [(name, ALONE[0]) for name in comparison.only_a] + [(name, ALONE[1]) for name in comparison.only_b]
     rows: list[Difference] = [
         {
             "name": value.name,
@@ -42,7 +42,7 @@ def describe(comparison: Comparison) -> ComparisonView:
         }
         for value in differing
     ]
-    rows += [{"name": name, "line": None, "step": None, "text": text} for name, text in alone]
+    rows += [{"name": name, "line": None, "step": None, "text": text} for name, text in unpaired]
     notes = Notes()
     return {
         "kind": "comparison",
@@ -66,8 +66,8 @@ def difference(value: Compared) -> str:
     if is_number:
         words.append(f"Δ {short(value.difference)}")
     if value.steps > 1:
-        most = f", Δ at most {short(value.largest)}" if is_number and value.largest > value.difference else ""
-        words.append(f"{count_of(value.steps, 'step')} differ{most}")
+        peak = f", Δ at most {short(value.largest)}" if is_number and value.largest > value.difference else ""
+        words.append(f"{count_of(value.steps, 'step')} differ{peak}")
     return " · ".join([*words, *([value.note] if value.note else [])])
 
 
@@ -90,10 +90,10 @@ def _when(step: int, *, edited: bool) -> str:
 
 def to_text(view: ComparisonView) -> str:
     """A summary, then a line for each difference and note."""
-    shown = view["differences"][:ROWS]
-    lines = aligned([[row["name"], _line(row), _step(row), row["text"]] for row in shown])
-    left = len(view["differences"]) - len(shown)
-    lines += [f"… {left:,} more: view.table()"] if left else []
+    rows = view["differences"][:ROWS]
+    lines = aligned([[row["name"], _line(row), _step(row), row["text"]] for row in rows])
+    count = len(view["differences"]) - len(rows)
+    lines += [f"… {count:,} more: view.table()"] if count else []
     lines += [f"({note})" for note in view["notes"]]
     return "\n".join([view["text"], *fact_lines(facts(view["first"])), *(f"  {line}" for line in lines)])
 
@@ -204,12 +204,12 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
     """The other differences, values that could not be compared, and values in one run only."""
     rows = view["differences"]
     differing = [row for row in rows if row["step"] is not None]
-    rest = [row for row in rows if row["step"] is None]
-    alone = [row for row in rest if row["text"] in ALONE]
+    uncompared = [row for row in rows if row["step"] is None]
+    unpaired = [row for row in uncompared if row["text"] in ALONE]
     return {
         "consequences": differing if view["first"] is None else differing[1:],
-        "not compared": [row for row in rest if row not in alone],
-        "in one run only": alone,
+        "not compared": [row for row in uncompared if row not in unpaired],
+        "in one run only": unpaired,
     }
 
 

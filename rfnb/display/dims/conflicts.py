@@ -34,19 +34,19 @@ def by_name(found: Sequence[DimUse]) -> dict[str, list[DimUse]]:
 
 def namesakes(use: DimUse, group: Sequence[DimUse], names: Mapping[int, str]) -> list[str]:
     """A sentence about other dims of the same name, if there are some."""
-    others = [other for other in group if other is not use]
-    if not others:
+    twins = [twin for twin in group if twin is not use]
+    if not twins:
         return []
-    told = ", ".join(names[other.dim.serial] for other in others[:MOST]) + (", …" if len(others) > MOST else "")
-    mine = size_of(use)
-    differ = any(mine and (size := size_of(other)) and not mine.agrees(size) for other in others)
-    return [f"same name as {told}, not the same Dim{', and not the same size' if differ else ''}"]
+    words = ", ".join(names[twin.dim.serial] for twin in twins[:MOST]) + (", …" if len(twins) > MOST else "")
+    own_size = size_of(use)
+    differ = any(own_size and (size := size_of(twin)) and not own_size.agrees(size) for twin in twins)
+    return [f"same name as {words}, not the same Dim{', and not the same size' if differ else ''}"]
 
 
 def rebound(use: DimUse) -> list[str]:
     """A sentence about tensors that were made under other lengths than the current ones."""
-    now = size_of(use)
-    old = [(name, size) for name, size in use.sizes if now is not None and not size.agrees(now)]
+    current = size_of(use)
+    old = [(name, size) for name, size in use.sizes if current is not None and not size.agrees(current)]
     return [
         f"other {'lengths' if size.dims else 'size'} in {name}: {_span(size)}{size.place()}"
         for name, size in old[:MOST]
@@ -61,20 +61,20 @@ def _span(size: Size) -> str:
 
 def by_chance(uses: Uses, names: Mapping[int, str]) -> dict[int, list[str]]:
     """Notes, by serial, on dims of equal size that occur in one tensor without being related."""
-    found: dict[int, dict[int, str]] = {}
+    pairs: dict[int, dict[int, str]] = {}
     for tensor, dims in uses.together.items():
         for a, b in combinations(dims[:8], 2):
             if _sizes_alike(uses.by_serial[a.serial], uses.by_serial[b.serial]):
-                found.setdefault(a.serial, {}).setdefault(b.serial, tensor)
-                found.setdefault(b.serial, {}).setdefault(a.serial, tensor)
+                pairs.setdefault(a.serial, {}).setdefault(b.serial, tensor)
+                pairs.setdefault(b.serial, {}).setdefault(a.serial, tensor)
     return {
-        serial: [f"has the size of {names[other]} in {tensor}" for other, tensor in list(others.items())[:MOST]]
-        for serial, others in found.items()
+        serial: [f"has the size of {names[peer]} in {tensor}" for peer, tensor in list(peers.items())[:MOST]]
+        for serial, peers in pairs.items()
     }
 
 
 def _sizes_alike(a: DimUse, b: DimUse) -> bool:
-    mine, theirs = size_of(a), size_of(b)
-    if mine is None or theirs is None or mine.max != theirs.max or mine.max < 2:
+    size_a, size_b = size_of(a), size_of(b)
+    if size_a is None or size_b is None or size_a.max != size_b.max or size_a.max < 2:
         return False
     return a.dim.base is not b.dim.base and not set(a.dim.roots) & set(b.dim.roots)

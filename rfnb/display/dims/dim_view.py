@@ -46,12 +46,12 @@ def to_repr(page: DimPage) -> str:
 def to_html(page: DimPage) -> Html:
     """The dim in the colour that it has in all views, with a bar for each length."""
     lengths = page["dim"]["lengths"] or []
-    few = 0 < len(lengths) <= options.BARS
+    has_bars = 0 < len(lengths) <= options.BARS
     return el(
         "div",
         el("div", quiet("Dim "), dim_pill(page["dim"]), style=style.HEAD),
-        [quiet(fact, tag="div") for fact in [*_facts(page), *([] if few else _lengths(page))]],
-        bars_html(lengths, page["dim"], page["tags"]) if few else None,
+        [quiet(fact, tag="div") for fact in [*_facts(page), *([] if has_bars else _lengths(page))]],
+        bars_html(lengths, page["dim"], page["tags"]) if has_bars else None,
         style=style.BOX,
     )
 
@@ -76,8 +76,8 @@ def _facts(page: DimPage) -> list[str]:
     if origin(dim):
         facts.append(str(origin(dim)))
     if page["vocab"] is not None:
-        more = " …" if len(page["vocab"]) < (page["vocab_size"] or 0) else ""
-        facts.append(f"{count_of(page['vocab_size'] or 0, 'label')}: {' '.join(shown(v) for v in page['vocab'])}{more}")
+        tail = " …" if len(page["vocab"]) < (page["vocab_size"] or 0) else ""
+        facts.append(f"{count_of(page['vocab_size'] or 0, 'label')}: {' '.join(shown(v) for v in page['vocab'])}{tail}")
     return facts
 
 

@@ -26,17 +26,17 @@ COLUMNS = ("dim", "kind", "size", "made", "used by")
 def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> DimTableView:
     """The dims of named objects as JSON."""
     uses = Uses(objects)
-    found = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
-    groups = by_name(found)
-    names = names_of(use.dim for use in found)
+    entries = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
+    groups = by_name(entries)
+    names = names_of(use.dim for use in entries)
     notes = by_chance(uses, names)
-    rows = [_row(use, groups[use.dim.name], names, notes.get(use.dim.serial, [])) for use in found]
-    said = [*(["no dims"] if not rows else []), *(["not everything was searched"] if uses.left_out else [])]
+    rows = [_row(use, groups[use.dim.name], names, notes.get(use.dim.serial, [])) for use in entries]
+    remarks = [*(["no dims"] if not rows else []), *(["not everything was searched"] if uses.left_out else [])]
     return {
         "kind": "dims",
         "name": name,
         "rows": sorted(rows, key=lambda row: not row["conflicts"]),
-        "note": "; ".join(said) or None,
+        "note": "; ".join(remarks) or None,
     }
 
 
@@ -55,7 +55,7 @@ def _row(use: DimUse, group: Sequence[DimUse], names: dict[int, str], notes: lis
         "parameter_count": len(use.parameters),
         "modules": use.modules[:NAMES],
         "module_count": len(use.modules),
-        "same_as": [names.get(other.serial, other.name) for other in dim_alias.followed(dim)],
+        "same_as": [names.get(alias.serial, alias.name) for alias in dim_alias.followed(dim)],
         "conflicts": [*namesakes(use, group, names), *rebound(use)],
         "notes": notes,
     }
@@ -88,7 +88,7 @@ def _words(row: DimRow) -> list[str]:
 
 
 def _size_words(row: DimRow) -> str:
-    return f"{size_word(row['dim'])}{f' {drawn}' if (drawn := _bars(row)) else ''}" if row["known"] else "?"
+    return f"{size_word(row['dim'])}{f' {blocks}' if (blocks := _bars(row)) else ''}" if row["known"] else "?"
 
 
 def _bars(row: DimRow) -> str:
@@ -103,14 +103,14 @@ def _made(row: DimRow) -> str:
 
 def _used_by(row: DimRow) -> list[str]:
     """`["3 tensors: x, y, z", "1 parameter: model.weight"]`"""
-    told = [
+    groups = [
         (row["tensor_count"], "tensor", row["tensors"]),
         (row["parameter_count"], "parameter", row["parameters"]),
         (row["module_count"], "module", row["modules"]),
     ]
     return [
         f"{count_of(count, word)}: {', '.join(names)}{', …' if count > len(names) else ''}"
-        for count, word, names in told
+        for count, word, names in groups
         if count
     ]
 
@@ -139,23 +139,23 @@ _TABLE = f"{style.TABLE};font-family:sans-serif;font-size:13px;line-height:1.45"
 def _html_row(row: DimRow) -> Html:
     line = f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}"
     code = el("div", row["text"], style=f"{style.NUMBERS};{style.QUIET}") if row["text"] else None
-    told = [quiet(note, tag="div") for note in _quiet(row)]
+    notes = [quiet(note, tag="div") for note in _quiet(row)]
     cells = [
         el("td", named_pill(row["dim"], row["name"]), style=_CELL),
         el("td", row["role"], style=f"{_CELL};{style.QUIET}"),
         el("td", _size_html(row), style=f"{_CELL};white-space:nowrap"),
         el("td", _made(row), code, style=f"{_CELL};min-width:12em;overflow-wrap:anywhere"),
-        el("td", [el("div", used) for used in _used_by(row)], told, style=_CELL),
+        el("td", [el("div", words) for words in _used_by(row)], notes, style=_CELL),
     ]
     warnings = [chip(f"≠ {word}", style.ALARM) for word in row["conflicts"]]
-    below = el("tr", el("td", warnings, colspan=len(COLUMNS), style=_CELL), style=style.PLAIN_ROW)
-    return join(el("tr", cells, style=line), below if warnings else None)
+    warning_row = el("tr", el("td", warnings, colspan=len(COLUMNS), style=_CELL), style=style.PLAIN_ROW)
+    return join(el("tr", cells, style=line), warning_row if warnings else None)
 
 
 def _size_html(row: DimRow) -> Html:
     if not row["known"]:
         return quiet("?")
     hue = colour_of(row["dim"]) or style.GREY
-    drawn = _bars(row)
-    told = el("div", drawn, style=f"color:{hue};font-family:monospace;line-height:1") if drawn else None
-    return el("div", size_word(row["dim"]), told, style=style.NUMBERS)
+    blocks = _bars(row)
+    box = el("div", blocks, style=f"color:{hue};font-family:monospace;line-height:1") if blocks else None
+    return el("div", size_word(row["dim"]), box, style=style.NUMBERS)

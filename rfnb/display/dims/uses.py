@@ -39,8 +39,8 @@ class Uses:
         self.together: dict[str, tuple[Dim, ...]] = {}
         self.left_out = False
         self._seen: set[int] = set()
-        for name, held in objects:
-            self._add(name, held, DEPTH)
+        for name, value in objects:
+            self._add(name, value, DEPTH)
 
     def _add(self, name: str, held: Any, depth: int) -> None:
         if id(held) in self._seen:
@@ -88,9 +88,9 @@ class Uses:
         kind = "parameters" if isinstance(tensor, Parameter) else "tensors"
         self._dims(name, tensor.dims, tensor.sparse_dim, kind)
         for dim in tensor.dims:
-            size, known = tensor.lengths.size(dim), self._use(dim).sizes
-            if size is not None and not any(size.agrees(other) for _, other in known):
-                known.append((name, size))
+            size, sizes = tensor.lengths.size(dim), self._use(dim).sizes
+            if size is not None and not any(size.agrees(earlier) for _, earlier in sizes):
+                sizes.append((name, size))
 
     def _dims(self, name: str, dims: tuple[Dim, ...], sparse: Dim | None, kind: str) -> None:
         for dim in dict.fromkeys([*dims, *([sparse] if sparse is not None else [])]):
@@ -103,8 +103,8 @@ class Uses:
                 continue
             self._seen.add(id(part))
             place = f"{name}.{path}" if path else name
-            for held in vars(part).values():
-                if isinstance(held, Dim) and place not in self._use(held).modules:
-                    self._use(held).modules.append(place)
-            for own, parameter in part.named_parameters(recurse=False):
-                self._add(f"{place}.{own}", parameter, DEPTH)
+            for value in vars(part).values():
+                if isinstance(value, Dim) and place not in self._use(value).modules:
+                    self._use(value).modules.append(place)
+            for key, parameter in part.named_parameters(recurse=False):
+                self._add(f"{place}.{key}", parameter, DEPTH)

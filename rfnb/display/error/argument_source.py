@@ -38,11 +38,11 @@ def _sides(node: ast.AST | None) -> Sequence[ast.AST]:
 
 def _call_parts(node: ast.Call, names: list[str], frame: FrameType) -> dict[str, ast.AST]:
     parts: dict[str, ast.AST] = {word.arg: word.value for word in node.keywords if word.arg is not None}
-    given = list(node.args)
+    arguments = list(node.args)
     if names and names[0] == "self" and not _is_of_module(node.func, frame):
-        given.insert(0, node.func.value if isinstance(node.func, ast.Attribute) else node.func)
-    if not any(isinstance(part, ast.Starred) for part in given):
-        parts |= {name: _tensor_of(part) if "[" in name else part for name, part in zip(names, given, strict=False)}
+        arguments.insert(0, node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+    if not any(isinstance(part, ast.Starred) for part in arguments):
+        parts |= {name: _tensor_of(part) if "[" in name else part for name, part in zip(names, arguments, strict=False)}
     for name, part in list(parts.items()):
         if isinstance(part, ast.List | ast.Tuple):
             parts |= {f"{name}[{i}]": _tensor_of(entry) for i, entry in enumerate(part.elts)}
@@ -52,8 +52,8 @@ def _call_parts(node: ast.Call, names: list[str], frame: FrameType) -> dict[str,
 def _is_of_module(function: ast.expr, frame: FrameType) -> bool:
     """Whether a function of a module, like `np.sum`, calls a method of its first argument."""
     owner = function.value if isinstance(function, ast.Attribute) else None
-    held = {**frame.f_globals, **locals_of(frame)}
-    return isinstance(owner, ast.Name) and isinstance(held.get(owner.id), ModuleType)
+    scope = {**frame.f_globals, **locals_of(frame)}
+    return isinstance(owner, ast.Name) and isinstance(scope.get(owner.id), ModuleType)
 
 
 def _tensor_of(entry: ast.AST) -> ast.AST:

@@ -56,9 +56,9 @@ def _card(error: RfError) -> View:
 
 
 def _publish_once(shell: Any, error: RfError, view: View) -> None:
-    shown = weakref.ref(error), shell.execution_count
-    if _shown != [shown]:
-        _shown[:] = [shown]
+    key = weakref.ref(error), shell.execution_count
+    if _shown != [key]:
+        _shown[:] = [key]
         shell.display_pub.publish(view._repr_mimebundle_())
 
 

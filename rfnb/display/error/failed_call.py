@@ -49,22 +49,22 @@ class FailedCall(NamedTuple):
 def failed_call(error: BaseException) -> FailedCall | None:
     """The call of rfnb on the user's innermost line; None if that line raised the error itself."""
     steps, at = steps_of(error), innermost_call(error)
-    below = steps if at is None else steps[at + 1 :]
-    first = next((number for number, (_, source) in enumerate(below) if _has_arguments(source.code)), None)
+    inner = steps if at is None else steps[at + 1 :]
+    first = next((number for number, (_, source) in enumerate(inner) if _has_arguments(source.code)), None)
     if first is None:
         return None
-    below = below[first:]
-    frame = below[0][0]
+    inner = inner[first:]
+    frame = inner[0][0]
     name, values = _called(frame)
     words = {} if at is None else written(steps[at], [name for name, _ in values])
     arguments = [
         Argument(name, words.get(name, ""), value) for name, value in values if _is_shown(value, words.get(name))
     ]
     if not any(map(_has_dims, (argument.value for argument in arguments))):
-        arguments += _deeper(below[1:])
+        arguments += _deeper(inner[1:])
     modules = _modules(steps)
     module = ""
-    if modules and _modules(below):
+    if modules and _modules(inner):
         arguments += _parameters(modules[-1])
         module = type(modules[-1]).__name__
     return FailedCall(name, _path(modules) if module else "", module, _once(arguments)[:MOST])
@@ -77,22 +77,22 @@ def _has_arguments(code: CodeType) -> bool:
 
 def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     """The name of a function, and its arguments in order."""
-    held = locals_of(frame)
-    owner, forward = held.get("self"), held.get("forward")
+    variables = locals_of(frame)
+    owner, forward = variables.get("self"), variables.get("forward")
     name = frame.f_code.co_name.strip("_")
     if name == "raising":  # a method of torch, called on a tensor; defined in `core.tensor.tensor_protocols`
-        return held["name"], [("self", held["x"])]
+        return variables["name"], [("self", variables["x"])]
     if name == "torch_function":  # a function of torch, called on a tensor
-        given = [(f"args[{number}]", value) for number, value in enumerate(held["args"])]
-        return f"torch.{held['func'].__name__}", [*given, *(held["kwargs"] or {}).items()]
+        arguments = [(f"args[{number}]", value) for number, value in enumerate(variables["args"])]
+        return f"torch.{variables['func'].__name__}", [*arguments, *(variables["kwargs"] or {}).items()]
     if isinstance(owner, Module) and forward is not None:
-        bound = inspect.signature(forward).bind_partial(owner, *held["args"], **held["kwargs"])
+        bound = inspect.signature(forward).bind_partial(owner, *variables["args"], **variables["kwargs"])
         return type(owner).__name__, list(_spread(list(bound.arguments.items())[1:]))
-    given = _parameters_of(frame, held)
+    arguments = _parameters_of(frame, variables)
     if isinstance(owner, Tensor) and name != "init":
-        given.insert(0, ("self", owner))
-    known = {"init": type(owner).__name__, "exit": "the end of the block"}
-    return op_name(frame) or known.get(name, name), list(_spread(given))
+        arguments.insert(0, ("self", owner))
+    titles = {"init": type(owner).__name__, "exit": "the end of the block"}
+    return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
 def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -144,22 +144,24 @@ def _deeper(steps: list[Step]) -> list[Argument]:
     """Arguments of the innermost function with tensors, for calls that have none, as at the end of a loop."""
     for frame, source in reversed(steps):
         if is_own(source.code):
-            given = list(_spread(_parameters_of(frame, locals_of(frame))))
-            found = [Argument(name, "", value) for name, value in given if isinstance(value, Tensor) or are_dims(value)]
-            if any(isinstance(argument.value, Tensor) for argument in found):
-                return found
+            pairs = list(_spread(_parameters_of(frame, locals_of(frame))))
+            arguments = [
+                Argument(name, "", value) for name, value in pairs if isinstance(value, Tensor) or are_dims(value)
+            ]
+            if any(isinstance(argument.value, Tensor) for argument in arguments):
+                return arguments
     return []
 
 
 # -- modules
 def _modules(steps: list[Step]) -> list[Module]:
     """The calls of modules that were active, from the outermost."""
-    found: list[Module] = []
+    modules: list[Module] = []
     for frame, source in steps:
         owner = locals_of(frame).get("self") if source.code.co_name in ("call", "__call__") else None
-        if isinstance(owner, Module) and not any(owner is known for known in found):
-            found.append(owner)
-    return found
+        if isinstance(owner, Module) and not any(owner is module for module in modules):
+            modules.append(owner)
+    return modules
 
 
 def _path(modules: list[Module]) -> str:
@@ -172,11 +174,11 @@ def _parameters(module: Module) -> list[Argument]:
 
 def _once(arguments: list[Argument]) -> list[Argument]:
     """The arguments without repeated ones that the user did not write."""
-    kept: list[Argument] = []
+    unique: list[Argument] = []
     for argument in arguments:
-        if argument.text or not any(_same(argument.value, other.value) for other in kept):
-            kept.append(argument)
-    return kept
+        if argument.text or not any(_same(argument.value, earlier.value) for earlier in unique):
+            unique.append(argument)
+    return unique
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -83,28 +83,28 @@ def _columns(rows: Sequence[OperandRow]) -> list[Column]:
 
 
 def _fits(cell: OperandCell, column: Column) -> bool:
-    return cell.dim is not None and any(other.dim is cell.dim for other in column.values())
+    return cell.dim is not None and any(peer.dim is cell.dim for peer in column.values())
 
 
 def _place_numbers(columns: list[Column], rows: Sequence[OperandRow]) -> None:
     """Aligns the shape of an array with the list of dims given for it."""
-    given = next((i for i, row in enumerate(rows) if row.type == "dims"), None)
+    anchor = next((i for i, row in enumerate(rows) if row.type == "dims"), None)
     for number, row in enumerate(rows):
-        if row.cells and row.cells[0].dim is None and given is not None and len(rows[given].cells) == len(row.cells):
+        if row.cells and row.cells[0].dim is None and anchor is not None and len(rows[anchor].cells) == len(row.cells):
             for column in columns:
                 column.pop(number, None)
-            for cell, dim in zip(row.cells, rows[given].cells, strict=True):
-                next(column for column in columns if column.get(given) is dim)[number] = cell
+            for cell, dim in zip(row.cells, rows[anchor].cells, strict=True):
+                next(column for column in columns if column.get(anchor) is dim)[number] = cell
 
 
 def _closer(columns: list[Column]) -> list[Column]:
     """Joins two columns if no row has both and their dims are alike, so that confused dims are below each other."""
     for alike in (_namesakes, _related):
         for a, b in combinations(range(len(columns)), 2):
-            one, other = columns[a], columns[b]
-            if one and other and not set(one) & set(other) and alike(_first(one), _first(other)):
-                here, there = (a, b) if min(one) < min(other) else (b, a)  # in the order of the upper row
-                columns[here], columns[there] = one | other, {}
+            col_a, col_b = columns[a], columns[b]
+            if col_a and col_b and not set(col_a) & set(col_b) and alike(_first(col_a), _first(col_b)):
+                target, source = (a, b) if min(col_a) < min(col_b) else (b, a)  # in the order of the upper row
+                columns[target], columns[source] = col_a | col_b, {}
     return [column for column in columns if column]
 
 
@@ -145,17 +145,17 @@ def _mark(columns: Sequence[Column], rows: Sequence[OperandRow], known: Sequence
 
 def _mark_lengths(column: Column) -> None:
     """Marks a Dim with two lengths, and a size that differs from its dim."""
-    held = list(column.values())
-    for a, b in pairwise(held):
+    cells = list(column.values())
+    for a, b in pairwise(cells):
         if a.dim is b.dim and not _agree(a.size, b.size):
-            for cell in held:
+            for cell in cells:
                 cell.odd = cell.spelled = True
-    sizes = {cell.size.max for cell in held if cell.size is not None}
-    if any(cell.dim is None for cell in held) and sizes:
-        for cell in held:
+    sizes = {cell.size.max for cell in cells if cell.size is not None}
+    if any(cell.dim is None for cell in cells) and sizes:
+        for cell in cells:
             cell.odd = cell.odd or (cell.dim is None and cell.number not in sizes)
-        for cell in held:
-            cell.odd = cell.odd or any(other.odd for other in held)
+        for cell in cells:
+            cell.odd = cell.odd or any(peer.odd for peer in cells)
 
 
 def _agree(a: Size | None, b: Size | None) -> bool:
@@ -165,8 +165,8 @@ def _agree(a: Size | None, b: Size | None) -> bool:
 def _lacking(rows: Sequence[OperandRow]) -> set[int]:
     """Marks dims that were passed as arguments but are in no tensor."""
     had = {cell.dim for row in rows if isinstance(row.argument.value, Tensor) for cell in row.cells}
-    asked = [cell.dim for row in rows if row.type == "Dim" for cell in row.cells]
-    return {dim.serial for dim in asked if dim is not None and dim not in had} if had else set()
+    dims = [cell.dim for row in rows if row.type == "Dim" for cell in row.cells]
+    return {dim.serial for dim in dims if dim is not None and dim not in had} if had else set()
 
 
 def dims_in(cells: Iterable[OperandCell]) -> list[Dim]:

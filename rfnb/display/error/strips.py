@@ -51,22 +51,22 @@ def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
 
 def _origins(cells: Sequence[OperandCell], names: dict[int, str]) -> list[DimOrigin]:
     """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
-    found: dict[Any, DimOrigin] = {}
+    origins: dict[Any, DimOrigin] = {}
     for cell in cells:
         if cell.dim is not None and cell.lengths is not None:
             bound = cell.size.made if cell.spelled and cell.size is not None else None
             place = None if bound is None else bound.place()
-            told = _origin(cell.dim, names[cell.dim.serial], cell.lengths, place, odd=cell.odd)
-            if told["dim"]["made"] or place:
-                found.setdefault((cell.dim.serial, place), told)
-    return sorted(found.values(), key=lambda told: not told["odd"])
+            origin = _origin(cell.dim, names[cell.dim.serial], cell.lengths, place, odd=cell.odd)
+            if origin["dim"]["made"] or place:
+                origins.setdefault((cell.dim.serial, place), origin)
+    return sorted(origins.values(), key=lambda origin: not origin["odd"])
 
 
 def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bool) -> DimOrigin:
     view = describe_dim(dim, lengths)
     formula = view["formula"] if view["formula"] != dim.name else None
-    made = f"made in {view['made']}" if view["made"] else None
-    where = ", ".join(part for part in (formula, made, f"bound in {bound}" if bound else None) if part)
+    place = f"made in {view['made']}" if view["made"] else None
+    where = ", ".join(part for part in (formula, place, f"bound in {bound}" if bound else None) if part)
     text = None if dim.made is None else dim.made.text() or None
     return {"dim": view, "name": name, "where": where, "text": text, "odd": odd}
 
@@ -93,9 +93,10 @@ def _heads(rows: Sequence[StripRow]) -> list[list[str]]:
 
 def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
     """`time+1  made in cell 3, line 1: rf.pad(x, …)`"""
-    width = max((len(told["name"]) for told in origins), default=0)
+    width = max((len(origin["name"]) for origin in origins), default=0)
     return [
-        f"{told['name']:<{width}}  {told['where']}" + (f": {told['text']}" if told["text"] else "") for told in origins
+        f"{origin['name']:<{width}}  {origin['where']}" + (f": {origin['text']}" if origin["text"] else "")
+        for origin in origins
     ]
 
 
@@ -109,11 +110,11 @@ def strips_html(rows: Sequence[StripRow]) -> Html:
 
 def _row_html(row: StripRow, head: list[str]) -> Html:
     name, text, kind = head
-    left = f"{style.LABEL_CELL};vertical-align:middle"
+    look = f"{style.LABEL_CELL};vertical-align:middle"
     cells = [
-        el("td", name, style=left),
-        el("td", text, style=f"{left};opacity:1;font-weight:bold;white-space:normal;max-width:18em"),
-        el("td", kind, style=left),
+        el("td", name, style=look),
+        el("td", text, style=f"{look};opacity:1;font-weight:bold;white-space:normal;max-width:18em"),
+        el("td", kind, style=look),
         *(
             el("td", _pill(cell), style="padding:3px 2px 3px 0;text-align:left;border:none;background:none")
             for cell in row["cells"]
@@ -135,7 +136,7 @@ def _pill(cell: StripCell | None) -> Html | None:
 
 def origins_html(origins: Sequence[DimOrigin]) -> Html:
     """A line for each dim: where it was made, and by which expression."""
-    return el("table", [_origin_row(told) for told in origins], style=style.TABLE)
+    return el("table", [_origin_row(origin) for origin in origins], style=style.TABLE)
 
 
 def _origin_row(told: DimOrigin) -> Html:

@@ -29,11 +29,11 @@ def describe_frames(error: BaseException) -> list[FrameView]:
 
 def _frame(source: Source) -> FrameView:
     code = source.code
-    made = code.co_qualname.startswith("make.<locals>")  # written by `core.op`: there is no such line in the file
+    generated = code.co_qualname.startswith("make.<locals>")  # written by `core.op`: there is no such line in the file
     return {
         "place": source.place() if is_users(code) else f"{_path_of(source)}:{source.line}",
         "function": code.co_name,
-        "text": "" if made else source.text(),
+        "text": "" if generated else source.text(),
         "whose": "rfnb" if is_own(code) else "user" if is_users(code) else "other",
     }
 
@@ -49,10 +49,10 @@ def describe_causes(error: BaseException) -> Iterator[CauseView]:
     """The errors that caused this one, the nearest first."""
     for _ in range(CAUSES):
         cause = error.__cause__
-        before = cause or (None if error.__suppress_context__ else error.__context__)
-        if before is None:
+        earlier = cause or (None if error.__suppress_context__ else error.__context__)
+        if earlier is None:
             return
-        error = before
+        error = earlier
         yield {
             "error": error_text(error)[:2000],
             "relation": "caused by" if cause is not None else "while handling",

@@ -29,8 +29,8 @@ def describe(error: BaseException) -> ErrorView:
     call = notes.attempt("call", lambda: failed_call(error), None)
     place = notes.attempt("place", lambda: _place(error), None)
     odd = getattr(error, "dims", ())
-    nothing: tuple[list[StripRow], list[DimOrigin]] = [], []
-    strips = notes.attempt("operands", lambda: describe_strips(call.arguments, odd) if call else nothing, nothing)
+    empty: tuple[list[StripRow], list[DimOrigin]] = [], []
+    strips = notes.attempt("operands", lambda: describe_strips(call.arguments, odd) if call else empty, empty)
     view: ErrorView = {
         "kind": "error",
         "name": type(error).__name__,
@@ -80,9 +80,9 @@ def _other_facts(view: ErrorView) -> list[list[str]]:
 def _is_shown(fact: str, view: ErrorView) -> bool:
     """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
     dims = [cell["dim"] for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
-    shown = [printable_name(dim_word(dim)) for dim in dims]
+    words = [printable_name(dim_word(dim)) for dim in dims]
     named = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
-    return bool(named) and all(any(word.startswith(dim) for word in shown) for dim in named)
+    return bool(named) and all(any(word.startswith(dim) for word in words) for dim in named)
 
 
 def _callers(view: ErrorView) -> list[FrameView]:
@@ -117,7 +117,7 @@ def to_text(view: ErrorView) -> str:
 def to_html(view: ErrorView) -> Html:
     """The card as HTML; traceback and causes are folded."""
     odd = [origin for origin in view["origins"] if origin["odd"]]
-    rest = [origin for origin in view["origins"] if not origin["odd"]]
+    regular = [origin for origin in view["origins"] if not origin["odd"]]
     look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     return el(
         "div",
@@ -127,7 +127,7 @@ def to_html(view: ErrorView) -> Html:
         origins_html(odd) if odd else None,
         _facts_html(_other_facts(view)),
         [quiet(note, tag="div") for note in view["notes"]],
-        fold("where the other dims come from", origins_html(rest)) if rest else None,
+        fold("where the other dims come from", origins_html(regular)) if regular else None,
         fold("traceback", frames_html(view["frames"])) if view["frames"] else None,
         [fold(cause_text(cause).splitlines()[0], cause_html(cause)) for cause in view["causes"]],
         note_html(view["note"]),

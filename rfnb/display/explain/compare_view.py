@@ -39,25 +39,25 @@ COLOURS = (style.PALETTE[0], style.PALETTE[1])
 
 def describe(compared: SearchComparison | BeamsCompared, most: int = MOST) -> SearchComparisonView:
     """The sequences that differ as JSON, by the first step that does; most: how many of them."""
-    alone: list[tuple[str, ...]] = [(), ()]
+    unpaired: list[tuple[str, ...]] = [(), ()]
     if isinstance(compared, BeamsCompared):
-        several, left = [compared], 0
+        sequences, extra = [compared], 0
     else:
-        several, left = compared.differing[:most], len(compared.differing) - most
-        alone = [compared.only_a, compared.only_b]
+        sequences, extra = compared.differing[:most], len(compared.differing) - most
+        unpaired = [compared.only_a, compared.only_b]
     return {
         "kind": "search_comparison",
         "agree": compared.agree,
         "summary": compared.text.splitlines(),
-        "sequences": [_sequence(each) for each in several],
-        "alone": [list(names[:MOST]) for names in alone],
-        "note": f"{count_of(left, 'more sequence')}; rf.show(comparison, most=…)" if left > 0 else None,
+        "sequences": [_sequence(sequence) for sequence in sequences],
+        "alone": [list(names[:MOST]) for names in unpaired],
+        "note": f"{count_of(extra, 'more sequence')}; rf.show(comparison, most=…)" if extra > 0 else None,
     }
 
 
 def _sequence(each: BeamsCompared) -> ComparedSequence:
-    found = _hypotheses(each.trees)
-    start = _start([labels for labels, _ in found])
+    hypotheses = _hypotheses(each.trees)
+    start = _start([labels for labels, _ in hypotheses])
     return {
         "name": each.name,
         "agree": each.agree,
@@ -68,7 +68,7 @@ def _sequence(each: BeamsCompared) -> ComparedSequence:
         "only": [list(map(_prefix, only[:HYPOTHESES])) for only in (each.only_a, each.only_b)],
         "start": start,
         "by_step": all(tree.own.blank is None for tree in each.trees),
-        "hypotheses": [_described(labels, sides, found[0][0], start) for labels, sides in found],
+        "hypotheses": [_described(labels, sides, hypotheses[0][0], start) for labels, sides in hypotheses],
     }
 
 
@@ -78,17 +78,17 @@ Found = tuple[tuple[str, ...], Sides]
 
 def _hypotheses(trees: tuple[Tree, Tree]) -> list[Found]:
     """The best hypotheses of both by their labels: the output of the first, that of the second, the others by rank."""
-    found: dict[tuple[str, ...], Sides] = {}
-    wanted = [tree.hypotheses[:HYPOTHESES] for tree in trees]
-    for side, hypotheses in enumerate(wanted):
-        for each in hypotheses:
-            found.setdefault(_texts(trees[side], each), [None, None])
+    by_labels: dict[tuple[str, ...], Sides] = {}
+    best = [tree.hypotheses[:HYPOTHESES] for tree in trees]
+    for side, hypotheses in enumerate(best):
+        for hypothesis in hypotheses:
+            by_labels.setdefault(_texts(trees[side], hypothesis), [None, None])
     for side, tree in enumerate(trees):
-        for each in tree.hypotheses:
-            sides = found.get(_texts(tree, each))
+        for hypothesis in tree.hypotheses:
+            sides = by_labels.get(_texts(tree, hypothesis))
             if sides is not None and sides[side] is None:
-                sides[side] = each
-    return sorted(found.items(), key=lambda each: _order(each[1]))
+                sides[side] = hypothesis
+    return sorted(by_labels.items(), key=lambda hypothesis: _order(hypothesis[1]))
 
 
 def _texts(tree: Tree, each: Hypothesis) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _texts(tree: Tree, each: Hypothesis) -> tuple[str, ...]:
 
 
 def _order(sides: Sides) -> tuple[float, ...]:
-    ranks = [float("inf") if each is None else each.rank for each in sides]
+    ranks = [float("inf") if hypothesis is None else hypothesis.rank for hypothesis in sides]
     return (min(ranks), *ranks)
 
 
@@ -116,14 +116,15 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _described(labels: tuple[str, ...], sides: Sides, first: tuple[str, ...], start: int) -> ComparedHypothesis:
-    shown = labels[start : start + LABELS]
+    visible = labels[start : start + LABELS]
     ranked: list[RankedScore | None] = [
-        None if each is None else {"rank": each.rank, "score": rounded(each.score) or 0} for each in sides
+        None if hypothesis is None else {"rank": hypothesis.rank, "score": rounded(hypothesis.score) or 0}
+        for hypothesis in sides
     ]
     return {
-        "labels": list(shown),
+        "labels": list(visible),
         "more": max(0, len(labels) - start - LABELS),
-        "common": min(len(shown), max(0, _common(labels, first) - start)),
+        "common": min(len(visible), max(0, _common(labels, first) - start)),
         "sides": ranked,
     }
 
@@ -138,8 +139,8 @@ def _prefix(prefix: BeamPrefix) -> KeptPrefix:
 def to_text(view: SearchComparisonView) -> str:
     """The first differences, and the hypotheses side by side."""
     lines = list(view["summary"])
-    for each in (each for each in view["sequences"] if each["hypotheses"]):
-        lines += ["", f"  {printable_name(each['name'])}", *(f"    {line}" for line in aligned(_grid(each)))]
+    for sequence in (sequence for sequence in view["sequences"] if sequence["hypotheses"]):
+        lines += ["", f"  {printable_name(sequence['name'])}", *(f"    {line}" for line in aligned(_grid(sequence)))]
     return "\n".join([*lines, *note_text(view["note"])])
 
 
@@ -151,12 +152,12 @@ def to_repr(view: SearchComparisonView) -> str:
 def to_table(view: SearchComparisonView) -> Table:
     """A row for each hypothesis of each sequence."""
     rows = [
-        [each["name"], each["step"], *_ranks(found), _labels(each, found)]
-        for each in view["sequences"]
-        for found in each["hypotheses"]
+        [sequence["name"], sequence["step"], *_ranks(hypothesis), _labels(sequence, hypothesis)]
+        for sequence in view["sequences"]
+        for hypothesis in sequence["hypotheses"]
     ]
     return Table(
-        ["sequence", "step", *(f"{what} {side}" for side in SIDES for what in ("rank", "score")), "labels"], rows
+        ["sequence", "step", *(f"{column} {side}" for side in SIDES for column in ("rank", "score")), "labels"], rows
     )
 
 
@@ -172,7 +173,7 @@ def _labels(each: ComparedSequence, found: ComparedHypothesis) -> str:
 
 def _grid(each: ComparedSequence) -> list[list[str]]:
     """The header with the positions of labels, and a row for each hypothesis."""
-    return [[*_heads(each), *_positions(each)], *(_row(each, found) for found in each["hypotheses"])]
+    return [[*_heads(each), *_positions(each)], *(_row(each, hypothesis) for hypothesis in each["hypotheses"])]
 
 
 def _heads(each: ComparedSequence) -> list[str]:
@@ -181,7 +182,7 @@ def _heads(each: ComparedSequence) -> list[str]:
 
 def _positions(each: ComparedSequence) -> list[str]:
     """The steps of the labels, with a mark at the first one after which the beams differ."""
-    count = max((len(found["labels"]) for found in each["hypotheses"]), default=0)
+    count = max((len(hypothesis["labels"]) for hypothesis in each["hypotheses"]), default=0)
     steps = range(each["start"], each["start"] + count)
     words = [f"≠ {step}" if each["by_step"] and step == each["step"] else str(step) for step in steps]
     return ["…", *words] if each["start"] else words
@@ -189,8 +190,8 @@ def _positions(each: ComparedSequence) -> list[str]:
 
 def _row(each: ComparedSequence, found: ComparedHypothesis) -> list[str]:
     labels = [printable_name(label) for label in found["labels"]] or ["(no labels)"]
-    more = ["…"] if found["more"] else []
-    return [*_side_cells(found), *(["…"] if each["start"] else []), *labels, *more]
+    tail = ["…"] if found["more"] else []
+    return [*_side_cells(found), *(["…"] if each["start"] else []), *labels, *tail]
 
 
 def _side_cells(found: ComparedHypothesis) -> list[str]:
@@ -207,19 +208,24 @@ def _side_cells(found: ComparedHypothesis) -> list[str]:
 def to_html(view: SearchComparisonView) -> Html:
     """The first difference with the hypotheses of both; later ones folded."""
     word = chip("agree", style.PALETTE[2]) if view["agree"] else chip("differ", style.ALARM)
-    several = view["sequences"]
-    single = len(several) == 1 and len(view["summary"]) == 1
+    sequences = view["sequences"]
+    single = len(sequences) == 1 and len(view["summary"]) == 1
     return el(
         "div",
-        el("div", word, el("b", several[0]["name"]) if single else view["summary"][0], style=style.HEAD),
-        [_sequence_html(each, named=not single) for each in several[:1]],
-        [fold(f"{each['name']}: {each['words']}", _inside(each), style="margin-top:4px") for each in several[1:]],
+        el("div", word, el("b", sequences[0]["name"]) if single else view["summary"][0], style=style.HEAD),
+        [_sequence_html(sequence, named=not single) for sequence in sequences[:1]],
+        [
+            fold(f"{sequence['name']}: {sequence['words']}", _inside(sequence), style="margin-top:4px")
+            for sequence in sequences[1:]
+        ],
         [
             quiet(f"only in the {side}: {', '.join(names)}", tag="div")
             for side, names in zip(SIDES, view["alone"], strict=True)
             if names
         ],
-        el("div", quiet(LEGEND), style="font-size:12px") if any(each["hypotheses"] for each in several) else None,
+        el("div", quiet(LEGEND), style="font-size:12px")
+        if any(sequence["hypotheses"] for sequence in sequences)
+        else None,
         note_html(view["note"]),
         style=style.BOX,
     )
@@ -267,11 +273,11 @@ def _hypotheses_html(each: ComparedSequence) -> Html | None:
         el("th", f"{side} (beam {beam})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
         for side, beam in zip(SIDES, each["beams"], strict=True)
     ]
-    first = each["start"] - (each["start"] > 0)
+    start = each["start"] - (each["start"] > 0)
     positions = [
-        el("th", word, style=_look(style.HEADER_CELL, first + i == marked)) for i, word in enumerate(_positions(each))
+        el("th", word, style=_look(style.HEADER_CELL, start + i == marked)) for i, word in enumerate(_positions(each))
     ]
-    rows = [_row_html(each, found, marked, i == 0) for i, found in enumerate(each["hypotheses"])]
+    rows = [_row_html(each, hypothesis, marked, i == 0) for i, hypothesis in enumerate(each["hypotheses"])]
     head = el("tr", heads, positions, style=style.PLAIN_ROW)
     return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
 
@@ -281,9 +287,9 @@ def _row_html(each: ComparedSequence, found: ComparedHypothesis, marked: int | N
     labels: list[Html] = [el("td", quiet("…"), style=LABEL)] if each["start"] else []
     common = -1 if first else found["common"]
     for i, label in enumerate(found["labels"] or ["(no labels)"]):
-        shown = quiet(label) if i < common else el("b", label) if i == common else label
-        labels.append(el("td", shown, style=_look(LABEL, each["start"] + i == marked)))
-    missing = range(len(found["labels"]) or 1, max(len(other["labels"]) for other in each["hypotheses"]))
+        text = quiet(label) if i < common else el("b", label) if i == common else label
+        labels.append(el("td", text, style=_look(LABEL, each["start"] + i == marked)))
+    missing = range(len(found["labels"]) or 1, max(len(hypothesis["labels"]) for hypothesis in each["hypotheses"]))
     labels += [el("td", style=_look(LABEL, each["start"] + i == marked)) for i in missing]
     if found["more"]:
         labels.append(el("td", quiet(f"… {found['more']} more"), style=LABEL))
@@ -300,6 +306,6 @@ def _look(look: str, marked: bool) -> str:
 
 def _side_look(found: ComparedHypothesis, side: int, score: int) -> str:
     """Tinted if only this search has the hypothesis."""
-    alone = found["sides"][side] is not None and found["sides"][1 - side] is None
-    tint = f";background-color:{style.tint(COLOURS[side], 0.2)}" if alone else ""
+    unique = found["sides"][side] is not None and found["sides"][1 - side] is None
+    tint = f";background-color:{style.tint(COLOURS[side], 0.2)}" if unique else ""
     return f"{style.CELL}{tint};text-align:{'left' if not score else 'right'};padding-right:{14 if score else 6}px"

@@ -29,10 +29,10 @@ def describe_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> Li
     """The steps as JSON: of many, the first and last ones and those around the fall."""
     fall = life.fall
     names = list(tree.part_sums) if len(tree.part_sums) > 1 else []
-    every = [_kept(tree, node, known, names) for node, known in zip(life.nodes, life.table(tree), strict=False)]
+    every = [_kept(tree, node, row, names) for node, row in zip(life.nodes, life.table(tree), strict=False)]
     closest = _closest(every)
-    drawn = set(drawn_steps(tree, None if fall is None else fall.step))
-    steps = [step for step in every if step["step"] in drawn]
+    visible = set(drawn_steps(tree, None if fall is None else fall.step))
+    steps = [step for step in every if step["step"] in visible]
     if len(every) > len(steps):
         notes.add(f"{len(steps)} of {len(every)} steps are shown")
     if fall is not None:
@@ -71,40 +71,40 @@ def _best_pruned(tree: Tree, step: int) -> Number | None:
 
 def _fallen(tree: Tree, fall: Fall, names: list[str]) -> list[LifeStep]:
     """The step at which the labels lost their place, and the last of those that were kept instead."""
-    done = fall.label is None
+    is_end = fall.label is None
     best = float(tree.compared[fall.step].max(initial=-math.inf))
-    kept = int(competing(tree, fall.step, done).sum())
+    count = int(competing(tree, fall.step, is_end).sum())
     score = fall.candidate.compared if fall.candidate else -math.inf if fall.reason == "not allowed" else None
-    mine, theirs = (
+    candidate_parts, last_parts = (
         [plain(parts[name]) for name in names if name in parts]
         for parts in (scaled_parts(tree, node) if node and names else {} for node in (fall.candidate, fall.last))
     )
     last = None if fall.last is None else fall.last.compared
-    found: list[LifeStep] = [
+    steps: list[LifeStep] = [
         {
             "step": fall.step,
             "label": fall.text,
             "state": "fell",
-            "ended": done,
+            "ended": is_end,
             "rank": fall.rank,
-            "kept": kept,
+            "kept": count,
             "score": rounded(score),
             "gap": None if score is None else rounded(best - score),
             "last": rounded(last),
             "margin": None if fall.margin is None else rounded(0 - fall.margin),
             "at_least": fall.at_least,
             "pruned": None,
-            "parts": mine,
+            "parts": candidate_parts,
         }
     ]
     if fall.last is not None and last is not None:
         instead: LifeStep = {
             "step": fall.step, "label": fall.last_text, "state": "instead", "ended": fall.last.ended,
-            "rank": fall.last.rank, "kept": kept, "score": rounded(last), "gap": rounded(best - last),
-            "last": None, "margin": None, "at_least": False, "pruned": None, "parts": theirs,
+            "rank": fall.last.rank, "kept": count, "score": rounded(last), "gap": rounded(best - last),
+            "last": None, "margin": None, "at_least": False, "pruned": None, "parts": last_parts,
         }  # fmt: skip
-        found.append(instead)
-    return found
+        steps.append(instead)
+    return steps
 
 
 def rounded(score: float | None) -> Number | None:
@@ -114,19 +114,19 @@ def rounded(score: float | None) -> Number | None:
 
 def _closest(steps: list[LifeStep]) -> str | None:
     """When the labels were closest to being pruned; None if no step pruned anything."""
-    pruning = [each for each in steps if each["pruned"] is not None]
+    pruning = [step for step in steps if step["pruned"] is not None]
     if pruning:
-        above = [real(each["score"]) - real(each["pruned"]) for each in pruning]
-        at = above.index(min(above))
-        what = f"{number(above[at])} above the best that was pruned"
-        return f"closest to being pruned at step {pruning[at]['step']}: rank {_rank(pruning[at])}, {what}"
-    known = [each for each in steps if each["kept"] > 1 and each["margin"] is not None]
-    if not known:
+        gaps = [real(step["score"]) - real(step["pruned"]) for step in pruning]
+        at = gaps.index(min(gaps))
+        words = f"{number(gaps[at])} above the best that was pruned"
+        return f"closest to being pruned at step {pruning[at]['step']}: rank {_rank(pruning[at])}, {words}"
+    candidates = [step for step in steps if step["kept"] > 1 and step["margin"] is not None]
+    if not candidates:
         return None
-    least = min(known, key=lambda each: (real(each["margin"]), -(each["rank"] or 0)))
+    least = min(candidates, key=lambda step: (real(step["margin"]), -(step["rank"] or 0)))
     margin = real(least["margin"])
-    what = f"{number(margin)} above the last that was kept" if margin else "the last that was kept"
-    return f"closest to being pruned at step {least['step']}: rank {_rank(least)}, {what}"
+    words = f"{number(margin)} above the last that was kept" if margin else "the last that was kept"
+    return f"closest to being pruned at step {least['step']}: rank {_rank(least)}, {words}"
 
 
 # -- text
@@ -239,9 +239,9 @@ def life_html(view: LifeView) -> list[Html]:
 
 
 def _table(view: LifeView, steps: list[LifeStep]) -> Html:
-    step, label, rank, *rest = _columns(view)
-    head = el("tr", _cells([step, label], [rank, "", *rest], style.HEADER_CELL, "th"), style=style.PLAIN_ROW)
-    rows = [row for skips, each in _rows(steps) for row in [*[SKIPPED] * skips, _row(each, view)]]
+    step, label, rank, *tail = _columns(view)
+    head = el("tr", _cells([step, label], [rank, "", *tail], style.HEADER_CELL, "th"), style=style.PLAIN_ROW)
+    rows = [row for skips, entry in _rows(steps) for row in [*[SKIPPED] * skips, _row(entry, view)]]
     table = el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
     return el("div", table, style="overflow-x:auto;max-width:100%")
 
@@ -254,14 +254,14 @@ def _cells(left: Sequence[Child], right: Sequence[Child], look: str, tag: str = 
 
 
 def _row(step: LifeStep, view: LifeView) -> Html:
-    number_, label, rank, *rest = _words(step, view)
-    shown = label if step["ended"] and step["state"] != "instead" else el("b", label)
+    number_, label, rank, *tail = _words(step, view)
+    text = label if step["ended"] and step["state"] != "instead" else el("b", label)
     look = style.PLAIN_ROW
     if step["state"] in TINTS:
         look = f"background-color:{style.tint(TINTS[step['state']], 0.14)}"
     if step["step"] == view["apart"] and step["state"] != "instead":
         look += f";border-top:2px solid {style.tint(style.WARN, 0.8)}"
-    words = [number_, shown], [rank, _bar(step), *rest]
+    words = [number_, text], [rank, _bar(step), *tail]
     return el("tr", _cells(*words, style.CELL), style=look)
 
 
@@ -280,10 +280,10 @@ def _bar(step: LifeStep) -> Html | None:
     gap, margin = real(step["gap"]), real(step["margin"])
     spread = gap + margin
     share = 1.0 if gap == 0 else 0.0 if margin <= 0 or not math.isfinite(spread) else margin / spread
-    inside = f"display:block;height:8px;width:{max(round(share * WIDE), 1)}px"
-    filled = el("span", style=f"{inside};background-color:{style.tint(style.PALETTE[0], 0.75)}")
-    outside = f"display:inline-block;height:8px;width:{WIDE}px;background-color:{style.tint(style.GREY, 0.22)}"
-    return el("span", filled, style=outside)
+    fill_look = f"display:block;height:8px;width:{max(round(share * WIDE), 1)}px"
+    filled = el("span", style=f"{fill_look};background-color:{style.tint(style.PALETTE[0], 0.75)}")
+    track_look = f"display:inline-block;height:8px;width:{WIDE}px;background-color:{style.tint(style.GREY, 0.22)}"
+    return el("span", filled, style=track_look)
 
 
 def _legend(view: LifeView) -> str:

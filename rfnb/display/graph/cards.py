@@ -70,9 +70,9 @@ def card(view: GraphView, node: GraphNode) -> Card:
 def _op(view: GraphView, node: GraphNode) -> Card:
     """An op: a quiet word, with its new dims below."""
     name, number = svg.elided(node["name"], 11, 150), node.get("number")
-    told = "" if number is None or number["text"] == "–" else number["text"]
-    wide, high = svg.width(name, 11) + 18 + (svg.width(told, 10, bold=True) + 7 if told else 0.0), 21.0
-    capsule = _capsule(name, wide, high, tinted(node, OP), QUIET if number is None else INK, told)
+    text = "" if number is None or number["text"] == "–" else number["text"]
+    wide, high = svg.width(name, 11) + 18 + (svg.width(text, 10, bold=True) + 7 if text else 0.0), 21.0
+    capsule = _capsule(name, wide, high, tinted(node, OP), QUIET if number is None else INK, text)
     labels = [(value, pills_of(view, value)) for value in node["outputs"] if value["changed"]][:3]
     if not labels:
         return Card(wide, high, capsule)
@@ -119,8 +119,8 @@ def number_line(node: GraphNode) -> str:
 def _port(view: GraphView, node: GraphNode) -> Card:
     """An input or output: its name, and its dims unless they are shown outside."""
     name = svg.elided(node["name"], 11, 170, bold=True)
-    inside = node["kind"] == "input" and node not in view["bodies"][view["root"]]["nodes"]
-    pills = [] if inside else [pill for value in node["outputs"][:1] for pill in pills_of(view, value)]
+    nested = node["kind"] == "input" and node not in view["bodies"][view["root"]]["nodes"]
+    pills = [] if nested else [pill for value in node["outputs"][:1] for pill in pills_of(view, value)]
     lines = rows_of(pills) if pills else []
     note = "each step" if node["kind"] == "frame" else " ".join(node["notes"])
     end = svg.width(name, 11, bold=True)
@@ -144,8 +144,8 @@ def _state(view: GraphView, node: GraphNode) -> Card:
     end = PAD + svg.width(f"{name}:", 11, bold=True) + 5
     way, start = "t−1 → t", " ".join(node["notes"])
     lines = [row for value in node["outputs"][:1] for row in rows_of(pills_of(view, value))]
-    told = end + svg.width(way, 11) + (8 + svg.width(start, 10) if start else 0.0)
-    wide = max(told + PAD, 2 * PAD + max(map(width_of, lines)))
+    edge = end + svg.width(way, 11) + (8 + svg.width(start, 10) if start else 0.0)
+    wide = max(edge + PAD, 2 * PAD + max(map(width_of, lines)))
     parts = [
         svg.rect(0, 0, wide, 25 + 19 * len(lines), rx=7, fill=PAPER, stroke=ACCENT, stroke_dasharray="4 3"),
         svg.words(PAD, 16, f"{name}:", font_weight="bold", fill=INK),
@@ -177,11 +177,11 @@ class TextLine:
 
     def drawn(self, x: float, y: float, end: float) -> list[Html | None]:
         """The line as SVG, 19 pixels high, from `x` to `end`."""
-        told = svg.width(self.words, 10, bold=self.bold) + 8 if self.words else 0.0
+        indent = svg.width(self.words, 10, bold=self.bold) + 8 if self.words else 0.0
         weight = "bold" if self.bold else None
         return [
             svg.words(x, y + 11.7, self.words, font_size=10, font_weight=weight, fill=self.ink) if self.words else None,
-            *drawn(self.pills, x + told, y),
+            *drawn(self.pills, x + indent, y),
             svg.words(end, y + 11.7, self.right, font_size=10, text_anchor="end", fill=QUIET) if self.right else None,
         ]
 
@@ -192,9 +192,9 @@ def _module(view: GraphView, node: GraphNode) -> Card:
     lines = _lines(view, node)
     wide = max(2 * PAD + max([head, *(line.width for line in lines)]), 76.0)
     high = 28.0 + 19 * len(lines) - (4 if lines else 0)
-    drawn = [line.drawn(PAD, 24 + 19 * i, wide - PAD) for i, line in enumerate(lines)]
+    marks = [line.drawn(PAD, 24 + 19 * i, wide - PAD) for i, line in enumerate(lines)]
     deep = 6.0 if node["times"] > 1 and node["status"] != "ghost" else 0.0
-    return Card(wide + deep, high + deep, svg.group(_paper(node, wide, high), title, drawn), axis=wide / 2)
+    return Card(wide + deep, high + deep, svg.group(_paper(node, wide, high), title, marks), axis=wide / 2)
 
 
 def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
@@ -203,8 +203,8 @@ def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
     lines = []
     if number is not None:
         lines = [TextLine(number_line(node), ink=FAILED if number["bad"] else INK, bold=True)]
-        more = [part for word in number["more"] for part in wrap(word, 44)]
-        lines += [TextLine(word, ink=DARKER) for word in more]
+        extra = [part for word in number["more"] for part in wrap(word, 44)]
+        lines += [TextLine(word, ink=DARKER) for word in extra]
     for value in outputs:
         name = svg.elided(value["name"], 10, 90) if len(outputs) > 1 else ""
         rows = rows_of(pills_of(view, value))
@@ -219,13 +219,13 @@ def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
 
 def _notes(view: GraphView, node: GraphNode, lines: int = 3) -> list[str]:
     plain = any(value["shape"] is not None for value in node["outputs"])  # dims tell what the options say
-    said = [svg.elided(note, 10, ROOM) for note in (*node["notes"], *([node["options"]] if plain else [])) if note]
+    notes = [svg.elided(note, 10, ROOM) for note in (*node["notes"], *([node["options"]] if plain else [])) if note]
     failure = view["failure"]
     if failure is not None and failure["node"] == node["id"]:
         return wrap(
             f"{failure['error']}: {failure['text'].partition(chr(10))[0]}", 44, max_lines=lines, placeholder=" …"
         )
-    return said[:lines]
+    return notes[:lines]
 
 
 def _title(node: GraphNode, ink: str, quiet: str, y: float = 16) -> tuple[list[Html | None], float]:
@@ -275,12 +275,12 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     params = [amount(node["params"])] if node["params"] else []
     measured = number_line(node)
     chip = svg.width(measured, 10, bold=True) + 12 if measured else 0.0
-    told = PAD + head + 10 + (chip + 8 if chip else 0.0)
+    start = PAD + head + 10 + (chip + 8 if chip else 0.0)
     words = " · ".join([*params, *_notes(view, node, 2 if node["kind"] == "loop" else 1)])
     for word in [] if number is None else number["more"]:  # as many as there is room for
         longer = " · ".join(filter(None, [words, word]))
-        words = longer if told + svg.width(longer, 10) + PAD <= width + 2 * FRAME["pad"] else words
-    wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
+        words = longer if start + svg.width(longer, 10) + PAD <= width + 2 * FRAME["pad"] else words
+    wide = max(start + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]
     place = node.get("place")
     back = {"fill": "#808080", "fill_opacity": 0.06} if place is None else {"fill": MOVED[place], "fill_opacity": 0.35}
@@ -289,9 +289,9 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
         svg.rect(0, 0, wide, high, rx=9, **line),
         svg.rect(3, 3, wide - 6, high - 6, rx=7, **line | {"fill": "none"}) if node["kind"] == "loop" else None,
         title,
-        svg.rect(told - chip - 8, 8, chip, 17, rx=4, fill=tinted(node, PAPER), stroke=BORDER) if chip else None,
-        svg.words(told - chip - 2, 20, measured, font_size=10, font_weight="bold", fill=INK) if chip else None,
-        svg.words(told, 20, words, font_size=10, fill=FAINT) if words else None,
+        svg.rect(start - chip - 8, 8, chip, 17, rx=4, fill=tinted(node, PAPER), stroke=BORDER) if chip else None,
+        svg.words(start - chip - 2, 20, measured, font_size=10, font_weight="bold", fill=INK) if chip else None,
+        svg.words(start, 20, words, font_size=10, fill=FAINT) if words else None,
     ]
     return Card(wide, high, svg.group(parts))
 

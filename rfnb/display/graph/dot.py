@@ -64,7 +64,7 @@ def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> byt
             hint="apt install graphviz; without it: view.save('model.html') draws the graph",
         )
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, f"-T{form}"], input=source.source.encode(), capture_output=True, timeout=seconds, check=True
         )
     except subprocess.TimeoutExpired:
@@ -72,9 +72,9 @@ def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> byt
             f"rendered: dot took longer than {seconds:g} s", hint="seconds=…, or a smaller picture: depth=0"
         ) from None
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise ViewError("rendered: dot failed", got=said[0] if said else f"exit status {error.returncode}") from None
-    return done.stdout
+        words = error.stderr.decode(errors="replace").strip().splitlines()
+        raise ViewError("rendered: dot failed", got=words[0] if words else f"exit status {error.returncode}") from None
+    return process.stdout
 
 
 # -- the text
@@ -122,8 +122,8 @@ def _node(view: GraphView, node: GraphNode, around: str, *, is_open: bool) -> li
     }
     if node["kind"] == "loop":
         rim["peripheries"] = "2"
-    inside = [f"{k}={quoted(v)};" for k, v in rim.items()] + _body(view, node["body"], f"{key}.")
-    return [f"subgraph {quoted('cluster_' + key)} {{", *_indented(inside), "}"]
+    lines = [f"{k}={quoted(v)};" for k, v in rim.items()] + _body(view, node["body"], f"{key}.")
+    return [f"subgraph {quoted('cluster_' + key)} {{", *_indented(lines), "}"]
 
 
 def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
@@ -133,8 +133,8 @@ def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
     if node["kind"] == "op" and not any(value["changed"] for value in node["outputs"]):
         outputs = []
     number = node.get("number")
-    more = [] if number is None else number["more"]
-    words = [f"{name(node)} {cls}".strip(), number_line(node), *outputs, count, *more, *node["notes"]]
+    extra = [] if number is None else number["more"]
+    words = [f"{name(node)} {cls}".strip(), number_line(node), *outputs, count, *extra, *node["notes"]]
     look = {"label": "\n".join(filter(None, words))}
     if number is not None:
         look["fillcolor"] = tinted(node, PAPER)

@@ -13,7 +13,7 @@ class Flow:
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         kinds = {"parameters": "parameter", "constants": "constant"}
-        hidden = {kinds[what] for what in hide if what in kinds}
+        hidden = {kinds[kind] for kind in hide if kind in kinds}
         self.hidden = {value.number for value in graph.values if value.kind in hidden}
         self.made_up = self._starts(graph) if "constants" in hide else set()
         self._counts = self._bookkeeping(graph) if "parameters" in hide else set()
@@ -27,18 +27,18 @@ class Flow:
         free = {node.outputs[0]: node for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
         zeros = {n for n, node in free.items() if node.name == "zeros"}
         starts = zeros | {state.initial for node in nodes if node.loop for state in node.loop.states}
-        used = set(_used(graph.nodes, zeros)) | {n for _, n in graph.outputs}
-        return {n for n in free.keys() & starts - used if n is not None}
+        uses = set(_used(graph.nodes, zeros)) | {n for _, n in graph.outputs}
+        return {n for n in free.keys() & starts - uses if n is not None}
 
     def _bookkeeping(self, graph: ModelGraph) -> set[int]:
         """Numbers of ops that only update something, such as a counter of calls: they depend on parameters and buffers
         alone, and their results are not used.
         """
         nodes = graph.graph.all_nodes()
-        used = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
+        uses = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
         of_parameters = {value.number for value in graph.values if value.kind == "parameter"}
         ops = [node for node in nodes if node.module is None and node.loop is None and not node.body and node.outputs]
-        idle = [node for node in ops if used.isdisjoint(node.outputs)]
+        idle = [node for node in ops if uses.isdisjoint(node.outputs)]
         return {node.number for node in idle if node.inputs and of_parameters.issuperset(node.inputs)}
 
     def is_shown_elsewhere(self, node: Node) -> bool:
@@ -70,11 +70,11 @@ class Flow:
 def _used(nodes: Iterable[Node], starts: set[int], told: Set[int] = frozenset()) -> Iterator[int]:
     """Values that are read, without initial values of loops, and without `starts` passed besides a module's input."""
     for node in nodes:
-        given = starts.intersection(node.inputs) if node.module is not None else set[int]()
-        inside = told | given if len(given) < len(node.inputs) else told
+        passed = starts.intersection(node.inputs) if node.module is not None else set[int]()
+        inner = told | passed if len(passed) < len(node.inputs) else told
         if node.loop is None:
-            yield from (n for n in node.inputs if n not in inside)
-        yield from _used(node.body, starts, inside)
+            yield from (n for n in node.inputs if n not in inner)
+        yield from _used(node.body, starts, inner)
 
 
 def results(node: Node) -> set[int | None]:

@@ -79,11 +79,11 @@ class GraphFolder:
         if not opens(node, self.flow.is_shown_elsewhere):
             return None
         self.numbers.enter(nodes)
-        same = 0 if self._fails(node) or self.graph.measured is not None else self.graph.form_of(node)
+        form = 0 if self._fails(node) or self.graph.measured is not None else self.graph.form_of(node)
         for twin in nodes:
-            self._twin(same, twin)
-        if same in self._shared:
-            return self._shared[same]
+            self._twin(form, twin)
+        if form in self._shared:
+            return self._shared[form]
         body = _Body(around=node)
         if node.loop is not None:
             self._steps(body, node)
@@ -91,15 +91,15 @@ class GraphFolder:
             self._fill(body, node.body)
             self._results(body, node)
         key = self._keep(body)
-        if same:
-            self._shared[same] = key
+        if form:
+            self._shared[form] = key
         return key
 
     def _twin(self, same: int, node: Node) -> None:
         if same and node.module is not None:
-            shown = self._shown.setdefault(same, node.module.path)
-            if shown != node.module.path:
-                self.twins[node.module.path] = shown
+            path = self._shown.setdefault(same, node.module.path)
+            if path != node.module.path:
+                self.twins[node.module.path] = path
 
     def _keep(self, body: _Body) -> str:
         key = f"b{len(self.bodies)}"
@@ -108,11 +108,11 @@ class GraphFolder:
         return key
 
     def _fill(self, body: _Body, nodes: Sequence[Node]) -> None:
-        around = body.around
+        owner = body.around
         body.wanted = {number for node in nodes for number in self.flow.reads(node)}
-        body.wanted |= {n for _, n in self.graph.outputs} if around is None else results(around)
-        for several in self.runs.groups([node for node in nodes if not self.flow.is_shown_elsewhere(node)]):
-            self._add(body, several)
+        body.wanted |= {n for _, n in self.graph.outputs} if owner is None else results(owner)
+        for group in self.runs.groups([node for node in nodes if not self.flow.is_shown_elsewhere(node)]):
+            self._add(body, group)
         self._ghosts(body)
 
     def _results(self, body: _Body, node: Node) -> None:
@@ -130,8 +130,8 @@ class GraphFolder:
         loop, values = node.loop, self.graph.values
         assert loop is not None
         states, frames = {}, {frame for _, frame in loop.unstacked}
-        for outside, frame in loop.unstacked:
-            body.holder[frame] = self._port(body, "frame", values[frame], self._name(values[outside]))
+        for source, frame in loop.unstacked:
+            body.holder[frame] = self._port(body, "frame", values[frame], self._name(values[source]))
         for state in loop.states:
             if state.before is None:
                 continue
@@ -161,43 +161,43 @@ class GraphFolder:
         """Adds one box for equal nodes."""
         last, key = nodes[-1], self._id()
         reads: dict[int, None] = {}
-        made: set[int] = set()
+        products: set[int] = set()
         for node in nodes:
-            reads.update((number, None) for number in self.flow.reads(node) if number not in made)
-            made |= self.flow.makes(node)
+            reads.update((number, None) for number in self.flow.reads(node) if number not in products)
+            products |= self.flow.makes(node)
             self.ids[node.number] = key
-        held = [(self._held(body, number), number) for number in reads]
+        sources = [(self._held(body, number), number) for number in reads]
         body.data["nodes"].append(self._node(key, nodes, reads, body.wanted))
-        for source, number in held:
+        for source, number in sources:
             self._edge(body, source, key, number)
-        body.holder |= dict.fromkeys(made - set(reads) | set(last.outputs), key)
+        body.holder |= dict.fromkeys(products - set(reads) | set(last.outputs), key)
         if kind_of(last) not in ("loop", "side"):
             self._called |= dict.fromkeys(set(last.outputs) - set(reads), giver_name(last))
 
     def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int], wanted: Set[int | None]) -> GraphNode:
         node, last = nodes[0], nodes[-1]
-        taken = [signature(self.graph.values[number]) for number in reads]
+        inputs = [signature(self.graph.values[number]) for number in reads]
         facts = node.module
         number = self.numbers.of(nodes)  # before the nodes inside stand for others too
-        inside = self._inside(nodes)
-        given = list(dict.fromkeys(last.outputs))
-        given = [number for number in given if number in wanted] or given  # of a failed call, nobody has read it yet
-        outputs = [self.graph.values[number] for number in given[:OUTPUTS]]
-        made: GraphNode = {
+        body = self._inside(nodes)
+        outs = list(dict.fromkeys(last.outputs))
+        outs = [number for number in outs if number in wanted] or outs  # of a failed call, nobody has read it yet
+        outputs = [self.graph.values[number] for number in outs[:OUTPUTS]]
+        box: GraphNode = {
             "id": key,
             "kind": kind_of(node),
             "name": joined(first_name(node), last_name(last), len(nodes)),
             "cls": class_of(node),
             "path": path_of(node),
-            "outputs": [self.described.describe(value, self._name(value), taken) for value in outputs],
+            "outputs": [self.described.describe(value, self._name(value), inputs) for value in outputs],
             "params": sum(map(parameters_of, nodes)),
             "times": len(nodes),
             "options": facts.note if facts else "",
             "notes": list(self._notes(nodes)),
             "status": "failed" if self._fails(node) else "ghost" if node.ghost else "done",
-            "body": inside,
+            "body": body,
         }
-        return made if number is None else {**made, "number": number}
+        return box if number is None else {**box, "number": number}
 
     def _fails(self, node: Node) -> bool:
         return node.number in self.failed or (node.kind == "section" and any(map(self._fails, node.body)))
@@ -208,7 +208,7 @@ class GraphFolder:
             yield from steps(node)
         if node.module is not None and node.module.call:
             yield "called again: the same weights" if node.module.count else "called again"
-        elif parameters_of(node) and len(nodes) > 1 and len({path_of(each) for each in nodes}) == 1:
+        elif parameters_of(node) and len(nodes) > 1 and len({path_of(twin) for twin in nodes}) == 1:
             yield "the same weights each time"
         if node.ghost:
             yield "not taken"
@@ -217,22 +217,22 @@ class GraphFolder:
     def _borrowed(self, node: Node) -> Iterator[str]:
         """A note on parameters of other modules."""
         home = node.module.path if node.module else node.path
-        found = [self.graph.values[n].path for n in dict.fromkeys(inputs_below(node))]
-        others = [path for path in found if path and (not within(path, home) if home else "." in path)]
-        if others and (node.module is not None or not node.body):
-            yield f"uses {', '.join(others[:2])}{' …' if len(others) > 2 else ''}"
+        paths = [self.graph.values[n].path for n in dict.fromkeys(inputs_below(node))]
+        foreign = [path for path in paths if path and (not within(path, home) if home else "." in path)]
+        if foreign and (node.module is not None or not node.body):
+            yield f"uses {', '.join(foreign[:2])}{' …' if len(foreign) > 2 else ''}"
 
     def _ghosts(self, body: _Body) -> None:
         """Adds the modules that a failed call did not reach, after the node that failed."""
-        around = body.around
-        home = around.module.path if around is not None and around.module else ""
-        last = next((n["id"] for n in reversed(body.data["nodes"]) if n["status"] == "failed"), None)
-        for several in ghosts_in(self.graph, around, self.failed):
+        owner = body.around
+        home = owner.module.path if owner is not None and owner.module else ""
+        previous = next((n["id"] for n in reversed(body.data["nodes"]) if n["status"] == "failed"), None)
+        for group in ghosts_in(self.graph, owner, self.failed):
             key = self._id()
-            body.data["nodes"].append(ghost(key, several, home))
-            if last is not None:
-                body.data["edges"].append({"source": last, "target": key, "value": -1, "back": False})
-            last = key
+            body.data["nodes"].append(ghost(key, group, home))
+            if previous is not None:
+                body.data["edges"].append({"source": previous, "target": key, "value": -1, "back": False})
+            previous = key
 
     # -- ports and edges
 
@@ -284,7 +284,7 @@ def around_failure(graph: ModelGraph) -> set[int]:
     for depth, node in graph.walk():
         way[depth:] = [node]
         if node.number == failure.node:
-            return {each.number for each in way}
+            return {ancestor.number for ancestor in way}
     return set()
 
 
@@ -295,8 +295,8 @@ def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -
     home = around.module.path if around is not None and around.module else ""
     failing = {node.module.path for node in graph.graph.all_nodes() if node.module and node.number in failed}
     homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
-    here = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
-    return [list(alike) for _, alike in groupby(here, _form)]
+    modules = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
+    return [list(alike) for _, alike in groupby(modules, _form)]
 
 
 def _form(module: ModuleFacts) -> tuple[str, int, str]:

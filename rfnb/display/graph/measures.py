@@ -54,18 +54,18 @@ class GraphNumbers:
         self.measured = graph.measured
         self.stands: dict[int, list[Node]] = {}
         nodes = {} if self.measured is None else self.measured.nodes
-        found = [each.amount for each in nodes.values() if each.amount > 0]
-        self._largest, self._smallest = max(found, default=0.0), min(found, default=0.0)
+        amounts = [measure.amount for measure in nodes.values() if measure.amount > 0]
+        self._largest, self._smallest = max(amounts, default=0.0), min(amounts, default=0.0)
 
     def enter(self, nodes: Sequence[Node]) -> None:
         """The body of the first of these equal nodes is shown for all of them."""
         node = nodes[0]
         for i, child in enumerate(node.body):
             if node.kind == "section":
-                twins = [twin for each in nodes for twin in self._stands(each.body[i])]
+                twins = [twin for peer in nodes for twin in self._stands(peer.body[i])]
             else:
-                around = [twin for each in nodes for twin in self._stands(each)]
-                twins = [each.body[i] for each in around if i < len(each.body)]
+                parents = [twin for peer in nodes for twin in self._stands(peer)]
+                twins = [peer.body[i] for peer in parents if i < len(peer.body)]
             self.stands[child.number] = twins
 
     def _stands(self, node: Node) -> list[Node]:
@@ -75,28 +75,28 @@ class GraphNumbers:
         """The number of a box for these equal nodes; None if nothing was measured."""
         if self.measured is None or nodes[0].ghost:
             return None
-        found = [each for node in nodes for each in self._each(node)]
+        measures = [measure for node in nodes for measure in self._each(node)]
         first = nodes[0]
-        if not found and self.graph.failure is not None:
+        if not measures and self.graph.failure is not None:
             return None
-        if not found:
+        if not measures:
             return {"text": "–", "share": None, "tint": 0.0, "bad": "", "more": [MISSING[self.measured.show]]}
-        one = _together(found, self.measured.show)
+        total = _together(measures, self.measured.show)
         return {
-            "text": one.bad or number_text(self.measured.show, one.amount),
-            "share": self._share(one.amount),
-            "tint": 1.0 if one.bad else self._tint(one.amount),
-            "bad": one.bad,
-            "more": list(self._more(first, one)),
+            "text": total.bad or number_text(self.measured.show, total.amount),
+            "share": self._share(total.amount),
+            "tint": 1.0 if total.bad else self._tint(total.amount),
+            "bad": total.bad,
+            "more": list(self._more(first, total)),
         }
 
     def _each(self, node: Node) -> Iterator[NodeMeasure]:
         assert self.measured is not None
-        for each in self._stands(node):
-            if each.number in self.measured.nodes:
-                yield self.measured.nodes[each.number]
-            elif each.kind == "section":
-                yield from (one for child in each.body for one in self._each(child))
+        for twin in self._stands(node):
+            if twin.number in self.measured.nodes:
+                yield self.measured.nodes[twin.number]
+            elif twin.kind == "section":
+                yield from (measure for child in twin.body for measure in self._each(child))
 
     def _share(self, amount: float) -> float | None:
         measured = self.measured
@@ -131,14 +131,14 @@ class GraphNumbers:
         assert self.measured is not None and node.loop is not None
         show, steps = self.measured.show, node.loop.steps or 0
         if show in SUMMED and steps:
-            inside = [each for child in node.body for each in self._each(child) if each.place not in PLACES]
-            amount = sum(each.amount for each in inside)
+            inner = [measure for child in node.body for measure in self._each(child) if measure.place not in PLACES]
+            amount = sum(measure.amount for measure in inner)
             yield f"{number_text(show, amount / steps)} a step"
         if one.saved is not None and show == "time":
-            outside = sum(each.place in PLACES for each in map(self._one, _below(node)) if each is not None)
-            yield f"{count_of(outside, 'op')} once, not {count_of(steps, 'time')}: {saving(one.saved)}"
+            moved = sum(measure.place in PLACES for measure in map(self._one, _below(node)) if measure is not None)
+            yield f"{count_of(moved, 'op')} once, not {count_of(steps, 'time')}: {saving(one.saved)}"
         if show == "time":
-            parts = sum(each.amount for child in node.body for each in self._each(child))
+            parts = sum(measure.amount for child in node.body for measure in self._each(child))
             if one.amount > parts:
                 yield f"{duration(one.amount - parts)} to trace the body and between the ops"
 
@@ -148,7 +148,7 @@ class GraphNumbers:
 
     def _is_first(self, node: Node) -> bool:
         first = None if self.measured is None else self.measured.first_bad
-        return any(each.number == first for each in self._stands(node))
+        return any(twin.number == first for twin in self._stands(node))
 
 
 def saving(seconds: float) -> str:
@@ -165,13 +165,13 @@ def _below(node: Node) -> Iterator[Node]:
 
 def _together(found: Sequence[NodeMeasure], show: Show) -> NodeMeasure:
     """One measure for several nodes: the sum, or the largest."""
-    bad: list[Bad] = [each.bad for each in found if each.bad]
-    saved = [each.saved for each in found if each.saved is not None]
-    amounts = [each.amount for each in found]
+    bad: list[Bad] = [measure.bad for measure in found if measure.bad]
+    saved = [measure.saved for measure in found if measure.saved is not None]
+    amounts = [measure.amount for measure in found]
     return NodeMeasure(
         sum(amounts) if show in SUMMED else max(amounts),
-        sum(each.calls for each in found),
-        max(each.most for each in found),
+        sum(measure.calls for measure in found),
+        max(measure.most for measure in found),
         "NaN" if "NaN" in bad else bad[0] if bad else "",
         found[0].place,
         sum(saved) if saved else None,
@@ -219,12 +219,12 @@ def _legend(graph: ModelGraph, measured: NodeMeasures, nodes: dict[int, Node]) -
     else:
         of = f" of {measured.loss}" if show == "gradient" else ""
         yield f"{UNITS[show].replace('gradients', f'gradients{of}')}, {over}"
-    inside = "the sum of what is in it" if show in SUMMED else "the largest number in it"
-    most = max(measured.nodes.items(), key=lambda each: each[1].amount, default=None)
-    if most is not None:
+    rule = "the sum of what is in it" if show in SUMMED else "the largest number in it"
+    largest = max(measured.nodes.items(), key=lambda pair: pair[1].amount, default=None)
+    if largest is not None:
         fades = "" if show in SUMMED else ", fading with the logarithm"
-        darkest = f"{number_text(show, most[1].amount)} ({path_of(nodes[most[0]])}){fades}"
-        yield f"darkest: {darkest}; a folded box shows {inside}"
+        darkest = f"{number_text(show, largest[1].amount)} ({path_of(nodes[largest[0]])}){fades}"
+        yield f"darkest: {darkest}; a folded box shows {rule}"
     if graph.failure is not None:
         yield "the call failed: numbers are those of the parts before"
     yield from measured.notes
@@ -244,13 +244,17 @@ def _rows(graph: ModelGraph, measured: NodeMeasures, nodes: dict[int, Node]) -> 
     """A row for each node that was measured, the largest first: path, class, number, share, largest, calls, notes."""
     numbers = GraphNumbers(graph)
     rows = []
-    shown = [(number, each) for number, each in measured.nodes.items() if nodes[number].kind not in ("side", "section")]
-    for number, each in sorted(shown, key=lambda pair: (not pair[1].bad, -pair[1].amount))[:ROWS]:
-        made = numbers.of([nodes[number]])
-        assert made is not None
-        more = [word for word in made["more"] if not word.startswith("largest ")]
+    pairs = [
+        (number, measure) for number, measure in measured.nodes.items() if nodes[number].kind not in ("side", "section")
+    ]
+    for number, measure in sorted(pairs, key=lambda pair: (not pair[1].bad, -pair[1].amount))[:ROWS]:
+        box = numbers.of([nodes[number]])
+        assert box is not None
+        notes = [word for word in box["more"] if not word.startswith("largest ")]
         cls = class_of(nodes[number])
-        rows.append([path_of(nodes[number]), cls, made["text"], made["share"], each.most, each.calls, " · ".join(more)])
+        rows.append(
+            [path_of(nodes[number]), cls, box["text"], box["share"], measure.most, measure.calls, " · ".join(notes)]
+        )
     return rows
 
 
@@ -259,9 +263,9 @@ def sorted_table(measured: GraphMeasured) -> Table:
     show = measured["show"]
     summed = show in SUMMED
     rows = []
-    for path, cls, text, share, most, calls, more in measured["rows"]:
-        second = short(most) if not summed else "" if share is None else percent(float(share))
-        rows.append([path, cls, text, second, f"{calls:g}", more])
+    for path, cls, text, share, largest, calls, notes in measured["rows"]:
+        second = short(largest) if not summed else "" if share is None else percent(float(share))
+        rows.append([path, cls, text, second, f"{calls:g}", notes])
     return Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
 
 

@@ -80,17 +80,17 @@ class Painter:
         """The drawing of an open node with its body."""
         assert node["body"] is not None
         inner = self.body(node["body"], depth + 1)
-        around = frame(self.view, node, inner.drawing.width, inner.drawing.height)
-        around.svg = svg.group(around.svg, svg.group(inner.svg, at=(FRAME["pad"], FRAME["head"])))
-        self._aligned(around, node, inner)
-        return around
+        outer = frame(self.view, node, inner.drawing.width, inner.drawing.height)
+        outer.svg = svg.group(outer.svg, svg.group(inner.svg, at=(FRAME["pad"], FRAME["head"])))
+        self._aligned(outer, node, inner)
+        return outer
 
     def _aligned(self, around: Card, node: GraphNode, inner: GraphPicture) -> None:
         """Aligns an open node with its body: a single line continues straight inside, and leaves straight below."""
         body = self.view["bodies"][node["body"] or ""]
         pairs = list(zip(body["nodes"], inner.drawing.boxes, strict=True))
-        ins = [box.axis + FRAME["pad"] for each, box in pairs if each["kind"] in ("input", "frame")]
-        outs = [box.axis + FRAME["pad"] for each, box in pairs if each["kind"] == "output"]
+        ins = [box.axis + FRAME["pad"] for child, box in pairs if child["kind"] in ("input", "frame")]
+        outs = [box.axis + FRAME["pad"] for child, box in pairs if child["kind"] == "output"]
         around.axis = ins[0] if len(ins) == 1 else around.width / 2
         leave = outs[0] - around.axis if len(outs) == 1 else 0.0
         if abs(leave) > JOG:
@@ -109,23 +109,23 @@ class Painter:
         ]  # fmt: skip
         nodes = [
             svg.group(
-                drawn.svg, at=(box.x, box.y), data_node=node["id"], data_body=node["body"],
+                face.svg, at=(box.x, box.y), data_node=node["id"], data_body=node["body"],
                 data_open="" if node["id"] in self.open and node["body"] else None,
             )
-            for node, drawn, box in zip(body["nodes"], cards, drawing.boxes, strict=True)
+            for node, face, box in zip(body["nodes"], cards, drawing.boxes, strict=True)
         ]  # fmt: skip
         return svg.group(svg.group(edges, fill="none", stroke=LINE, stroke_width=1.2), nodes)
 
     def image(self, legend: Sequence[str] = ()) -> tuple[Html, float, float]:
         """The whole picture, with its width and height; above it the lines of a legend."""
-        whole = self.body(self.view["root"])
-        width, height = max(whole.drawing.width, 40.0), max(whole.drawing.height, 20.0)
+        root = self.body(self.view["root"])
+        width, height = max(root.drawing.width, 40.0), max(root.drawing.height, 20.0)
         lines = [part for line in legend for part in wrap(line, max(int(width / 5.6), 40))]
         words = [svg.words(2, 12 + LEGEND * i, line, font_size=10, fill=FAINT) for i, line in enumerate(lines)]
         top = LEGEND * len(lines) + (8 if lines else 0)
-        drawn = svg.group(whole.svg, at=(0, top)) if lines else whole.svg
+        picture = svg.group(root.svg, at=(0, top)) if lines else root.svg
         width = max([width, *(svg.width(line, 10) + 4 for line in lines)])
-        return svg.image(width, height + top, TIP, *words, drawn), width, height + top
+        return svg.image(width, height + top, TIP, *words, picture), width, height + top
 
 
 BYTES = 150_000
@@ -148,8 +148,8 @@ def to_scripts(view: GraphView) -> dict[str, Any]:
         for node in view["bodies"][key]["nodes"]:
             if node["body"]:
                 (waiting if node["id"] in painter.open else later).append(node["body"])
-    for made in bodies.values():
-        for node in made["nodes"]:
+    for body in bodies.values():
+        for node in body["nodes"]:
             if node["body"] not in bodies:
                 node["body"], node["other"] = None, None
     return {"kind": "graph", "root": view["root"], "open": view["open"], "frame": FRAME, "bodies": bodies}
@@ -157,8 +157,8 @@ def to_scripts(view: GraphView) -> dict[str, Any]:
 
 def _size(body: dict[str, Any]) -> int:
     """The approximate size of a body, in bytes."""
-    others = sum(len(node["other"]["svg"]) for node in body["nodes"] if node["other"])
-    return len(body["svg"]) + others + 260 * len(body["nodes"]) + 130 * len(body["edges"])
+    extra = sum(len(node["other"]["svg"]) for node in body["nodes"] if node["other"])
+    return len(body["svg"]) + extra + 260 * len(body["nodes"]) + 130 * len(body["edges"])
 
 
 def _body(view: GraphView, painter: Painter, key: str) -> dict[str, Any]:
@@ -207,18 +207,18 @@ def _other(view: GraphView, painter: Painter, node: GraphNode) -> dict[str, Any]
     if node["body"] is None:
         return None
     if node["id"] in painter.open:
-        made: Card = card(view, node)
+        face: Card = card(view, node)
     else:
         inner = painter.body(node["body"]).drawing
-        made = frame(view, node, inner.width, inner.height)
-    return {"w": _short(made.width), "h": _short(made.height), "tail": _short(made.tail), "svg": made.svg}
+        face = frame(view, node, inner.width, inner.height)
+    return {"w": _short(face.width), "h": _short(face.height), "tail": _short(face.tail), "svg": face.svg}
 
 
 def _text(view: GraphView, node: GraphNode) -> str:
     outputs = [value_text(view, value) for value in node["outputs"]]
     number = node.get("number")
-    told = [] if number is None else [number["text"], *number["more"]]
-    words = [name(node), "" if node["cls"] == node["name"] else node["cls"], *outputs, *told, *node["notes"]]
+    numbers = [] if number is None else [number["text"], *number["more"]]
+    words = [name(node), "" if node["cls"] == node["name"] else node["cls"], *outputs, *numbers, *node["notes"]]
     return " ".join(filter(None, words))
 
 

@@ -71,7 +71,7 @@ def width_of(pills: Sequence[Pill]) -> float:
 
 def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
     """A line of pills as SVG, 16 pixels high."""
-    made = []
+    marks = []
     for pill in pills:
         colour = pill.colour or "#8a8f99"
         parts = [
@@ -79,9 +79,9 @@ def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
             svg.rect(x, y, 2.5, 16, rx=1, fill=colour),
             svg.words(x + 6.5, y + 11.7, pill.text, font_size=10, fill=INK),
         ]
-        made.append(svg.group(parts, data_rfnb_dim=pill.serial))
+        marks.append(svg.group(parts, data_rfnb_dim=pill.serial))
         x += pill.width + 4
-    return made
+    return marks
 
 
 def mixed(colour: str, share: float, on: str = "#ffffff") -> str:
@@ -91,4 +91,4 @@ def mixed(colour: str, share: float, on: str = "#ffffff") -> str:
     '#cce3f0'
     """
     pairs = [(int(colour[i : i + 2], 16), int(on[i : i + 2], 16)) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(below - share * (below - part)):02x}" for part, below in pairs)
+    return "#" + "".join(f"{round(base - share * (base - part)):02x}" for part, base in pairs)

@@ -52,17 +52,17 @@ def value_text(view: GraphView, value: GraphValue) -> str:
 
 
 def _cells(view: GraphView, node: GraphNode) -> list[str]:
-    what = {"input": "in", "output": "out", "frame": "in, each step", "state": "state"}.get(node["kind"], node["cls"])
-    several = len(node["outputs"]) > 1
-    outputs = ", ".join(f"{value['name']} " * several + value_text(view, value) for value in node["outputs"])
+    role = {"input": "in", "output": "out", "frame": "in, each step", "state": "state"}.get(node["kind"], node["cls"])
+    many = len(node["outputs"]) > 1
+    outputs = ", ".join(f"{value['name']} " * many + value_text(view, value) for value in node["outputs"])
     failed = (
         ["failed here" if _is_the_one(view, node) else "failed inside"] if view["failure"] is not None else ["stops"]
     )
     number = node.get("number")
-    more = [] if number is None else number["more"]
-    notes = [*more, *(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
+    extra = [] if number is None else number["more"]
+    notes = [*extra, *(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
     return [
-        "" if what == node["name"] else what, outputs, amount(node["params"]) if node["params"] else "",
+        "" if role == node["name"] else role, outputs, amount(node["params"]) if node["params"] else "",
         " · ".join(notes),
     ]  # fmt: skip
 

@@ -29,16 +29,16 @@ class EqualLayers:
 
     def groups(self, nodes: Sequence[Node]) -> list[list[Node]]:
         """The groups of a body; each becomes one box."""
-        made = self._repeated(nodes)
-        if len(made) <= BOXES:
-            return made
-        size = math.isqrt(len(made) - 1) + 1
-        parts = [made[i : i + size] for i in range(0, len(made), size)]
+        groups = self._repeated(nodes)
+        if len(groups) <= BOXES:
+            return groups
+        size = math.isqrt(len(groups) - 1) + 1
+        parts = [groups[i : i + size] for i in range(0, len(groups), size)]
         return [[self._section([node for group in part for node in group])] for part in parts]
 
     def _repeated(self, nodes: Sequence[Node]) -> list[list[Node]]:
         keys = [self._key(node) for node in nodes]
-        made: list[list[Node]] = []
+        groups: list[list[Node]] = []
         start = 0
         while start < len(nodes):
             period, times = _longest(keys, start)
@@ -46,11 +46,11 @@ class EqualLayers:
                 period, times = 1, 1  # query, key and value are three boxes
             end = start + period * times
             if period == 1:
-                made.append(list(nodes[start:end]))
+                groups.append(list(nodes[start:end]))
             else:
-                made.append([self._section(nodes[i : i + period]) for i in range(start, end, period)])
+                groups.append([self._section(nodes[i : i + period]) for i in range(start, end, period)])
             start = end
-        return made
+        return groups
 
     def _follow(self, nodes: Sequence[Node], period: int) -> bool:
         """Whether each repetition reads values of the one before."""
@@ -73,7 +73,7 @@ class EqualLayers:
 
 
 def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
-    return {number for each in reads for number in each}
+    return {number for numbers in reads for number in numbers}
 
 
 def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:

@@ -16,29 +16,29 @@ PORTS = ("input", "output", "frame")
 
 def opened(view: GraphView, depth: int | None, paths: Sequence[str], twins: Mapping[str, str]) -> list[str]:
     """Ids of open nodes. depth: number of levels; None: as many as fit. Raises ViewError for an unknown path."""
-    known: dict[str, list[str]] = {}
+    by_path: dict[str, list[str]] = {}
     for ids, node in nodes(view):
         if node["path"]:
-            known.setdefault(node["path"], ids)
-    chosen = dict.fromkeys(each for path in paths for each in _ids(known, path, twins))
-    chosen |= dict.fromkeys(node["id"] for _, node in nodes(view) if node["status"] == "failed" and node["body"])
+            by_path.setdefault(node["path"], ids)
+    selection = dict.fromkeys(key for path in paths for key in _ids(by_path, path, twins))
+    selection |= dict.fromkeys(node["id"] for _, node in nodes(view) if node["status"] == "failed" and node["body"])
     if depth is not None:
-        chosen |= dict.fromkeys(node["id"] for ids, node in nodes(view) if node["body"] and len(ids) <= depth)
+        selection |= dict.fromkeys(node["id"] for ids, node in nodes(view) if node["body"] and len(ids) <= depth)
     else:
-        chosen |= dict.fromkeys(_what_fits(view, set(chosen)))
-    return list(chosen)
+        selection |= dict.fromkeys(_what_fits(view, set(selection)))
+    return list(selection)
 
 
 def nodes(view: GraphView) -> Iterator[tuple[list[str], GraphNode]]:
     """Each node once, with the ids from the outermost node to itself."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     bodies: list[tuple[list[str], str]] = [([], view["root"])]
-    for around, key in bodies:
-        if key in seen:
+    for outer, key in bodies:
+        if key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         for node in view["bodies"][key]["nodes"]:
-            ids = [*around, node["id"]]
+            ids = [*outer, node["id"]]
             yield ids, node
             if node["body"]:
                 bodies.append((ids, node["body"]))
@@ -57,20 +57,20 @@ def shown(view: GraphView) -> Iterator[tuple[int, GraphNode]]:
 
 def _what_fits(view: GraphView, chosen: set[str]) -> Iterator[str]:
     """Opens nodes level by level while they fit, loops and branches first."""
-    used = len(view["bodies"][view["root"]]["nodes"])
-    level, around = [view["root"]], 0
+    count = len(view["bodies"][view["root"]]["nodes"])
+    level, depth = [view["root"]], 0
     while level:
-        inside = [node for key in level for node in view["bodies"][key]["nodes"] if node["body"]]
+        children = [node for key in level for node in view["bodies"][key]["nodes"] if node["body"]]
         level = []
-        for node in sorted(inside, key=lambda n: (n["id"] not in chosen, n["kind"] in FOLDED)):
+        for node in sorted(children, key=lambda n: (n["id"] not in chosen, n["kind"] in FOLDED)):
             body = view["bodies"][node["body"] or ""]["nodes"]
-            alone = sum(n["kind"] not in PORTS for n in inside) == 1 and used < 8
-            room = ROOM * 2 if alone or node["kind"] not in FOLDED else ROOM if around == 0 else 0
-            if node["id"] in chosen or (node["status"] != "ghost" and used + len(body) <= room):
-                used += len(body)
+            single = sum(n["kind"] not in PORTS for n in children) == 1 and count < 8
+            room = ROOM * 2 if single or node["kind"] not in FOLDED else ROOM if depth == 0 else 0
+            if node["id"] in chosen or (node["status"] != "ghost" and count + len(body) <= room):
+                count += len(body)
                 level.append(node["body"] or "")
                 yield node["id"]
-        around += 1
+        depth += 1
 
 
 def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) -> list[str]:

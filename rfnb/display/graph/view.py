@@ -96,10 +96,10 @@ def _failure(graph: ModelGraph, folder: GraphFolder) -> GraphFailure | None:
     failure = graph.failure
     if failure is None:
         return None
-    around = [node for node in graph.graph.all_nodes() if node.number in folder.failed and node.number in folder.ids]
+    way = [node for node in graph.graph.all_nodes() if node.number in folder.failed and node.number in folder.ids]
     return {
-        "node": folder.ids[around[-1].number] if around else None,
-        "path": around[-1].module.path if around and around[-1].module else around[-1].path if around else "",
+        "node": folder.ids[way[-1].number] if way else None,
+        "path": way[-1].module.path if way and way[-1].module else way[-1].path if way else "",
         "error": failure.error,
         "text": failure.text,
         "place": failure.place,
@@ -109,8 +109,8 @@ def _failure(graph: ModelGraph, folder: GraphFolder) -> GraphFailure | None:
 
 def _note(graph: ModelGraph) -> str | None:
     unused = [] if graph.failure else [module.path for module in graph.unused]
-    more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
-    notes = [f"not called: {', '.join(unused[:8])}{more}"] if unused else []
+    tail = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+    notes = [f"not called: {', '.join(unused[:8])}{tail}"] if unused else []
     return "; ".join([*(["without numbers (meta)"] if graph.meta else []), *graph.notes, *notes]) or None
 
 
@@ -174,12 +174,12 @@ def to_html(view: GraphView) -> Html:
 
 def picture_html(view: GraphView) -> Html:
     """The picture, which scrolls sideways where it would become too small."""
-    drawn, width, _ = Painter(view).image()
+    picture, width, _ = Painter(view).image()
     look = (
         f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
     )
     words = f"graph of {view['name']}: {len(boxes(view))} boxes, listed below"
-    image = el("img", src=svg.data_uri(drawn), alt=words, style=look)
+    image = el("img", src=svg.data_uri(picture), alt=words, style=look)
     return el("div", image, style="overflow-x:auto;max-width:100%")
 
 

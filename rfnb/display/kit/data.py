@@ -128,19 +128,19 @@ def read(tensor: Tensor) -> Data:
         raise ViewError(f"no numbers: {_first_line(error)}") from None
     if raw is None:
         raise ViewError("no numbers yet")
-    source, (raw, said) = raw, numbers(raw)
+    source, (raw, remark) = raw, numbers(raw)
     if len(raw.shape) != len(tensor.dims):
         raise ViewError(f"the raw tensor has shape {tuple(raw.shape)}, which does not fit {len(tensor.dims)} dims")
-    found = [_axis(tensor, dim, int(size)) for dim, size in zip(tensor.dims, raw.shape, strict=True)]
+    pairs = [_axis(tensor, dim, int(size)) for dim, size in zip(tensor.dims, raw.shape, strict=True)]
     return Data(
         name=str(tensor.name or "tensor"),
         dtype=dtype_of(source),
         device=str(getattr(raw, "device", "cpu")),
         raw=raw,
-        axes=tuple(axis for axis, _ in found),
+        axes=tuple(axis for axis, _ in pairs),
         sparse=tensor.sparse_dim,
         feature=getattr(tensor, "feature_dim", None),
-        notes=tuple(note for note in (said, *(note for _, note in found)) if note),
+        notes=tuple(note for note in (remark, *(note for _, note in pairs)) if note),
         source=source,
     )
 

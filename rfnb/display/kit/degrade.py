@@ -45,5 +45,5 @@ def reason(error: BaseException) -> str:
     """An error in one line: message and hint of an rfnb error, class and first line of any other."""
     if isinstance(error, RfError):
         return f"{error.what}; {error.hint}" if error.hint else error.what
-    said = error_message(error).splitlines()
-    return f"{type(error).__name__}: {said[0][:200]}" if said else type(error).__name__
+    lines = error_message(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

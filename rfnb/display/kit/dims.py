@@ -36,13 +36,13 @@ def describe_axes(axes: Sequence[Axis], feature: Dim | None = None) -> list[DimV
 def describe_axis(axis: Axis, kind: Kind) -> DimView:
     """The JSON of one axis."""
     lengths = None if axis.lengths is None else np.asarray(axis.lengths)
-    few = lengths is not None and lengths.ndim == 1 and len(lengths) <= options.LENGTHS
+    fits = lengths is not None and lengths.ndim == 1 and len(lengths) <= options.LENGTHS
     return {
         "name": axis.dim.name,
         "serial": axis.dim.serial,
         "size": axis.size,
         "kind": kind,
-        "lengths": [int(n) for n in lengths] if lengths is not None and few else None,
+        "lengths": [int(n) for n in lengths] if lengths is not None and fits else None,
         "length_range": _range(lengths),
         "colour": None if kind in ("batch", "feature") else palette_index(axis.dim.serial),
         "formula": axis.dim.formula,
@@ -163,5 +163,5 @@ def names_of(dims: Iterable[Dim]) -> dict[int, str]:
     ['time¹', 'time²', 'feat']
     """
     every = list(dims)
-    which = namesakes(every)
-    return {dim.serial: dim.name + str(which.get(dim.serial, "")).translate(HIGH) for dim in every}
+    numbers = namesakes(every)
+    return {dim.serial: dim.name + str(numbers.get(dim.serial, "")).translate(HIGH) for dim in every}

@@ -40,8 +40,8 @@ def formats_of(view: View) -> dict[str, Callable[[View], str | bytes]]:
         formats["csv"] = _csv
     if view.has("to_figure"):
         formats |= {form: _figure(form) for form in ("svg", "pdf", "png")}
-    if (drawn := view.svg) is not None:
-        formats["svg"] = lambda _: drawn
+    if (picture := view.svg) is not None:
+        formats["svg"] = lambda _: picture
     return formats
 
 

@@ -19,11 +19,11 @@ def check_choice(describe: Callable[..., Any], cls: str, choice: Mapping[str, An
     """Raises ViewError if `describe`, which shows objects of class `cls`, does not take such arguments of `rf.show`."""
     unknown = [name for name in choice if not takes(describe, name)]
     if unknown:
-        known = list(inspect.signature(describe).parameters)[1:]
+        options = list(inspect.signature(describe).parameters)[1:]
         raise ViewError(
             f"show: the view of a {cls} does not take {', '.join(map(repr, unknown))}",
             got=", ".join(f"{name}={choice[name]!r}" for name in unknown),
-            expected=", ".join(known) or "nothing to choose",
+            expected=", ".join(options) or "nothing to choose",
         )
 
 
@@ -33,7 +33,7 @@ def takes(call: Callable[..., Any], name: str) -> bool:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
         return True
-    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
+    return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def own_view(
@@ -52,8 +52,8 @@ def own_view(
             return dict(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
 
     def html(view: Any) -> Html:
-        made = (to_html or to_text)(view)
-        return made if isinstance(made, Html) else el("pre", str(made))
+        markup = (to_html or to_text)(view)
+        return markup if isinstance(markup, Html) else el("pre", str(markup))
 
     return SimpleNamespace(describe=described, to_text=to_text, to_html=html)
 

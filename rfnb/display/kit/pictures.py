@@ -31,8 +31,8 @@ def widget_class() -> type:
             self.static = static
 
         def _repr_mimebundle_(self, **choice: Any) -> Any:
-            made = super()._repr_mimebundle_(**choice)
-            bundle, metadata = made if isinstance(made, tuple) else (made or {}, {})
+            result = super()._repr_mimebundle_(**choice)
+            bundle, metadata = result if isinstance(result, tuple) else (result or {}, {})
             return {**bundle, **self.static}, metadata
 
     return Picture

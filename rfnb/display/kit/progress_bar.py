@@ -15,15 +15,15 @@ PATIENCE = 2.0
 def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
     """A callback that receives the number of steps done, and draws a bar once the loop has run for a while."""
     began = clock()
-    drawn: list[Any] = []
+    bars: list[Any] = []
 
     def update(done: int) -> None:
-        if not drawn and clock() - began > PATIENCE and done < steps:
-            drawn.append(_draw(name, steps))
-        if drawn and drawn[0] is not None:
-            drawn[0].update(done - drawn[0].n)
+        if not bars and clock() - began > PATIENCE and done < steps:
+            bars.append(_draw(name, steps))
+        if bars and bars[0] is not None:
+            bars[0].update(done - bars[0].n)
             if done >= steps:
-                drawn[0].close()
+                bars[0].close()
 
     return update
 

@@ -83,8 +83,8 @@ class View:
         to_table = self._optional("to_table")
         if to_table is None:
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
-        made: Table = to_table(self._bounded())
-        return made
+        table: Table = to_table(self._bounded())
+        return table
 
     @guarded
     def save(self, path: str | Path) -> Path:
@@ -149,8 +149,8 @@ class View:
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_table`, `to_dot`, `to_figure`, `to_repr`."""
-        found: Callable[[Any], Any] | None = getattr(module_of(self.data["kind"]), name, None)
-        return found
+        function: Callable[[Any], Any] | None = getattr(module_of(self.data["kind"]), name, None)
+        return function
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:

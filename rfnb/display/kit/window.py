@@ -48,12 +48,12 @@ class ValueWindow(NamedTuple):
         words = f"{self.names[self.cols]} {_span(self.across)} across"
         if self.rows is not None:
             words = f"{self.names[self.rows]} {_span(self.down)} down, {words}"
-        rest = [
+        positions = [
             f"{name} {at}"
             for i, (name, at) in enumerate(zip(self.names, self.at, strict=True))
             if name and i not in (self.rows, self.cols)
         ]
-        return words + (f", at {', '.join(rest)}" if rest else "")
+        return words + (f", at {', '.join(positions)}" if positions else "")
 
 
 def around(
@@ -67,8 +67,8 @@ def around(
         return None
     axes = range(len(shape))
     cols = max((i for i in axes if i != rows or len(shape) == 1), key=lambda i: (moves[i], shape[i] > 1, i))
-    rest = [i for i in axes if i != cols]
-    rows = rows if rows in rest else max(rest, key=lambda i: (moves[i], shape[i] > 1, i), default=None)
+    candidates = [i for i in axes if i != cols]
+    rows = rows if rows in candidates else max(candidates, key=lambda i: (moves[i], shape[i] > 1, i), default=None)
     down = range(1) if rows is None else _near(at[rows], shape[rows], CELLS[0])
     return ValueWindow(names, rows, cols, down, _near(at[cols], shape[cols], CELLS[1]), tuple(at))
 
@@ -98,16 +98,16 @@ def draw_both(
     """
     parts = {title: window.cut(array) for title, array in values.items()}
     top, scale = scale_of(*(part[valid] for part in parts.values()))
-    drawn = [draw(parts[t], valid, window, t, short(values[t][window.at]), top, scale) for t in values]
-    most, _ = scale_of(window.cut(apart)[valid])
-    title, text = f"|Δ| up to {short(most)}", short(apart[window.at])
-    return [*drawn, draw(window.cut(apart), valid, window, title, text, most, "sequential")]
+    pictures = [draw(parts[t], valid, window, t, short(values[t][window.at]), top, scale) for t in values]
+    peak, _ = scale_of(window.cut(apart)[valid])
+    title, text = f"|Δ| up to {short(peak)}", short(apart[window.at])
+    return [*pictures, draw(window.cut(apart), valid, window, title, text, peak, "sequential")]
 
 
 def scale_of(*parts: np.ndarray) -> tuple[float, png.Scale]:
     """The value of the strongest colour shared by several pictures, and the kind of scale."""
-    known = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
-    return float(np.abs(known).max(initial=0)), "diverging" if (known < 0).any() else "sequential"
+    finite = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
+    return float(np.abs(finite).max(initial=0)), "diverging" if (finite < 0).any() else "sequential"
 
 
 def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
@@ -117,12 +117,12 @@ def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
     boxes = [
         el(
             "div",
-            quiet(each["title"], tag="div"),
-            _image(each),
-            el("div", each["text"], style=style.NUMBERS),
+            quiet(picture["title"], tag="div"),
+            _image(picture),
+            el("div", picture["text"], style=style.NUMBERS),
             style="display:inline-block;vertical-align:top;margin:4px 16px 4px 0",
         )
-        for each in pictures
+        for picture in pictures
     ]
     return el("div", boxes, el("div", pictures[0]["axes"], style=f"{style.QUIET};font-size:11px"))
 

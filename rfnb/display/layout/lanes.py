@@ -44,7 +44,7 @@ def lanes(
     rank: Sequence[int], links: Sequence[Link], back: set[int], x: Sequence[float], spans: Sequence[tuple[float, float]]
 ) -> Lanes:
     """Places each lane on the nearer side. spans: left and right end of each rank."""
-    found = Lanes()
+    ways = Lanes()
     for i in sorted(back, key=lambda i: (abs(rank[links[i].source] - rank[links[i].target]), i)):
         source, target = links[i].source, links[i].target
         first, last = sorted((rank[source], rank[target]))
@@ -52,11 +52,11 @@ def lanes(
         right = max(spans[r][1] for r in range(first, last + 1))
         side = 1 if right - max(x[source], x[target]) <= min(x[source], x[target]) - left else -1
         beside = [
-            lane.x for lane in found.by_link.values() if lane.side == side and lane.first <= last and first <= lane.last
+            lane.x for lane in ways.by_link.values() if lane.side == side and lane.first <= last and first <= lane.last
         ]
         edge = max([right, *beside]) + LANE if side > 0 else min([left, *beside]) - LANE
-        out, into = found.leaving[rank[source]], found.entering[rank[target]]
-        found.by_link[i] = Lane(first, last, side, edge, out, into)
-        found.leaving[rank[source]] += 1
-        found.entering[rank[target]] += 1
-    return found
+        out, into = ways.leaving[rank[source]], ways.entering[rank[target]]
+        ways.by_link[i] = Lane(first, last, side, edge, out, into)
+        ways.leaving[rank[source]] += 1
+        ways.entering[rank[target]] += 1
+    return ways

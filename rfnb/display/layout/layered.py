@@ -31,12 +31,12 @@ def draw(sizes: Sequence[BoxSize], links: Sequence[Link], *, width: float = 900.
     if not sizes:
         return Drawing()
     plan = _Plan(sizes, links)
-    for most in range(MOST, 0, -1):
-        starts = cut(plan.made.rank[: len(sizes)], links, plan.back, plan.steps(), tall, most)
-        drawn = plan.drawn(starts)
-        if drawn.width <= width or len(starts) == 1:
+    for columns in range(MOST, 0, -1):
+        starts = cut(plan.made.rank[: len(sizes)], links, plan.back, plan.steps(), tall, columns)
+        drawing = plan.drawn(starts)
+        if drawing.width <= width or len(starts) == 1:
             break
-    return drawn
+    return drawing
 
 
 class _Plan:
@@ -85,8 +85,8 @@ class _Plan:
             self._down(grid, ways, span, 18.0 if len(spans) > 1 else 0.0)
         boxes = [self._box(grid, s) for s in range(len(self.sizes))]
         height = max(grid.ends) + (1.6 * LANE if len(spans) > 1 else 0.0) + MARGIN
-        made = Router(grid, self.made, self.links, ways, boxes).lines()
-        return Drawing(right + MARGIN, height, boxes, made, _borders(grid, right + MARGIN))
+        lines = Router(grid, self.made, self.links, ways, boxes).lines()
+        return Drawing(right + MARGIN, height, boxes, lines, _borders(grid, right + MARGIN))
 
     def _across(self, grid: Grid, ways: Lanes, span: range, left: float) -> float:
         """Places a column right of `left`; returns its right end."""

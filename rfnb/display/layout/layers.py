@@ -31,25 +31,25 @@ class Layers:
 def layers(rank: list[int], links: Sequence[Link]) -> Layers:
     """The layers, with rows in the order of the boxes. Links go from lower to higher rank."""
     count = len(rank)
-    made = Layers(count, [[] for _ in range(max(rank, default=-1) + 1)], list(rank), [])
+    result = Layers(count, [[] for _ in range(max(rank, default=-1) + 1)], list(rank), [])
     for box, r in enumerate(rank):
-        made.rows[r].append(box)
+        result.rows[r].append(box)
     passes: dict[tuple[int, int, int], int] = {}  # by source, value and rank
     steps: dict[tuple[int, int], None] = {}
     for link in links:
         way = [link.source]
         for r in range(rank[link.source] + 1, rank[link.target]):
-            spot = passes.setdefault((link.source, link.value, r), len(made.rank))
-            if spot == len(made.rank):
-                made.rank.append(r)
-                made.rows[r].append(spot)
+            spot = passes.setdefault((link.source, link.value, r), len(result.rank))
+            if spot == len(result.rank):
+                result.rank.append(r)
+                result.rows[r].append(spot)
             way.append(spot)
         way.append(link.target)
-        made.ways.append(way)
+        result.ways.append(way)
         steps |= dict.fromkeys(pairwise(way))
-    made.above = [[] for _ in made.rank]
-    made.below = [[] for _ in made.rank]
+    result.above = [[] for _ in result.rank]
+    result.below = [[] for _ in result.rank]
     for upper, lower in steps:
-        made.above[lower].append(upper)
-        made.below[upper].append(lower)
-    return made
+        result.above[lower].append(upper)
+        result.below[upper].append(lower)
+    return result

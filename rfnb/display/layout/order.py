@@ -20,9 +20,9 @@ def order(made: Layers) -> None:
         _sweep(made, down=sweep % 2 == 0)
         if len(made.rank) <= SWAPS:
             _swap(made)
-        found = crossings(made)
-        if found < fewest:
-            best, fewest = [list(row) for row in made.rows], found
+        count = crossings(made)
+        if count < fewest:
+            best, fewest = [list(row) for row in made.rows], count
     made.rows = best
 
 
@@ -31,12 +31,12 @@ def crossings(made: Layers) -> int:
     place = _places(made)
     total = 0
     for row in made.rows:
-        seen: list[int] = []
+        targets: list[int] = []
         for spot in row:
             ends = sorted(place[b] for b in made.below[spot])
-            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            total += sum(len(targets) - bisect_right(targets, end) for end in ends)
             for end in ends:
-                insort(seen, end)
+                insort(targets, end)
     return total
 
 

@@ -21,9 +21,9 @@ def places(made: Layers, gap: Callable[[int, int], float]) -> list[float]:
         for left, right in pairwise(row):
             x[right] = x[left] + gap(left, right)
     for sweep in range(SWEEPS):
-        down, both = sweep % 2 == 0, sweep >= SWEEPS - 2
+        down, two_way = sweep % 2 == 0, sweep >= SWEEPS - 2
         for row in made.rows if down else reversed(made.rows):
-            _settle(made, row, x, gap, up=down or both, down=not down or both)
+            _settle(made, row, x, gap, up=down or two_way, down=not down or two_way)
     return _straight(made, x, gap)
 
 
@@ -34,7 +34,7 @@ def _weight(made: Layers, a: int, b: int) -> float:
 
 def _settle(made: Layers, row: list[int], x: list[float], gap: Callable, *, up: bool, down: bool) -> None:
     """Moves a row as close as possible to the positions wanted by its links: least squares in a fixed order."""
-    offset, offsets, wanted, weights = 0.0, [], [], []
+    offset, offsets, wishes, weights = 0.0, [], [], []
     for i, spot in enumerate(row):
         offset += gap(row[i - 1], spot) if i else 0.0
         near = (made.above[spot] if up else []) + (made.below[spot] if down else [])
@@ -42,8 +42,8 @@ def _settle(made: Layers, row: list[int], x: list[float], gap: Callable, *, up: 
         total = sum(w for w, _ in pull)
         offsets.append(offset)
         weights.append(total)
-        wanted.append(sum(w * at for w, at in pull) / total - offset)
-    for spot, at, shift in zip(row, rising(wanted, weights), offsets, strict=True):
+        wishes.append(sum(w * at for w, at in pull) / total - offset)
+    for spot, at, shift in zip(row, rising(wishes, weights), offsets, strict=True):
         x[spot] = at + shift
 
 
@@ -107,20 +107,20 @@ def _threads(made: Layers, x: list[float]) -> list[int]:
             for i, b in enumerate(lower)
             for a in made.above[b]
         ]
-        taken: list[tuple[int, int]] = []
+        joins: list[tuple[int, int]] = []
         for _, _, i, j, a, b in sorted(steps):
-            if all((i < u and j < v) or (i > u and j > v) for u, v in taken):
-                taken.append((i, j))
+            if all((i < u and j < v) or (i > u and j > v) for u, v in joins):
+                joins.append((i, j))
                 thread[b] = thread[a]
     return thread
 
 
 def _left_to_right(left: dict[int, dict[int, float]], right: dict[int, dict[int, float]]) -> list[int]:
-    missing = {t: len(others) for t, others in left.items()}
+    missing = {t: len(threads) for t, threads in left.items()}
     order = [t for t, count in missing.items() if not count]
     for t in order:
-        for other in right[t]:
-            missing[other] -= 1
-            if not missing[other]:
-                order.append(other)
+        for thread in right[t]:
+            missing[thread] -= 1
+            if not missing[thread]:
+                order.append(thread)
     return order

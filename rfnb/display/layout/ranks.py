@@ -14,21 +14,21 @@ def turned(count: int, links: Sequence[Link]) -> set[int]:
     for i, link in enumerate(links):
         if i not in back:
             below[link.source].append(i)
-    done, active = [False] * count, [False] * count
+    finished, active = [False] * count, [False] * count
     for start in range(count):
-        if done[start]:
+        if finished[start]:
             continue
         active[start] = True
         stack = [(start, iter(below[start]))]
         while stack:
-            box, more = stack[-1]
-            i = next(more, -1)
+            box, pending = stack[-1]
+            i = next(pending, -1)
             if i < 0:
                 stack.pop()
-                active[box], done[box] = False, True
+                active[box], finished[box] = False, True
             elif active[links[i].target]:
                 back.add(i)
-            elif not done[links[i].target]:
+            elif not finished[links[i].target]:
                 active[links[i].target] = True
                 stack.append((links[i].target, iter(below[links[i].target])))
     return back
@@ -43,12 +43,12 @@ def ranks(count: int, links: Sequence[Link]) -> list[int]:
         below[link.source].append(link.target)
     order = _sorted(above, below)
     rank = [0] * count
-    alone = [False] * count  # nothing above it is used by others
+    exclusive = [False] * count  # nothing above it is used by others
     for box in order:
         rank[box] = max((rank[a] + 1 for a in above[box]), default=0)
-        alone[box] = all(alone[a] and len(below[a]) == 1 for a in above[box])
+        exclusive[box] = all(exclusive[a] and len(below[a]) == 1 for a in above[box])
     for box in reversed(order):
-        if below[box] and (alone[box] or len(above[box]) < len(below[box]) == 1):
+        if below[box] and (exclusive[box] or len(above[box]) < len(below[box]) == 1):
             rank[box] = min(rank[b] for b in below[box]) - 1
     return rank
 

@@ -55,8 +55,8 @@ class Router:
                 points += self._over(points[-1][0], x, grid.column[rank])
             points += [(x, grid.top[rank]), (x, target.y if last else grid.bottom[rank])]
         points = straightened(points)
-        inside = source.column == target.column
-        return Line(points if inside else level(points), smooth=inside)
+        in_column = source.column == target.column
+        return Line(points if in_column else level(points), smooth=in_column)
 
     def _over(self, x: float, u: float, column: int) -> list[Point]:
         """The points of a line from the end of a column to the start of the next."""
@@ -107,12 +107,12 @@ def level(points: list[Point]) -> list[Point]:
     >>> level([(0, 0), (0, 4), (6, 8), (6, 9)])
     [(0, 0), (0, 6.0), (6, 6.0), (6, 9)]
     """
-    made = points[:1]
+    corners = points[:1]
     for (x, y), (u, v) in pairwise(points):
         if x != u and y != v:
-            made += [(x, (y + v) / 2), (u, (y + v) / 2)]
-        made.append((u, v))
-    return straightened(made)
+            corners += [(x, (y + v) / 2), (u, (y + v) / 2)]
+        corners.append((u, v))
+    return straightened(corners)
 
 
 def straightened(points: list[Point]) -> list[Point]:
@@ -121,12 +121,12 @@ def straightened(points: list[Point]) -> list[Point]:
     >>> straightened([(0, 0), (0, 5), (0, 9), (4, 12), (4, 12)])
     [(0, 0), (0, 9), (4, 12)]
     """
-    kept: list[Point] = []
+    ends: list[Point] = []
     for point in points:
-        if kept and point == kept[-1]:
+        if ends and point == ends[-1]:
             continue
-        if len(kept) > 1 and any(kept[-2][a] == kept[-1][a] == point[a] for a in (0, 1)):
-            kept[-1] = point
+        if len(ends) > 1 and any(ends[-2][a] == ends[-1][a] == point[a] for a in (0, 1)):
+            ends[-1] = point
         else:
-            kept.append(point)
-    return kept
+            ends.append(point)
+    return ends

@@ -28,7 +28,7 @@ def describe(explanation: NetExplanation) -> NetExplanationView:
         "kind": "net_explanation",
         "name": explanation.name,
         "axis": explanation.axis,
-        "layers": [_layer(each) for each in explanation.rows],
+        "layers": [_layer(layer) for layer in explanation.rows],
     }
 
 
@@ -41,8 +41,8 @@ def _layer(each: ExplainedLayer) -> LayerPlaceView:
 
 def total(view: NetExplanationView) -> float | None:
     """The seconds of all layers together; None if they were not measured."""
-    known = [seconds for each in view["layers"] if (seconds := each.get("seconds")) is not None]
-    return sum(known) if known else None
+    times = [seconds for layer in view["layers"] if (seconds := layer.get("seconds")) is not None]
+    return sum(times) if times else None
 
 
 def _time(layer: LayerPlaceView, whole: float | None) -> list[str]:
@@ -55,16 +55,16 @@ def _time(layer: LayerPlaceView, whole: float | None) -> list[str]:
 
 def headline(view: NetExplanationView) -> str:
     """`2 layers before the loop, 9 in each step, 1 after the loop`"""
-    counts = {where: sum(each["where"] == where for each in view["layers"]) for where in PLACES}
+    counts = {where: sum(layer["where"] == where for layer in view["layers"]) for where in PLACES}
     totals = [(count, PLACES[where]) for where, count in counts.items() if count]
     words = [f"{count} {where}" for count, where in totals]
     if not totals:
         return "no layers"
     time = total(view)
-    told = [] if time is None else [f"{duration(time)} in a call"]
+    facts = [] if time is None else [f"{duration(time)} in a call"]
     if not counts["each step"]:
-        told.append('no steps to look at, unless "optimize_move_layers_out" is False')
-    return "; ".join([", ".join([f"{count_of(totals[0][0], 'layer')} {totals[0][1]}", *words[1:]]), *told])
+        facts.append('no steps to look at, unless "optimize_move_layers_out" is False')
+    return "; ".join([", ".join([f"{count_of(totals[0][0], 'layer')} {totals[0][1]}", *words[1:]]), *facts])
 
 
 def path_of(layer: LayerPlaceView) -> str:
@@ -88,8 +88,8 @@ def to_text(view: NetExplanationView) -> str:
     """The totals, and a line for each layer."""
     time = total(view)
     rows = [
-        [each["name"], each["cls"], each["where"], *_time(each, time), _dims(each), _reason(each)]
-        for each in view["layers"]
+        [layer["name"], layer["cls"], layer["where"], *_time(layer, time), _dims(layer), _reason(layer)]
+        for layer in view["layers"]
     ]
     return "\n".join([f"{view['name']}, a loop over {view['axis']}: {headline(view)}", *aligned(rows)])
 
@@ -97,9 +97,9 @@ def to_text(view: NetExplanationView) -> str:
 def to_table(view: NetExplanationView) -> Table:
     """A row for each layer."""
     rows = [
-        [each["name"], each["cls"], each["line"], each["where"], each["step"], each["whole"],
-         " ← ".join(each["path"]), each["why"], each.get("seconds")]
-        for each in view["layers"]
+        [layer["name"], layer["cls"], layer["line"], layer["where"], layer["step"], layer["whole"],
+         " ← ".join(layer["path"]), layer["why"], layer.get("seconds")]
+        for layer in view["layers"]
     ]  # fmt: skip
     return Table(["layer", "class", "line", "where", "in a step", "outside", "path", "why", "seconds"], rows)
 
@@ -109,7 +109,7 @@ def to_html(view: NetExplanationView) -> Html:
     time = total(view)
     titles = ["layer", "class", "where", *(["time", "share"] if time is not None else [])]
     titles += ["dims in a step", "dims outside of the loop", "what keeps it in the steps"]
-    rows = [_row(each, time) for each in view["layers"]]
+    rows = [_row(layer, time) for layer in view["layers"]]
     head = el("div", el("span", view["name"], style=style.NAME), quiet(f" · over {view['axis']} · {headline(view)}"))
     table = el("table", row(*titles, look=f"{style.LEFT_CELL};{style.QUIET}", tag="th"), rows, style=style.TABLE)
     return el("div", head, table, style=style.BOX)

@@ -53,9 +53,9 @@ def describe(explanation: Explanation) -> LoopExplanationView:
     for row, op in zip(explanation.rows, view["ops"], strict=True):
         op["seconds"] = None if row.time is None else row.time.seconds
         op["calls"] = None if row.time is None else row.time.calls / max(profile.steps, 1)
-    outside = sum(row.time.seconds for row in explanation.rows if row.time is not None and row.place != "steps")
+    extra = sum(row.time.seconds for row in explanation.rows if row.time is not None and row.place != "steps")
     times: LoopTimes = {
-        "steps": profile.steps, "calls": profile.calls, "total": profile.seconds + outside,
+        "steps": profile.steps, "calls": profile.calls, "total": profile.seconds + extra,
         "steps_total": profile.seconds, "overhead": profile.overhead, "plain": profile.plain, "device": profile.device,
     }  # fmt: skip
     return {**view, "times": times}
@@ -107,8 +107,8 @@ def names(ops: list[MovedOp]) -> str:
 
 def counts(view: LoopExplanationView) -> dict[str, int]:
     """Number of ops by place, without zeros."""
-    found = Counter[str](op["where"] for op in ops_of(view))
-    return {where: found[where] for where in PLACES if found[where]}
+    counter = Counter[str](op["where"] for op in ops_of(view))
+    return {where: counter[where] for where in PLACES if counter[where]}
 
 
 # -- times
@@ -121,12 +121,12 @@ def legend(view: LoopExplanationView) -> list[str]:
         return []
     where = "the CPU" if times["device"] == "cpu" else "the GPU, which is waited for after each call"
     many = "" if times["calls"] == 1 else f", median of {times['calls']} runs"
-    told = sum(op.get("seconds") or 0.0 for op in view["ops"])
-    rest = max(times["total"] - told, 0.0)
+    op_seconds = sum(op.get("seconds") or 0.0 for op in view["ops"])
+    gap = max(times["total"] - op_seconds, 0.0)
     return [
         f"{count_of(times['steps'], 'step')} on {where}, without gradients: {duration(times['steps_total'])}{many}",
         f"{duration(times['overhead'])} of timing taken off; without timing the steps take {duration(times['plain'])}",
-        f"between the ops: {duration(rest)} ({percent(rest / times['total'] if times['total'] else 0.0)})",
+        f"between the ops: {duration(gap)} ({percent(gap / times['total'] if times['total'] else 0.0)})",
     ]
 
 
@@ -149,9 +149,9 @@ def to_text(view: LoopExplanationView) -> str:
     """The totals; then the source, and after each line where its ops ran, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
-    shown = list(lines(view))
-    width = min(WIDTH, max((len(text) for _, text, _ in shown), default=0))
-    rows = [row for number, text, ops in shown for row in _text_rows(view, number, text, ops, width)]
+    listing = list(lines(view))
+    width = min(WIDTH, max((len(text) for _, text, _ in listing), default=0))
+    rows = [row for number, text, ops in listing for row in _text_rows(view, number, text, ops, width)]
     return "\n".join([f"{view['name']}: {headline(view)}", *(f"  {line}" for line in legend(view)), *rows])
 
 
@@ -166,16 +166,16 @@ def headline(view: LoopExplanationView) -> str:
 
 def _text_rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
     seconds, share, calls, _ = cost(view, ops)
-    before = f"  {seconds:>8} {share:>5} {calls:<10}" if "times" in view else ""
+    costs = f"  {seconds:>8} {share:>5} {calls:<10}" if "times" in view else ""
     groups = together(ops)
     words = [
         f"{group[0]['where']:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
         for group in groups
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
-    yield f"{before}  {number:>4}  {text:<{width}}  {beside}".rstrip()
-    for more in words:
-        yield f"{' ' * len(before)}  {'':>4}  {'':<{width}}  {more}"
+    yield f"{costs}  {number:>4}  {text:<{width}}  {beside}".rstrip()
+    for line in words:
+        yield f"{' ' * len(costs)}  {'':>4}  {'':<{width}}  {line}"
 
 
 def to_table(view: LoopExplanationView) -> Table:
@@ -267,8 +267,8 @@ def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
         [el("span", state, style=style.pill(None)) for state in _kept_by(first)],
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
-    told = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
-    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
+    cell = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
+    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", cell, style=_LINE)]
 
 
 def _expression(op: MovedOp) -> Html:

@@ -33,8 +33,8 @@ def picture(
 
 def pixels(values: np.ndarray, valid: np.ndarray | None, scale: Scale, cell: tuple[int, int]) -> np.ndarray:
     """The palette index of each pixel of a picture."""
-    drawn = _enlarged(indices(values, scale), cell)
-    return drawn if valid is None else np.where(_enlarged(valid, cell), drawn, hatching(drawn.shape))
+    image = _enlarged(indices(values, scale), cell)
+    return image if valid is None else np.where(_enlarged(valid, cell), image, hatching(image.shape))
 
 
 def hatching(shape: tuple[int, ...]) -> np.ndarray:
@@ -72,14 +72,14 @@ def encode(pixels: np.ndarray, palette: bytes, *, bits: int = 8, level: int = 1)
     bits: bits per pixel; four are enough for sixteen colours. level: compression level of zlib.
     """
     height, width = pixels.shape
-    used = np.flatnonzero(np.bincount(pixels.reshape(-1), minlength=256))
+    entries = np.flatnonzero(np.bincount(pixels.reshape(-1), minlength=256))
     place = np.zeros(256, np.uint8)
-    place[used] = np.arange(len(used))
+    place[entries] = np.arange(len(entries))
     packed = _packed(place[pixels], bits)
     lines = np.zeros((height, packed.shape[1] + 1), np.uint8)
     lines[:, 1:] = packed
-    colours = b"".join(palette[3 * i : 3 * i + 3] for i in used.tolist())
-    alphas = bytes(ALPHA[i] for i in used.tolist())
+    colours = b"".join(palette[3 * i : 3 * i + 3] for i in entries.tolist())
+    alphas = bytes(ALPHA[i] for i in entries.tolist())
     header = struct.pack(">IIBBBBB", width, height, bits, 3, 0, 0, 0)
     data = zlib.compress(lines.tobytes(), level)
     chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", data), (b"IEND", b"")]
@@ -90,11 +90,11 @@ def _packed(pixels: np.ndarray, bits: int) -> np.ndarray:
     """Pixels packed into bytes, the first in the highest bits."""
     if bits == 8:
         return pixels
-    each = 8 // bits
-    wide = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % each)))
-    packed = np.zeros((wide.shape[0], wide.shape[1] // each), np.uint8)
-    for place in range(each):
-        packed |= wide[:, place::each] << (8 - bits * (place + 1))
+    per_byte = 8 // bits
+    wide = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % per_byte)))
+    packed = np.zeros((wide.shape[0], wide.shape[1] // per_byte), np.uint8)
+    for place in range(per_byte):
+        packed |= wide[:, place::per_byte] << (8 - bits * (place + 1))
     return packed
 
 
@@ -131,8 +131,8 @@ def pooled(matrix: np.ndarray, block: tuple[int, int], choose: np.ufunc = np.max
 def extremes(matrix: np.ndarray, valid: np.ndarray | None, block: tuple[int, int]) -> np.ndarray:
     """The valid entry of each block that is furthest from zero; NaN and infinities take precedence."""
     low, high = (
-        pooled(matrix if valid is None else np.where(valid, matrix, np.float32(nothing)), block, choose)
-        for nothing, choose in ((np.inf, np.minimum), (-np.inf, np.maximum))
+        pooled(matrix if valid is None else np.where(valid, matrix, np.float32(filler)), block, choose)
+        for filler, choose in ((np.inf, np.minimum), (-np.inf, np.maximum))
     )
     finite = np.isfinite(low) & np.isfinite(high)
     return np.where(np.where(finite, np.abs(low) > np.abs(high), ~np.isfinite(low)), low, high)

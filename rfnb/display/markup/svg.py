@@ -43,10 +43,10 @@ def elided(text: str, size: float, room: float, *, bold: bool = False) -> str:
     """
     if width(text, size, bold=bold) <= room:
         return text
-    kept = max(2, int(len(text) * room / width(text, size, bold=bold)) - 1)
-    while kept > 2 and width(text[: kept // 2] + "…" + text[-(kept // 2) :], size, bold=bold) > room:
-        kept -= 1
-    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
+    length = max(2, int(len(text) * room / width(text, size, bold=bold)) - 1)
+    while length > 2 and width(text[: length // 2] + "…" + text[-(length // 2) :], size, bold=bold) > room:
+        length -= 1
+    return f"{text[: length - length // 2]}…{text[len(text) - length // 2 :]}"
 
 
 def number(x: float) -> str:
@@ -80,11 +80,11 @@ def path(points: Sequence[Point], *, smooth: bool, **attrs: object) -> Html:
 
 
 def _curves(points: Sequence[Point]) -> str:
-    made = "M" + _at(*points[0])
+    commands = "M" + _at(*points[0])
     for (x, y), (u, v) in pairwise(points):
         middle = (y + v) / 2
-        made += "L" + _at(u, v) if x == u else f"C{_at(x, middle)} {_at(u, middle)} {_at(u, v)}"
-    return made
+        commands += "L" + _at(u, v) if x == u else f"C{_at(x, middle)} {_at(u, middle)} {_at(u, v)}"
+    return commands
 
 
 def sideways(a: Point, b: Point) -> str:
@@ -100,10 +100,10 @@ def sideways(a: Point, b: Point) -> str:
 
 
 def _corners(points: Sequence[Point], radius: float = 8.0) -> str:
-    made = "M" + _at(*points[0])
+    commands = "M" + _at(*points[0])
     for before, at, after in zip(points, points[1:], points[2:], strict=False):
-        made += f"L{_at(*_towards(at, before, radius))}Q{_at(*at)} {_at(*_towards(at, after, radius))}"
-    return made + "L" + _at(*points[-1])
+        commands += f"L{_at(*_towards(at, before, radius))}Q{_at(*at)} {_at(*_towards(at, after, radius))}"
+    return commands + "L" + _at(*points[-1])
 
 
 def _towards(at: Point, to: Point, most: float) -> Point:

@@ -59,17 +59,17 @@ def _together(group: Sequence[ModuleNode]) -> ModuleNode:
         **group[0],
         "params": [[i for indices in column for i in indices] for column in columns],
         "frozen": min(node["frozen"] for node in group),
-        "children": [_together(same) for same in children],
+        "children": [_together(twins) for twins in children],
     }
 
 
 def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[str]:
     """ "0, 1: not trained", "3: float16 in up.weight, up.bias", "4: up.activation=silu" """
-    own = [[rows[i] for i in _numbers(node)] for node in group]
-    usual = [[_most(values) for values in zip(*map(_facts, same), strict=True)] for same in zip(*own, strict=True)]
+    layers = [[rows[i] for i in _numbers(node)] for node in group]
+    usual = [[_most(values) for values in zip(*map(_facts, twins), strict=True)] for twins in zip(*layers, strict=True)]
     odd: dict[str, list[str]] = {}
-    for node, mine, settings in zip(group, own, _unusual(group), strict=True):
-        words = ", ".join(filter(None, [_odd(mine, usual), *settings]))
+    for node, layer, settings in zip(group, layers, _unusual(group), strict=True):
+        words = ", ".join(filter(None, [_odd(layer, usual), *settings]))
         if words:
             odd.setdefault(words, []).append(node["name"])
     lines = [f"{_names(names)}: {words}" for words, names in odd.items()]
@@ -86,29 +86,29 @@ def _most(values: Sequence[str]) -> str:
 
 def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
     """Unusual properties of a layer's parameters; parameters are named unless all have the property."""
-    found: dict[str, list[str]] = {}
-    for row, most in zip(rows, usual, strict=True):
-        for fact, expected in zip(_facts(row), most, strict=True):
+    oddities: dict[str, list[str]] = {}
+    for row, typical in zip(rows, usual, strict=True):
+        for fact, expected in zip(_facts(row), typical, strict=True):
             if fact != expected:
-                found.setdefault(fact, []).append(row["path"])
-    top = len(commonpath([row["path"].replace(".", "/") for row in rows])) + 1 if found and len(rows) > 1 else 0
-    return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in found.items())
+                oddities.setdefault(fact, []).append(row["path"])
+    top = len(commonpath([row["path"].replace(".", "/") for row in rows])) + 1 if oddities and len(rows) > 1 else 0
+    return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in oddities.items())
 
 
 def _named(fact: str, paths: Sequence[str], top: int) -> str:
-    more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
-    return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{more}"
+    tail = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+    return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{tail}"
 
 
 def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
     """Unusual settings of each layer, without settings that differ in all of many layers and only number them."""
     settings = [list(_settings(node)) for node in group]
-    common = Counter(setting for each in settings for setting in each)
+    common = Counter(setting for layer in settings for setting in layer)
     values = Counter(setting.partition("=")[0] for setting in common)
     numbers = {name for name, count in values.items() if count == len(group) > 2}
     return [
-        [each for each in own if 2 * common[each] <= len(group) and each.partition("=")[0] not in numbers]
-        for own in settings
+        [setting for setting in layer if 2 * common[setting] <= len(group) and setting.partition("=")[0] not in numbers]
+        for layer in settings
     ]
 
 
@@ -127,5 +127,5 @@ def _numbers(node: ModuleNode) -> Iterator[int]:
 
 
 def _names(names: list[str]) -> str:
-    few = ", ".join(names[:4])
-    return few if len(names) <= 4 else f"{few} … {names[-1]} ({len(names)} of them)"
+    start = ", ".join(names[:4])
+    return start if len(names) <= 4 else f"{start} … {names[-1]} ({len(names)} of them)"

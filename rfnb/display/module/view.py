@@ -28,9 +28,9 @@ def describe(module: Any) -> ModuleView:
     """The JSON of a module and all its parts."""
     rows = ModuleRows()
     root = _node("", "", module, rows, {}, 0)
-    own = [row for row in rows.rows if row["shared"] is None]
+    unique = [row for row in rows.rows if row["shared"] is None]
     dtypes, devices = (Counter[str]() for _ in range(2))
-    for row in own:
+    for row in unique:
         dtypes[row["dtype"]] += row["count"]
         devices[row["device"]] += row["count"]
     return {
@@ -39,10 +39,10 @@ def describe(module: Any) -> ModuleView:
         "rows": rows.rows,
         "count": root["count"],
         "frozen": root["frozen"],
-        "bytes": sum(row["bytes"] for row in own),
+        "bytes": sum(row["bytes"] for row in unique),
         "dtype": _most(dtypes),
         "device": _most(devices),
-        "bad": sorted((f"{row['path']}: {word}" for row in own for word in _flags(row)), key=_in_gradient),
+        "bad": sorted((f"{row['path']}: {word}" for row in unique for word in _flags(row)), key=_in_gradient),
         "note": rows.note(),
     }
 
@@ -53,22 +53,24 @@ def _most(counts: Counter[str]) -> str:
 
 def _node(name: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
     shared = seen.setdefault(id(module), path)
-    known = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
-    below = f"{path}." if path else ""
-    own = [] if known else [rows.add(below + n, p, buffer=b) for n, p, b in parameters_of(module)]
-    children = [] if known else [_node(n, below + n, child, rows, seen, depth + 1) for n, child in children_of(module)]
-    counted = [row for row in (rows.rows[i] for i in own) if row["shared"] is None and not row["buffer"]]
+    repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
+    prefix = f"{path}." if path else ""
+    numbers = [] if repeated else [rows.add(prefix + n, p, buffer=b) for n, p, b in parameters_of(module)]
+    children = (
+        [] if repeated else [_node(n, prefix + n, child, rows, seen, depth + 1) for n, child in children_of(module)]
+    )
+    counted = [row for row in (rows.rows[i] for i in numbers) if row["shared"] is None and not row["buffer"]]
     return {
         "name": name,
         "cls": type(module).__name__,
         "note": note_of(module),
         "settings": settings_of(module),
         "repeat": 1,
-        "params": [[number] for number in own],
+        "params": [[number] for number in numbers],
         "count": sum(row["count"] for row in counted) + sum(child["count"] for child in children),
         "frozen": sum(row["count"] for row in counted if not row["trainable"]) + sum(c["frozen"] for c in children),
         "differs": [],
-        "shared": (shared or "the whole") if known else None,
+        "shared": (shared or "the whole") if repeated else None,
         "children": grouped(children, rows.rows),
     }
 
@@ -88,8 +90,8 @@ def _shape(row: ParamRow) -> str:
 
 def _flags(row: ParamRow) -> list[str]:
     """ "NaN", "Inf in the gradient" """
-    found = ((row["norm"], ""), (row["grad"], _GRADIENT))
-    return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in found if value in BAD]
+    norms = ((row["norm"], ""), (row["grad"], _GRADIENT))
+    return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in norms if value in BAD]
 
 
 def _in_gradient(flag: str) -> bool:
@@ -124,10 +126,10 @@ def _count(node: ModuleNode) -> str:
         return f"the same as {node['shared']}"
     if not node["count"]:
         return ""
-    each = f"{amount(node['count'] // node['repeat'])} each, " if node["repeat"] > 1 else ""
+    share = f"{amount(node['count'] // node['repeat'])} each, " if node["repeat"] > 1 else ""
     frozen = node["frozen"]
     words = "" if not frozen else ", not trained" if frozen == node["count"] else f", {amount(frozen)} not trained"
-    return f"{each}{count_of(node['count'], 'parameter')}{words}"
+    return f"{share}{count_of(node['count'], 'parameter')}{words}"
 
 
 def _title(node: ModuleNode) -> str:
@@ -142,8 +144,8 @@ def _total(view: ModuleView) -> list[str]:
 
 
 def _bad(view: ModuleView) -> str | None:
-    shown = ", ".join(view["bad"][:3])
-    return f"{shown} and {len(view['bad']) - 3} more" if len(view["bad"]) > 3 else shown or None
+    text = ", ".join(view["bad"][:3])
+    return f"{text} and {len(view['bad']) - 3} more" if len(view["bad"]) > 3 else text or None
 
 
 # -- text
@@ -164,8 +166,8 @@ def to_repr(view: ModuleView) -> str:
     root = view["root"]
     lines = [f"{root['cls']}  {' · '.join(_total(view))}", *(f"! {bad}" for bad in (_bad(view),) if bad)]
     parts = [_param_words(indices, view) for indices in root["params"]] + [_words(child) for child in root["children"]]
-    more = [f"… {len(parts) - 12} more"] if len(parts) > 12 else []
-    return "\n".join([lines[0], *(f"  {line}" for line in [*lines[1:], *parts[:12], *more])])
+    tail = [f"… {len(parts) - 12} more"] if len(parts) > 12 else []
+    return "\n".join([lines[0], *(f"  {line}" for line in [*lines[1:], *parts[:12], *tail])])
 
 
 def _words(node: ModuleNode) -> str:
@@ -213,17 +215,17 @@ COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
 
 def to_html(view: ModuleView) -> Html:
     """The tree with folds."""
-    left = [options.MODULE_LINES]
+    room = [options.MODULE_LINES]
     bad = _bad(view)
     head = join(el("span", view["root"]["cls"], style=style.NAME), quiet("  " + " · ".join(_total(view))))
-    inside = _inside(view["root"], view, left)
-    more = f"… and more; all: .table(). {view['note'] or ''}" if left[0] <= 0 else view["note"]
+    tree = _inside(view["root"], view, room)
+    remark = f"… and more; all: .table(). {view['note'] or ''}" if room[0] <= 0 else view["note"]
     return el(
         "div",
         el("div", head, style=style.HEAD),
         el("div", chip(bad, style.ALARM)) if bad else None,
-        el("div", inside, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
-        quiet(more, tag="div") if more else None,
+        el("div", tree, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
+        quiet(remark, tag="div") if remark else None,
         style=style.BOX,
     )
 
@@ -243,10 +245,10 @@ def _inside(node: ModuleNode, view: ModuleView, left: list[int]) -> list[Html]:
 
 def _fold(node: ModuleNode, view: ModuleView, left: list[int]) -> Html:
     title = join(_head(node), quiet(" · ".join(word for word in (node["note"], _count(node)) if word)))
-    inside = [quiet(words, tag="div") for words in node["differs"]] + _inside(node, view, left)
-    if not inside:
+    lines = [quiet(words, tag="div") for words in node["differs"]] + _inside(node, view, left)
+    if not lines:
         return el("div", title, style="padding-left:13px")
-    return el("details", el("summary", title, style="cursor:pointer"), el("div", inside, style=style.RAIL),
+    return el("details", el("summary", title, style="cursor:pointer"), el("div", lines, style=style.RAIL),
               open=_small(node))  # fmt: skip
 
 

@@ -34,20 +34,20 @@ def cards_of(
 
     variables: the parameters by their names in checkpoints. masks: of the frames that layers take.
     """
-    made: dict[Any, LayerCard] = {}
+    cards: dict[Any, LayerCard] = {}
     names = {id(parameter): name for name, parameter in variables.items()}
     for path, entry in entries.items():
         card = _card(entry, layers.get(path), templates.get(path), status[path], names)
-        params = tuple((each["name"].removeprefix(path), each["count"]) for each in card["params"])
-        options = tuple((each["name"], each["given"]) for each in card["options"])
+        params = tuple((param["name"].removeprefix(path), param["count"]) for param in card["params"])
+        options = tuple((option["name"], option["given"]) for option in card["options"])
         dims = tuple(dim["serial"] for dim in card["dims"])
         key = card["cls"], card["status"], card["reason"], options, params, dims
-        if key in made:
-            made[key]["alike"].append(path)
+        if key in cards:
+            cards[key]["alike"].append(path)
         else:
-            made[key] = card
+            cards[key] = card
             card["taken"] = describe_taken(*masks[path]) if path in masks else None
-    return list(made.values())
+    return list(cards.values())
 
 
 def _card(
@@ -63,7 +63,7 @@ def _card(
         "reason": reason,
         "dims": [] if template is None else [_dim(dim) for dim in template.dims],
         "dtype": "" if template is None else template.dtype,
-        "sources": [each.written for each in entry.references if each.option == "from"],
+        "sources": [reference.written for reference in entry.references if reference.option == "from"],
         "options": list(_options(entry, layer)),
         "params": [] if layer is None else [_param(name, x, entry, names) for name, x in layer.params.items()],
         "taken": None,
@@ -77,19 +77,19 @@ def _dim(dim: Dim) -> DimView:
 
 
 def _options(entry: Entry, layer: Layer | None) -> Iterator[LayerOption]:
-    for name, given in entry.described.items():
-        if name in ("class", "from", "subnetwork") or (name == "unit" and isinstance(given, Mapping)):
+    for name, value in entry.described.items():
+        if name in ("class", "from", "subnetwork") or (name == "unit" and isinstance(value, Mapping)):
             continue
         became = "" if layer is None else _became(getattr(layer, "out_dim" if name == "n_out" else str(name), None))
         refers = next((x.path for x in entry.references if x.option == name and x.path != x.written), None)
-        yield {"name": str(name), "given": cut(repr(given), WORDS), "became": became or refers or ""}
+        yield {"name": str(name), "given": cut(repr(value), WORDS), "became": became or refers or ""}
 
 
 def _became(value: Any) -> str:
     """The dims that an option means."""
     if isinstance(value, Dim):
         return f"{value.name}:{'?' if value.dimension is None else value.dimension}"
-    if isinstance(value, tuple) and value and all(isinstance(each, Dim) for each in value):
+    if isinstance(value, tuple) and value and all(isinstance(dim, Dim) for dim in value):
         return ", ".join(map(_became, value))
     return ""
 

@@ -50,7 +50,7 @@ class NetFolder:
 
     def _sign(self, entry: Entry) -> Any:
         """What layers of repeated blocks have in common."""
-        named = {each.option for each in entry.references} | {"from", "subnetwork"}
+        named = {reference.option for reference in entry.references} | {"from", "subnetwork"}
         options = tuple((name, repr(value)) for name, value in entry.described.items() if name not in named)
         template = self.templates.get(entry.path)
         dims = None if template is None else tuple((dim.name, dim.dimension) for dim in template.dims)
@@ -87,20 +87,24 @@ class NetFolder:
         return key
 
     def _reads(self, part: NetworkBox, net: str) -> Iterator[tuple[str, bool]]:
-        found = [*part.reads]
-        for again in part.alike:
-            found += [read for read in again.reads if read[0] not in part.makes and read not in part.reads]
-        for path, back in found:
-            outside = path in self._data and not net.startswith(path.removesuffix("data"))
-            yield from [(source, False) for source in self._data[path]] if outside else [(path, back)]
+        reads = [*part.reads]
+        for twin in part.alike:
+            reads += [read for read in twin.reads if read[0] not in part.makes and read not in part.reads]
+        for path, back in reads:
+            external = path in self._data and not net.startswith(path.removesuffix("data"))
+            yield from [(source, False) for source in self._data[path]] if external else [(path, back)]
 
     def _around(self, path: str) -> str:
         """The net of the innermost loop that a layer is written in: "output/"."""
         return max((f"{loop}/" for loop in self.loops if path.startswith(f"{loop}/")), key=len, default="")
 
     def _target(self, entry: Entry | None) -> str | None:
-        found = [each.path for each in entry.references if each.option == "target"] if entry is not None else []
-        return found[0] if found else None
+        targets = (
+            [reference.path for reference in entry.references if reference.option == "target"]
+            if entry is not None
+            else []
+        )
+        return targets[0] if targets else None
 
     def _port(self, body: GraphBody, ports: dict[str, str], path: str, net: str, back: bool) -> str:
         name = path.removeprefix(net) if net else path.removeprefix("data:")
@@ -132,7 +136,7 @@ class NetFolder:
     def _node(self, key: str, part: NetworkBox) -> GraphNode:
         entry, times = part.entry, 1 + len(part.alike)
         net = part.entries[0].scope.path if entry is None else f"{entry.path}/"
-        inside = self._body(part.inner, net) if part.inner else None
+        body = self._body(part.inner, net) if part.inner else None
         stops = [path for path in part.makes if self.status[path][0] == "stops"]
         state, reason = ("constructed", "") if entry is None else self.status[entry.path]
         notes = list(self._notes(part, state, reason, len(stops)))
@@ -151,7 +155,7 @@ class NetFolder:
             "options": "",
             "notes": notes,
             "status": "failed" if stops else "ghost" if ghost else "done",
-            "body": inside,
+            "body": body,
         }
         if part.place:
             node["place"] = "before" if part.place == PLACES[0] else "after"
@@ -179,7 +183,11 @@ class NetFolder:
             yield from self.loops[entry.path].words if entry.path in self.loops else ()
             if entry.described.get("is_output_layer") and entry.name != "output":
                 yield "output"
-            yield from (f"↻ {each.written}" for each in entry.references if each.back and each.path == entry.path)
+            yield from (
+                f"↻ {reference.written}"
+                for reference in entry.references
+                if reference.back and reference.path == entry.path
+            )
 
     def _outputs(self, part: NetworkBox) -> list[GraphValue]:
         """The dims of a layer where they change; those of the last layer of a section."""
@@ -189,9 +197,9 @@ class NetFolder:
         if last.path not in self.templates:
             return []
         reads = [path for path, _ in part.reads if path in self.templates]
-        whole = bool(part.place)
-        made = self._value(last.path, last.name, [signature(self._of(path, whole)) for path in reads], whole)
-        return [made] if made["changed"] else []
+        moved = bool(part.place)
+        value = self._value(last.path, last.name, [signature(self._of(path, moved)) for path in reads], moved)
+        return [value] if value["changed"] else []
 
     def _of(self, path: str, whole: bool = False) -> Value:
         """The value of a layer. whole: of one that has left its loop, that of all frames."""

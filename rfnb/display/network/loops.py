@@ -36,9 +36,9 @@ def loops_of(net: Network) -> dict[str, LoopBox]:
     """The loops that were constructed, by path."""
     layers = net.layers
     nets = next((layer.nets for layer in layers.values()), {})
-    known = {path: rec for path, rec in nets.items() if path in layers and (rec.inside or rec.before)}
-    templates = net.templates() if known else {}
-    return {path: _loop(net, rec, templates) for path, rec in known.items()}
+    recs = {path: rec for path, rec in nets.items() if path in layers and (rec.inside or rec.before)}
+    templates = net.templates() if recs else {}
+    return {path: _loop(net, rec, templates) for path, rec in recs.items()}
 
 
 def as_computed(
@@ -48,28 +48,36 @@ def as_computed(
 
     A choice that does not search reads its target, and no scores. A loop reads its sources for layers in its steps.
     """
-    found = {}
+    result = {}
     for path, entry in entries.items():
         layer = layers.get(path)
         if layer is not None and not layer.takes_sources:
-            read = [each for each in entry.references if each.option != "from"]
-            read += [replace(each, option="from") for each in read if each.option == "target" and layer.takes_target]
-            entry = replace(entry, references=read)
+            references = [reference for reference in entry.references if reference.option != "from"]
+            references += [
+                replace(reference, option="from")
+                for reference in references
+                if reference.option == "target" and layer.takes_target
+            ]
+            entry = replace(entry, references=references)
         if path in loops and not any(
-            each.path == f"{path}/data" for step in loops[path].steps_of(path, entries) for each in step.references
+            reference.path == f"{path}/data"
+            for step in loops[path].steps_of(path, entries)
+            for reference in step.references
         ):
-            entry = replace(entry, references=[each for each in entry.references if each.option != "from"])
-        found[path] = entry
-    return found
+            entry = replace(
+                entry, references=[reference for reference in entry.references if reference.option != "from"]
+            )
+        result[path] = entry
+    return result
 
 
 def _loop(net: Network, rec: RecNet, templates: Mapping[str, Tensor]) -> LoopBox:
     rows = net.explain(rec.path).rows
     places = {f"{rec.path}/{row.name}": row.place if row.place != "each step" else "" for row in rows}
     runs = bool(rec.inside)
-    whole = {path: tuple(rec.stacked_dims(templates[path])) for path, place in places.items() if place}
+    stacked = {path: tuple(rec.stacked_dims(templates[path])) for path, place in places.items() if place}
     words = list(_words(rec)) if runs else ["no loop: all frames at once"]
-    return LoopBox(words, places, whole, runs, rec.sources)
+    return LoopBox(words, places, stacked, runs, rec.sources)
 
 
 def _words(rec: RecNet) -> Iterator[str]:
@@ -78,7 +86,7 @@ def _words(rec: RecNet) -> Iterator[str]:
         yield f"a step for each frame of {rec.axis.name}"
     else:
         via = rec.inputs.get("max_seq_len_via")
-        most = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"  # type: ignore[attr-defined]
-        yield f"until {rec.name_of(rec.end or 'end')}, at most {most}"
+        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"  # type: ignore[attr-defined]
+        yield f"until {rec.name_of(rec.end or 'end')}, at most {limit}"
     if rec.beam is not None:
         yield f"beam {rec.beam.dimension}"

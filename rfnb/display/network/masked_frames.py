@@ -27,15 +27,15 @@ TAKEN = style.PALETTE[2]
 
 def describe_taken(mask: Tensor, axis: Dim) -> TakenFrames:
     """The strips. {…, axis}"""
-    others = [dim for dim in mask.dims if dim is not axis]
-    array = mask.copy_transpose([*others, axis]).numpy()
+    outer = [dim for dim in mask.dims if dim is not axis]
+    array = mask.copy_transpose([*outer, axis]).numpy()
     size = mask.size_of(axis)
-    lengths = np.broadcast_to(size.over(others), array.shape[:-1])
-    tags = [mask.size_of(dim).tags for dim in others]
+    lengths = np.broadcast_to(size.over(outer), array.shape[:-1])
+    tags = [mask.size_of(dim).tags for dim in outer]
     places = list(np.ndindex(array.shape[:-1]))
     per_cell = -(-array.shape[-1] // CELLS) or 1
     rows = [
-        _row(_name(others, place, tags), array[place][: int(lengths[place])], per_cell)
+        _row(_name(outer, place, tags), array[place][: int(lengths[place])], per_cell)
         for place in places[: options.BARS]
     ]
     width = max((len(row["cells"]) for row in rows), default=0)
@@ -45,7 +45,7 @@ def describe_taken(mask: Tensor, axis: Dim) -> TakenFrames:
 def _name(others: Sequence[Dim], place: Sequence[int], tags: Sequence[Sequence[str] | None]) -> str:
     """The tag of a sequence, or its place, and the places along other dims: "batch 0 beam 2"."""
     named = zip(others, place, tags, strict=True)
-    return " ".join(f"{dim.name} {i}" if known is None else cut(known[i], TAG) for dim, i, known in named)
+    return " ".join(f"{dim.name} {i}" if labels is None else cut(labels[i], TAG) for dim, i, labels in named)
 
 
 def _row(name: str, taken: np.ndarray, per_cell: int) -> TakenRow:
@@ -80,19 +80,19 @@ def taken_html(view: TakenFrames | None) -> Html | None:
         )
         for row in view["rows"]
     ]
-    return el("div", quiet(_head(view)), el("table", rows, style=style.TABLE), [quiet(each) for each in _more(view)])
+    return el("div", quiet(_head(view)), el("table", rows, style=style.TABLE), [quiet(line) for line in _more(view)])
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:
     """Cells that are equal and side by side are one element."""
-    found, start = [], 0
+    cells, start = [], 0
     for i, part in enumerate(row["cells"]):
         if i + 1 == len(row["cells"]) or row["cells"][i + 1] != part:
             colour = style.tint(TAKEN, 0.25 + 0.65 * part) if part else style.tint(style.GREY, 0.18)
             look = f"display:inline-block;height:10px;width:{(i + 1 - start) * width:.4g}px;background-color:{colour}"
-            found.append(el("span", style=look))
+            cells.append(el("span", style=look))
             start = i + 1
-    return found
+    return cells
 
 
 def _head(view: TakenFrames) -> str:

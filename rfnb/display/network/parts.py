@@ -43,8 +43,8 @@ class NetworkBox:
     @cached_property
     def entries(self) -> list[Entry]:
         """All layers that it stands for."""
-        own = [] if self.entry is None else [self.entry]
-        return [*own, *self.hidden, *(each for part in (*self.inner, *self.alike) for each in part.entries)]
+        owner = [] if self.entry is None else [self.entry]
+        return [*owner, *self.hidden, *(entry for part in (*self.inner, *self.alike) for entry in part.entries)]
 
     @cached_property
     def makes(self) -> set[str]:
@@ -54,13 +54,13 @@ class NetworkBox:
     @cached_property
     def reads(self) -> dict[Read, None]:
         """What it reads from outside, the targets of its losses included."""
-        found: dict[Read, None] = {}
+        reads: dict[Read, None] = {}
         for entry in self.entries:
-            for each in entry.references:
-                if each.path is not None and (each.option != "target" or has_loss(entry)):
-                    found[each.path, each.back] = None
-        own = {f"{entry.path}/data" for entry in self.entries if entry.ends is not None}
-        return {read: None for read in found if read[0] not in self.makes and read[0] not in own}
+            for reference in entry.references:
+                if reference.path is not None and (reference.option != "target" or has_loss(entry)):
+                    reads[reference.path, reference.back] = None
+        inputs = {f"{entry.path}/data" for entry in self.entries if entry.ends is not None}
+        return {read: None for read in reads if read[0] not in self.makes and read[0] not in inputs}
 
 
 def has_loss(entry: Entry) -> bool:
@@ -76,10 +76,10 @@ def parts_of(
     signs: by path, what layers must have in common to be repeated: dims, for example. loops: by the path of a loop, the
     place of each layer that is written in it, "" for those in its steps. Those that have left it stand beside its box.
     """
-    below: dict[str, list[Entry]] = {}
+    by_scope: dict[str, list[Entry]] = {}
     for entry in entries.values():
-        below.setdefault(entry.scope.path, []).append(entry)
-    return _arranged(_level(below, "", signs, loops), signs)
+        by_scope.setdefault(entry.scope.path, []).append(entry)
+    return _arranged(_level(by_scope, "", signs, loops), signs)
 
 
 def _arranged(parts: list[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
@@ -100,18 +100,18 @@ def _level(
                 part.beside = part.beside or (entry.path if part.place else "")
             stay = [part for part in inner if part.beside != entry.path]
         early, late = ([part for part in inner if part.beside == entry.path and part.place == at] for at in PLACES)
-        made = NetworkBox(entry.name, entry.path, entry, _arranged(stay, signs))
+        box = NetworkBox(entry.name, entry.path, entry, _arranged(stay, signs))
         if len(inner) == 1 and inner[0].inner and inner[0].name == UNIT and inner[0].entry is not None:
-            made.inner, made.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
-        parts += [*early, made, *late]
+            box.inner, box.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
+        parts += [*early, box, *late]
     return parts
 
 
 def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
     """Sets the place of a box in a loop, and those of the boxes in it; a loop of its own stays."""
-    found = {places[path] for path in part.makes if path in places}
-    if not part.beside and part.makes.isdisjoint(loops) and len(found) == 1:
-        part.place = found.pop()
+    common = {places[path] for path in part.makes if path in places}
+    if not part.beside and part.makes.isdisjoint(loops) and len(common) == 1:
+        part.place = common.pop()
     for inner in (*part.inner, *part.alike):
         _place(inner, places, loops)
 
@@ -120,19 +120,19 @@ def folded(parts: Sequence[NetworkBox], signs: Mapping[str, Any]) -> list[Networ
     """The parts, with repetitions as one."""
     place = {path: i for i, part in enumerate(parts) for path in part.makes}
     keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
-    made: list[NetworkBox] = []
+    boxes: list[NetworkBox] = []
     start = 0
     while start < len(parts):
         period, times = _longest(keys, start, [bool(part.inner) for part in parts])
         if times > 1:
-            start, times = _named(parts, made, keys, start, period, times)
+            start, times = _named(parts, boxes, keys, start, period, times)
             blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
-            first, *others = [block[0] if period == 1 else _block(block) for block in blocks]
-            made.append(replace(first, alike=others))
+            first, *twins = [block[0] if period == 1 else _block(block) for block in blocks]
+            boxes.append(replace(first, alike=twins))
         else:
-            made.append(parts[start])
+            boxes.append(parts[start])
         start += period * times
-    return made
+    return boxes
 
 
 def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:

@@ -33,7 +33,7 @@ MOST = 200
 
 def describe(report: NetworkReport) -> NetworkReportView:
     """The findings as JSON."""
-    left = len(report.findings) - MOST
+    extra = len(report.findings) - MOST
     return {
         "kind": "network_report",
         "name": report.name,
@@ -44,7 +44,7 @@ def describe(report: NetworkReport) -> NetworkReportView:
             {"level": x.level, "what": x.what, "layers": list(x.layers), "lines": list(x.lines), "way": x.way}
             for x in report.findings[:MOST]
         ],
-        "note": f"{left} more findings" if left > 0 else None,
+        "note": f"{extra} more findings" if extra > 0 else None,
     }
 
 
@@ -53,7 +53,7 @@ def _facts(view: NetworkReportView) -> str:
 
 
 def _verdict(view: NetworkReportView) -> str:
-    stops = sum(found["level"] == "stops" for found in view["findings"])
+    stops = sum(finding["level"] == "stops" for finding in view["findings"])
     return "runs" if view["runs"] else f"does not run: {count_of(stops, 'reason')}"
 
 
@@ -67,7 +67,7 @@ def to_text(view: NetworkReportView) -> str:
 
 def to_table(view: NetworkReportView) -> Table:
     """A row for each finding."""
-    return Table(COLUMNS, [_row(found) for found in view["findings"]])
+    return Table(COLUMNS, [_row(finding) for finding in view["findings"]])
 
 
 def _row(found: ReportFinding) -> list[str]:
@@ -76,8 +76,8 @@ def _row(found: ReportFinding) -> list[str]:
 
 def _layers(found: ReportFinding) -> str:
     names = found["layers"]
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
+    tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + tail
 
 
 def _lines(found: ReportFinding) -> str:
@@ -93,11 +93,11 @@ def to_html(view: NetworkReportView) -> Html:
 
 
 def _level(view: NetworkReportView, level: str) -> Html | None:
-    found = [each for each in view["findings"] if each["level"] == level]
-    if not found:
+    findings = [finding for finding in view["findings"] if finding["level"] == level]
+    if not findings:
         return None
-    title = join(chip(f"{WORDS[level]} {len(found)}", COLOURS[level]), quiet(ABOUT[level]))
-    rows = [_html_row(each) for each in found]
+    title = join(chip(f"{WORDS[level]} {len(findings)}", COLOURS[level]), quiet(ABOUT[level]))
+    rows = [_html_row(finding) for finding in findings]
     header = row(*COLUMNS[1:], tag="th", look=f"{style.LEFT_CELL};opacity:0.65;font-weight:normal")
     table = el("table", el("thead", header), el("tbody", rows), style=style.TABLE.replace("monospace", "sans-serif"))
     return fold(title, el("div", table, style="overflow-x:auto"), open=level != "training")

@@ -55,8 +55,8 @@ def describe(
     status = status_of(net, entries)
     templates = net.templates()
     layers = net.every_layer()
-    own = {path: each for path, each in layers.items() if not each.nets_inside}
-    params = {path: sum(x.num_elements() for x in each.params.values()) for path, each in own.items()}
+    leaves = {path: instance for path, instance in layers.items() if not instance.nets_inside}
+    params = {path: sum(x.num_elements() for x in instance.params.values()) for path, instance in leaves.items()}
     loops = loops_of(net)
     folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)
     graph: GraphView = {
@@ -64,7 +64,7 @@ def describe(
         "open": [], "params": net.get_num_params(), "failure": None, "note": None,
     }  # fmt: skip
     graph["open"] = _open(graph, depth, [open] if isinstance(open, str) else list(open))
-    shown = entries if layer is None else {layer: _entry(entries, layer)}
+    visible = entries if layer is None else {layer: _entry(entries, layer)}
     states = [state for state, _ in status.values()]
     return {
         "kind": "network",
@@ -73,7 +73,7 @@ def describe(
         "layers": len(layers),
         "stops": states.count("stops"),
         "unused": states.count("unused"),
-        "cards": cards_of(shown, layers, templates, status, net.variables(), net.masks_of_frames()),
+        "cards": cards_of(visible, layers, templates, status, net.variables(), net.masks_of_frames()),
         "chosen": layer,
         "note": None,
     }
@@ -88,34 +88,34 @@ def _entry(entries: Mapping[str, Entry], path: str) -> Entry:
 
 def status_of(net: Network, entries: Mapping[str, Entry]) -> dict[str, Status]:
     """What became of each layer, and why."""
-    found: dict[str, Status] = {}
+    statuses: dict[str, Status] = {}
     layers = net.every_layer()
     for path, entry in entries.items():
         if path in net.failures:
-            found[path] = "stops", (next(unsupported(entry), None) or reason(net.failures[path]))[0]
+            statuses[path] = "stops", (next(unsupported(entry), None) or reason(net.failures[path]))[0]
         elif path in layers or not entry.used or entry.scope.path.rstrip("/") in layers:  # an `end` only searches need
-            found[path] = ("constructed" if path in layers else "unused"), ""
+            statuses[path] = ("constructed" if path in layers else "unused"), ""
         elif wrong := next(unsupported(entry), None):
-            found[path] = "stops", wrong[0]
+            statuses[path] = "stops", wrong[0]
         else:
-            missing = (each for each in entry.needs if found.get(each, ("",))[0] in ("stops", "waits"))
-            found[path] = "waits", next(missing, entry.scope.path.rstrip("/"))
-    return found
+            missing = (need for need in entry.needs if statuses.get(need, ("",))[0] in ("stops", "waits"))
+            statuses[path] = "waits", next(missing, entry.scope.path.rstrip("/"))
+    return statuses
 
 
 def _open(graph: GraphView, depth: int | None, paths: list[str]) -> list[str]:
     """What is open: as in other graphs, but not everything around layers that stop, if these are many."""
-    found = opened(graph, depth, paths, {})
+    candidates = opened(graph, depth, paths, {})
     if depth is not None:
-        return found
+        return candidates
     sizes = {node["id"]: len(graph["bodies"][node["body"]]["nodes"]) for _, node in all_nodes(graph) if node["body"]}
-    wanted = {node["id"] for _, node in all_nodes(graph) if node["path"] in paths}
-    used, kept = len(graph["bodies"][graph["root"]]["nodes"]), []
-    for key in found:
-        used += sizes[key]
-        if used <= MOST or key in wanted:
-            kept.append(key)
-    return kept
+    requests = {node["id"] for _, node in all_nodes(graph) if node["path"] in paths}
+    count, ids = len(graph["bodies"][graph["root"]]["nodes"]), []
+    for key in candidates:
+        count += sizes[key]
+        if count <= MOST or key in requests:
+            ids.append(key)
+    return ids
 
 
 def _facts(view: NetworkView) -> list[str]:
@@ -167,8 +167,8 @@ def _about(card: LayerCard) -> Iterator[str]:
 
 
 def _name(card: LayerCard) -> str:
-    more = len(card["alike"])
-    return f"{card['path']} and {more} alike" if more else card["path"]
+    count = len(card["alike"])
+    return f"{card['path']} and {count} alike" if count else card["path"]
 
 
 def to_table(view: NetworkView) -> Table:
@@ -221,14 +221,14 @@ def to_html(view: NetworkView) -> Html:
 def _cards_html(cards: Sequence[LayerCard]) -> Html:
     """The cards, those of layers that stop first, within the budget."""
     parts: list[Html] = []
-    left = BYTES
+    room = BYTES
     for i, card in enumerate(sorted(cards, key=lambda card: card["status"] != "stops")):
-        made = _card_html(card)
-        left -= len(made)
-        if left < 0 and i:
+        markup = _card_html(card)
+        room -= len(markup)
+        if room < 0 and i:
             parts.append(quiet(f'… {len(cards) - i} more: rf.show(net, layer="{card["path"]}")', tag="div"))
             break
-        parts.append(made)
+        parts.append(markup)
     return el("div", parts, style=style.RAIL)
 
 
@@ -251,8 +251,8 @@ def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
         taken_html(card["taken"]),
         _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
     ]
-    inside = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
-    return el("details", el("summary", title, style="cursor:pointer"), inside, open=is_open)
+    body = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
+    return el("details", el("summary", title, style="cursor:pointer"), body, open=is_open)
 
 
 def _line(name: str, words: str) -> Html:
@@ -266,9 +266,9 @@ def _param_html(param: LayerParam) -> Html:
 
 def _pills(dims: Sequence[DimView]) -> list[Html]:
     """Pills with few bytes of HTML."""
-    made = []
+    pills = []
     for dim in dims:
         colour = colour_of(dim) or style.GREY
         look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
-        made.append(el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look))
-    return made
+        pills.append(el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look))
+    return pills

@@ -33,7 +33,7 @@ def to_text(view: Overview) -> str:
     rows = [
         cells
         for task in view["tasks"]
-        for cells in ([task["name"]], *([f"  {each['call']}", each["what"], each["page"]] for each in task["calls"]))
+        for cells in ([task["name"]], *([f"  {call['call']}", call["what"], call["page"]] for call in task["calls"]))
     ]
     return "\n".join([view["title"], "", *aligned(rows)] if rows else [view["title"]])
 

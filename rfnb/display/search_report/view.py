@@ -27,13 +27,13 @@ def describe(report: SearchReport | SearchReports, verdict: str | None = None, m
         raise ViewError("show: there is no such verdict", got=verdict, expected=", ".join(VERDICTS))
     settings = dict(report.settings) if isinstance(report, SearchReports) else {"": report}
     rows = _rows(list(settings.values()), verdict)
-    left = len(rows) - most
+    extra = len(rows) - most
     return {
         "kind": "search_report",
         "summary": report.text.splitlines(),
-        "settings": [_setting(name, each) for name, each in settings.items()],
+        "settings": [_setting(name, setting) for name, setting in settings.items()],
         "rows": rows[:most],
-        "note": f"{count_of(left, 'more sequence')}; rf.show(report, most=…, verdict=…)" if left > 0 else None,
+        "note": f"{count_of(extra, 'more sequence')}; rf.show(report, most=…, verdict=…)" if extra > 0 else None,
     }
 
 
@@ -44,19 +44,19 @@ def _setting(name: str, report: SearchReport) -> SearchSetting:
 
 def _rows(reports: list[SearchReport], verdict: str | None) -> list[SearchRow]:
     """The sequences for which one of the settings has this verdict, or a wrong output."""
-    found: list[SearchRow] = []
-    for several in zip(*(each.rows for each in reports), strict=False):
-        if any(each.verdict == verdict if verdict else each.verdict != "correct" for each in several):
-            first = several[0]
-            outputs = [_output(each) for each in several]
-            found.append({"name": first.name, "reference": first.reference.text, "outputs": outputs})
-    return found
+    rows: list[SearchRow] = []
+    for results in zip(*(report.rows for report in reports), strict=False):
+        if any(result.verdict == verdict if verdict else result.verdict != "correct" for result in results):
+            first = results[0]
+            outputs = [_output(result) for result in results]
+            rows.append({"name": first.name, "reference": first.reference.text, "outputs": outputs})
+    return rows
 
 
 def _output(row: Row) -> SearchOutput:
     fall = row.where.fall
-    needed = "" if row.needed is None else f", needs beam {row.needed}"
-    fell = "" if fall is None else f"fell out at step {fall.step}{needed}"
+    beam = "" if row.needed is None else f", needs beam {row.needed}"
+    fell = "" if fall is None else f"fell out at step {fall.step}{beam}"
     return {"text": row.output, "verdict": row.verdict, "fell": fell}
 
 
@@ -71,11 +71,11 @@ def to_text(view: SearchReportView) -> str:
 def to_table(view: SearchReportView) -> Table:
     """A row for each setting."""
     rates = list(view["settings"][0]["rates"]) if view["settings"] else []
-    classes = [verdict for verdict in VERDICTS if any(verdict in each["classes"] for each in view["settings"])]
+    classes = [verdict for verdict in VERDICTS if any(verdict in setting["classes"] for setting in view["settings"])]
     rows = [
-        [each["name"], each["sequences"], *(each["rates"][rate] for rate in rates),
-         *(each["classes"].get(verdict, 0) for verdict in classes)]
-        for each in view["settings"]
+        [setting["name"], setting["sequences"], *(setting["rates"][rate] for rate in rates),
+         *(setting["classes"].get(verdict, 0) for verdict in classes)]
+        for setting in view["settings"]
     ]  # fmt: skip
     return Table(["setting", "sequences", *rates, *classes], rows)
 
@@ -88,7 +88,7 @@ def to_html(view: SearchReportView) -> Html:
     return el(
         "div",
         el("div", table_html(_in_percent(view)), style="overflow-x:auto"),
-        [_bar(each, len(view["settings"]) > 1) for each in view["settings"]],
+        [_bar(setting, len(view["settings"]) > 1) for setting in view["settings"]],
         el("div", _wrong(view), style="overflow-x:auto") if view["rows"] else None,
         note_html(view["note"]),
         style=style.BOX,
@@ -100,8 +100,8 @@ def _in_percent(view: SearchReportView) -> Table:
     table = to_table(view)
     shares = len(view["settings"][0]["rates"]) if view["settings"] else 0
     rows = [
-        [name, count, *(f"{100 * share:.4g} %" for share in rest[:shares]), *rest[shares:]]
-        for name, count, *rest in table.rows
+        [name, count, *(f"{100 * share:.4g} %" for share in tail[:shares]), *tail[shares:]]
+        for name, count, *tail in table.rows
     ]
     first = 0 if any(name for name, *_ in rows) else 1
     return Table(table.columns[first:], [cells[first:] for cells in rows])
@@ -128,9 +128,9 @@ PART = "overflow:hidden;white-space:nowrap;padding:0 4px;font-size:12px;min-widt
 
 def _wrong(view: SearchReportView) -> Html:
     """A row for each sequence: its reference, and the output with each setting."""
-    names = [each["name"] or "output" for each in view["settings"]]
+    names = [setting["name"] or "output" for setting in view["settings"]]
     head = row("sequence", "reference", *names, tag="th")
-    rows = [row(each["name"], each["reference"], *map(_cell, each["outputs"])) for each in view["rows"]]
+    rows = [row(sequence["name"], sequence["reference"], *map(_cell, sequence["outputs"])) for sequence in view["rows"]]
     return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
 
 

@@ -44,7 +44,7 @@ def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = 
         raise ViewError(f"show: a {type(array).__name__} is not an array", expected="an array for dims and lengths")
     source = _listed(array) if isinstance(array, list | tuple) else array
     source = source if hasattr(source, "detach") else np.asarray(source)
-    raw, said = numbers(source)
+    raw, remark = numbers(source)
     shape = tuple(int(size) for size in raw.shape)
     axes = [
         Axis(_dim(dim, i, size), size) for i, (dim, size) in enumerate(zip(_named(dims, shape), shape, strict=True))
@@ -56,7 +56,7 @@ def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = 
         raw=raw,
         axes=tuple(axes),
         feature=next((axis.dim for axis in axes if axis.dim.kind == "feature"), None),
-        notes=tuple(filter(None, (said, _unseen(array)))),
+        notes=tuple(filter(None, (remark, _unseen(array)))),
         cls=class_of(array),
         source=source,
     )
@@ -103,21 +103,21 @@ def _listed(nested: Any) -> np.ndarray:
 def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
     if dims is None:
         return [None] * len(shape)
-    given = [dims] if isinstance(dims, str | Dim) or not isinstance(dims, Iterable) else list(dims)
-    wrong = next((dim for dim in given if not isinstance(dim, str | Dim)), None)
+    entries = [dims] if isinstance(dims, str | Dim) or not isinstance(dims, Iterable) else list(dims)
+    wrong = next((dim for dim in entries if not isinstance(dim, str | Dim)), None)
     if wrong is not None:
         raise ViewError(
             f"show: {wrong!r} is not the name of a dim", got=type(wrong).__name__, expected='"time", or a Dim'
         )
-    if len(given) != len(shape):
-        several = isinstance(dims, str) and len(dims.split()) == len(shape)
+    if len(entries) != len(shape):
+        splits = isinstance(dims, str) and len(dims.split()) == len(shape)
         raise ViewError(
             "show: dims do not fit the array",
-            got=f"{count_of(len(given), 'dim')} for shape {shape}",
-            expected=f"a name for each axis, not {[_name(dim) for dim in given]}",
-            hint=f"dims={dims.split()}" if several else "without dims=…, axes are called axis0, axis1, …",
+            got=f"{count_of(len(entries), 'dim')} for shape {shape}",
+            expected=f"a name for each axis, not {[_name(dim) for dim in entries]}",
+            hint=f"dims={dims.split()}" if splits else "without dims=…, axes are called axis0, axis1, …",
         )
-    return given
+    return entries
 
 
 def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
@@ -151,9 +151,9 @@ def with_lengths(data: Data, lengths: Any) -> Data:
     """
     at = data.sequence_axis()
     at = 0 if at is None else at
-    given = lengths if isinstance(lengths, Mapping) else {_first_moving(data, at): lengths}
+    by_name = lengths if isinstance(lengths, Mapping) else {_first_moving(data, at): lengths}
     axes = list(data.axes)
-    for key, values in given.items():
+    for key, values in by_name.items():
         i = _axis_of(data, key)
         if i == at:
             raise _of_sequences(data, axes[at])

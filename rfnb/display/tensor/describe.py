@@ -43,7 +43,7 @@ def describe_data(data: Data) -> TensorView:
     view["tags"] = tags if tags is None or len(tags) <= options.TAGS else None
     view["grad"] = notes.attempt("gradient", lambda: describe_grad(data.source), None)
     view["lengths"] = notes.attempt("lengths", lambda: describe_lengths(data), [])
-    found = None
+    measured = None
     if _out_of_reach(data):
         notes.add(_out_of_reach(data))
     elif data.entries == 0:
@@ -51,9 +51,9 @@ def describe_data(data: Data) -> TensorView:
     elif data.sparse is not None and data.sparse.vocab is not None:
         _add_labels(view, data, notes)
     else:
-        found = notes.attempt("statistics", lambda: measure(data), None)
-        _add_numbers(view, data, found, notes)
-    view["sequences"] = notes.attempt("sequences", lambda: describe_sequences(data, found), None)
+        measured = notes.attempt("statistics", lambda: measure(data), None)
+        _add_numbers(view, data, measured, notes)
+    view["sequences"] = notes.attempt("sequences", lambda: describe_sequences(data, measured), None)
     view["note"] = notes.text()
     return view
 
@@ -94,10 +94,10 @@ def _out_of_reach(data: Data) -> str | None:
 
 def _add_labels(view: TensorView, data: Data, notes: Notes) -> None:
     view["unknown"] = notes.attempt("unknown ids", lambda: describe_unknown(data), None)
-    found = notes.attempt("labels", lambda: describe_labels(data), None)
-    if found is not None:
-        view.update(found[0])  # type: ignore[typeddict-item]
-        notes.add(found[1])
+    labels = notes.attempt("labels", lambda: describe_labels(data), None)
+    if labels is not None:
+        view.update(labels[0])  # type: ignore[typeddict-item]
+        notes.add(labels[1])
 
 
 def _add_numbers(view: TensorView, data: Data, found: Measured | None, notes: Notes) -> None:
@@ -113,9 +113,9 @@ def _add_numbers(view: TensorView, data: Data, found: Measured | None, notes: No
         return
     if view["stats"] is not None and same(view["stats"]) and not view["stats"]["bad"]:
         return
-    drawn = notes.attempt("picture", lambda: describe_picture(data, found=found), None)
-    if drawn is not None:
-        view["picture"], view["picture_alt"] = drawn
+    picture = notes.attempt("picture", lambda: describe_picture(data, found=found), None)
+    if picture is not None:
+        view["picture"], view["picture_alt"] = picture
 
 
 def _bare(tensor: Tensor, note: str) -> TensorView:
@@ -189,22 +189,22 @@ def _in_short(axis: int, lengths: np.ndarray, size: int) -> LengthsView:
 def _lengths(data: Data, at: int) -> list[int] | None:
     """The lengths of the first axis with one length per sequence."""
     dim = data.axes[at].dim
-    found = next((axis.lengths for axis in data.axes if axis.lengths is not None and axis.over == (dim,)), None)
-    return None if found is None else [int(n) for n in found]
+    lengths = next((axis.lengths for axis in data.axes if axis.lengths is not None and axis.over == (dim,)), None)
+    return None if lengths is None else [int(n) for n in lengths]
 
 
 def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
     frames = found.frames
-    others = tuple(i for i in range(frames.mean.ndim) if i != at)
-    seen = frames.weights > 0
-    total = frames.weights.sum(axis=others)
+    axes = tuple(i for i in range(frames.mean.ndim) if i != at)
+    mask = frames.weights > 0
+    total = frames.weights.sum(axis=axes)
     with np.errstate(all="ignore"):
-        mean = (np.where(seen, frames.mean, 0) * frames.weights).sum(axis=others) / total
-    low = np.where(seen, frames.low, np.inf).min(axis=others, initial=np.inf)
-    high = np.where(seen, frames.high, -np.inf).max(axis=others, initial=-np.inf)
+        mean = (np.where(mask, frames.mean, 0) * frames.weights).sum(axis=axes) / total
+    low = np.where(mask, frames.low, np.inf).min(axis=axes, initial=np.inf)
+    high = np.where(mask, frames.high, -np.inf).max(axis=axes, initial=-np.inf)
     moments = {"mean": mean, "min": low, "max": high}
-    some: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
-    return some if found.where is not None else {**some, **_wrong(found, at, others)}
+    result: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
+    return result if found.where is not None else {**result, **_wrong(found, at, axes)}
 
 
 def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[Any]]:
@@ -217,7 +217,7 @@ def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Seque
 
 
 def _where(some: np.ndarray, values: np.ndarray) -> list[Any]:
-    return [plain(float(value)) if there else None for there, value in zip(some, values, strict=True)]
+    return [plain(float(value)) if exists else None for exists, value in zip(some, values, strict=True)]
 
 
 def _put(rows: list[SequenceRow], key: Any, values: Sequence[Any] | None) -> None:

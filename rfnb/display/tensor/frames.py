@@ -102,26 +102,26 @@ def rows_at(raw: Any, inner: Index, found: tuple[np.ndarray, ...]) -> np.ndarray
 
 def located(rows: np.ndarray, shape: tuple[int, ...], inner: Index, at: tuple[np.ndarray, ...]) -> dict[str, Bad]:
     """Entries that are not finite in the rows, which are the frames `at` of a tensor of this shape."""
-    found = {}
+    bad = {}
     for word, test in KINDS.items():
         hit = test(rows)
         if hit.any():
-            found[word] = Bad(int(hit.sum()), _first(hit, shape, inner, at))
-    return found
+            bad[word] = Bad(int(hit.sum()), _first(hit, shape, inner, at))
+    return bad
 
 
 def _sums(raw: Any, inner: Index) -> Frames:
     count = math.prod(raw.shape[i] for i in inner)
-    nothing = np.zeros(0)
+    empty = np.zeros(0)
     if not inner:
         values = to_numpy(raw).astype(np.float64)
         var = np.where(np.isfinite(values), 0.0, np.nan)
-        return Frames(values, values.copy(), values.copy(), var, np.abs(values), nothing, nothing, inner, 1)
+        return Frames(values, values.copy(), values.copy(), var, np.abs(values), empty, empty, inner, 1)
     with np.errstate(all="ignore"):
         mean, low, high = (reduced(raw, how, inner) for how in ("mean", "amin", "amax"))
         var = _variance(raw, mean, inner, count) if hasattr(raw, "detach") else reduced(raw, "var", inner)
     low, high, mean, var = (to_numpy(part).astype(np.float64) for part in (low, high, mean, var))
-    return Frames(low, high, mean, var, np.maximum(high, -low), nothing, nothing, inner, count)
+    return Frames(low, high, mean, var, np.maximum(high, -low), empty, empty, inner, count)
 
 
 def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
@@ -156,7 +156,7 @@ def _mend(raw: Any, frames: Frames, bad: np.ndarray) -> None:
 def _first(hit: np.ndarray, shape: tuple[int, ...], inner: Index, at: tuple[np.ndarray, ...]) -> Index:
     row = int(np.argmax(hit.any(axis=1)))
     index = [int(axis[row]) for axis in at]
-    inside = np.unravel_index(int(np.argmax(hit[row])), tuple(shape[i] for i in inner)) if inner else ()
-    for i, position in zip(inner, inside, strict=True):
+    positions = np.unravel_index(int(np.argmax(hit[row])), tuple(shape[i] for i in inner)) if inner else ()
+    for i, position in zip(inner, positions, strict=True):
         index[i] = int(position)
     return tuple(index)

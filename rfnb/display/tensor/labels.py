@@ -29,16 +29,18 @@ def describe_labels(data: Data) -> tuple[Labels, str | None]:
     """The labels of the first sequences, and a note on what was left out."""
     sequences = data.sequence_axis()
     count = 1 if sequences is None else data.axes[sequences].size
-    few = [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
-    ids = [[int(number) for number in _first(one, options.LABEL_TOKENS)] for one in few]
+    samples = (
+        [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
+    )
+    ids = [[int(number) for number in _first(sample, options.LABEL_TOKENS)] for sample in samples]
     vocab = data.sparse.vocab if data.sparse is not None else None
     counts, sampled = _counts(data, vocab)
-    found: Labels = {
+    labels: Labels = {
         "labels": [[label_of(number, vocab) for number in row] for row in ids],
         "label_ids": ids,
         "label_counts": counts,
     }
-    return found, _left_out(len(few), count, max((one.entries for one in few), default=0), sampled)
+    return labels, _left_out(len(samples), count, max((sample.entries for sample in samples), default=0), sampled)
 
 
 def describe_unknown(data: Data) -> BadView | None:
@@ -139,12 +141,12 @@ def _counts(data: Data, vocab: object | None) -> tuple[list[LabelCount], str | N
     sampled = f"counted in {values.size:,} of {data.entries:,}" if values.size < data.entries else None
     values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, values.shape)]
     size = 0 if vocab is None else len(vocab)  # type: ignore[arg-type]
-    known = (values >= 0) & (values < size)
-    ids, counts = np.unique(values[~known], return_counts=True)  # slow, but few
-    some = np.bincount(values[known].astype(np.int64))
-    ids, counts = np.append(np.nonzero(some)[0], ids), np.append(some[some > 0], counts)
-    most = np.lexsort((ids, -counts))[: options.LABEL_COUNTS]
-    return [{"label": label_of(int(ids[i]), vocab), "id": int(ids[i]), "count": int(counts[i])} for i in most], sampled
+    in_vocab = (values >= 0) & (values < size)
+    ids, counts = np.unique(values[~in_vocab], return_counts=True)  # slow, but few
+    totals = np.bincount(values[in_vocab].astype(np.int64))
+    ids, counts = np.append(np.nonzero(totals)[0], ids), np.append(totals[totals > 0], counts)
+    order = np.lexsort((ids, -counts))[: options.LABEL_COUNTS]
+    return [{"label": label_of(int(ids[i]), vocab), "id": int(ids[i]), "count": int(counts[i])} for i in order], sampled
 
 
 def _left_out(shown: int, of: int, longest: int, sampled: str | None) -> str | None:

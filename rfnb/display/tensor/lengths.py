@@ -21,18 +21,18 @@ TAG = 24
 
 def lengths_text(lengths: Sequence[LengthsView], dims: Sequence[DimView]) -> list[str]:
     """A line for each axis with sequences of length 0."""
-    return [f"{dims[one['axis']]['name']}: {_empty(one)}" for one in lengths if one["empty"]]
+    return [f"{dims[entry['axis']]['name']}: {_empty(entry)}" for entry in lengths if entry["empty"]]
 
 
 def lengths_html(lengths: Sequence[LengthsView], dims: Sequence[DimView], tags: Sequence[str] | None) -> Html | None:
     """The lengths of sequences and the origins of dims, folded."""
     if not lengths:
         return None
-    title = [_title(one, dims[one["axis"]]) for one in lengths]
-    body = [_one(one, dims[one["axis"]], tags) for one in lengths]
-    others = [dim for i, dim in enumerate(dims) if origin(dim) and i not in [one["axis"] for one in lengths]]
-    made = [el("div", dim_pill(dim), origin(dim)) for dim in others]
-    return fold(title, body, made)
+    title = [_title(entry, dims[entry["axis"]]) for entry in lengths]
+    body = [_one(entry, dims[entry["axis"]], tags) for entry in lengths]
+    plain = [dim for i, dim in enumerate(dims) if origin(dim) and i not in [entry["axis"] for entry in lengths]]
+    origins = [el("div", dim_pill(dim), origin(dim)) for dim in plain]
+    return fold(title, body, origins)
 
 
 def _title(one: LengthsView, dim: DimView) -> Html:
@@ -51,14 +51,14 @@ def _one(one: LengthsView, dim: DimView, tags: Sequence[str] | None) -> Html:
     if lengths is not None and len(lengths) <= options.BARS:
         return el("div", where, bars_html(lengths, dim, tags))
     low, high, _ = dim["length_range"] or [0, 0, 0]
-    told = f"[{low} {bars(one['histogram'])} {high}]" if one["histogram"] else f"all {low}"
-    return el("div", where, el("span", told, style=style.NUMBERS))
+    text = f"[{low} {bars(one['histogram'])} {high}]" if one["histogram"] else f"all {low}"
+    return el("div", where, el("span", text, style=style.NUMBERS))
 
 
 def bars_html(lengths: Sequence[int], dim: DimView, tags: Sequence[str] | None) -> Html:
     """A bar for each sequence."""
-    known = tags is not None and len(tags) == len(lengths)
-    names = [cut(tags[i], TAG) if known and tags else str(i) for i in range(len(lengths))]
+    tagged = tags is not None and len(tags) == len(lengths)
+    names = [cut(tags[i], TAG) if tagged and tags else str(i) for i in range(len(lengths))]
     wide = max(map(len, names), default=0)
     look = f"display:inline-block;height:8px;background-color:{style.tint(colour_of(dim) or style.GREY, 0.55)}"
     rows = [

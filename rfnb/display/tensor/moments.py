@@ -62,16 +62,16 @@ def warnings(stats: TensorStats) -> list[str]:
 
 def facts(stats: TensorStats) -> list[str]:
     """Facts worth mentioning that are not errors."""
-    found = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
+    lines = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
     number = stats["true"] is None and stats["unique"] is None and not same(stats)
-    some = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
+    partial = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
     if number and stats["zeros"] >= 0.01:
-        found.append(f"{'≈ ' if some and stats['zeros'] < 0.995 else ''}{percent(stats['zeros'])} zeros")
+        lines.append(f"{'≈ ' if partial and stats['zeros'] < 0.995 else ''}{percent(stats['zeros'])} zeros")
     if stats["unique"] is not None and not same(stats):
-        found.append(f"{'≥' if some else ''}{stats['unique']:,} distinct")
+        lines.append(f"{'≥' if partial else ''}{stats['unique']:,} distinct")
     if stats["sampled"] is not None:
-        found.append(f"sampled {stats['sampled']:,} of {amount(stats['entries'])}")
-    return found
+        lines.append(f"sampled {stats['sampled']:,} of {amount(stats['entries'])}")
+    return lines
 
 
 def stats_html(stats: TensorStats, *, ids: bool = False) -> Html:
@@ -96,5 +96,5 @@ def _leaks(stats: TensorStats) -> bool:
 
 
 def _pair(sign: str, number: str) -> Html:
-    told = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
-    return el("span", told, style="white-space:nowrap;margin-right:12px")
+    words = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
+    return el("span", words, style="white-space:nowrap;margin-right:12px")

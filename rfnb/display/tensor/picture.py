@@ -29,9 +29,9 @@ def describe_picture(
     if not data.axes or data.entries < 2 or len(data.axes) > 8:
         return None
     rows, cols = chosen(data)
-    rest = tuple(i for i in range(len(data.axes)) if i not in (rows, cols))
+    outer = tuple(i for i in range(len(data.axes)) if i not in (rows, cols))
     masked = found is not None and bool(found.masked)
-    values, where = _matrix(data, rows, cols, rest, found)
+    values, where = _matrix(data, rows, cols, outer, found)
     valid = _valid(data, rows, cols, where)
     if masked:
         valid = (values != -np.inf) & (True if valid is None else valid)
@@ -39,8 +39,8 @@ def describe_picture(
     cells = (max(1, min(cells[0], options.PICTURE_PIXELS // wide)), cells[1])
     block = block_for(values.shape, cells)
     signed = extremes(values, valid, block)
-    inside = None if valid is None else pooled(valid, block)
-    return _draw(signed, inside, bool(rest), pixels), _words(data, rows, cols, rest, values.shape, signed.shape)
+    mask = None if valid is None else pooled(valid, block)
+    return _draw(signed, mask, bool(outer), pixels), _words(data, rows, cols, outer, values.shape, signed.shape)
 
 
 def chosen(data: Data) -> tuple[int | None, int]:
@@ -51,8 +51,8 @@ def chosen(data: Data) -> tuple[int | None, int]:
     down = data.sequence_axis()
     if down is None:
         down = 0 if len(sizes) == 2 else max(range(len(sizes)), key=lambda i: (_moves(data, i), sizes[i]))
-    others = [i for i in range(len(sizes)) if i != down]
-    return down, max(others, key=lambda i: (_moves(data, i), sizes[i]))
+    candidates = [i for i in range(len(sizes)) if i != down]
+    return down, max(candidates, key=lambda i: (_moves(data, i), sizes[i]))
 
 
 def _moves(data: Data, i: int) -> bool:
@@ -69,8 +69,8 @@ def _matrix(
     elif rest and data.dtype == "bool":
         raw = _share(raw, rest)
     elif rest:
-        known = found is not None and found.where is None and found.frames.inner == rest
-        raw = found.frames.peak if known and found is not None else _largest(raw, rest)
+        reusable = found is not None and found.where is None and found.frames.inner == rest
+        raw = found.frames.peak if reusable and found is not None else _largest(raw, rest)
     values = to_numpy(raw).astype(np.float32)
     if rows is None:
         return values.reshape(1, -1), where
@@ -100,8 +100,8 @@ def _valid(data: Data, rows: int | None, cols: int, where: tuple[slice, ...]) ->
     if mask is None:
         return None
     keep = [i for i in (rows, cols) if i is not None]
-    known: np.ndarray = np.any(mask, axis=tuple(i for i in range(mask.ndim) if i not in keep), keepdims=True)
-    wide = np.broadcast_to(known, [n if i in keep else 1 for i, n in enumerate(data.shape)])
+    merged: np.ndarray = np.any(mask, axis=tuple(i for i in range(mask.ndim) if i not in keep), keepdims=True)
+    wide = np.broadcast_to(merged, [n if i in keep else 1 for i, n in enumerate(data.shape)])
     mask = wide[tuple(where[i] if i in keep else slice(None) for i in range(mask.ndim))]
     if rows is None:
         return mask.reshape(1, -1)
@@ -123,8 +123,8 @@ def _words(
     names = [axis.dim.name for axis in data.axes]
     words = f"{names[rows]} down, {names[cols]} across" if rows is not None else f"{names[cols]} across"
     if rest:
-        what = "share of true" if data.dtype == "bool" else "largest absolute value"
-        words += f", {what} over {', '.join(names[i] for i in rest)}"
+        quantity = "share of true" if data.dtype == "bool" else "largest absolute value"
+        words += f", {quantity} over {', '.join(names[i] for i in rest)}"
     if drawn != shape:
         words += f", each pixel the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
     return words

@@ -21,26 +21,26 @@ def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
     A position is a number, or a label if the dim has a vocab. The choice is appended to the name.
     Raises ViewError if there is no such sequence, dim or position.
     """
-    one = data if batch is None else sequence(data, batch)
-    chosen = [] if batch is None else [_word(data, batch)]
+    part = data if batch is None else sequence(data, batch)
+    choices = [] if batch is None else [_word(data, batch)]
     for name, position in positions.items():
-        at = next((i for i, axis in enumerate(one.axes) if axis.dim.name == name), None)
+        at = next((i for i, axis in enumerate(part.axes) if axis.dim.name == name), None)
         if at is None:
-            names = [axis.dim.name for axis in one.axes]
+            names = [axis.dim.name for axis in part.axes]
             raise ViewError(
                 f"show: {data.name} has no dim {name}",
                 got=f"{name}={position!r}",
                 expected=", ".join(names) or "a scalar has none to choose from",
                 hint=did_you_mean(name, [*names, "lengths", "dims", "batch"], "{}"),
             )
-        axis = one.axes[at]
+        axis = part.axes[at]
         index = _position(axis, position)
         short = 0 if axis.lengths is None else int((axis.lengths <= index).sum())
         if short:
-            one = replace(one, notes=(*one.notes, f"{name} {index} is padding in {short} of the sequences"))
-        one = one.pick(at, index)
-        chosen.append(f"{name} {position if isinstance(position, str) else index}")
-    return replace(one, name=f"{data.name} of {', '.join(chosen)}") if chosen else one
+            part = replace(part, notes=(*part.notes, f"{name} {index} is padding in {short} of the sequences"))
+        part = part.pick(at, index)
+        choices.append(f"{name} {position if isinstance(position, str) else index}")
+    return replace(part, name=f"{data.name} of {', '.join(choices)}") if choices else part
 
 
 def sequence(data: Data, batch: int | str) -> Data:

@@ -35,50 +35,50 @@ def measure(data: Data, *, closely: bool = True) -> Measured | None:
     closely: if False, statistics come from a small sample; NaN and Inf are still counted in all entries."""
     if data.entries == 0:
         return None
-    exact, most = (options.EXACT_ENTRIES, options.SAMPLE_ENTRIES) if closely else [options.SKETCH_ENTRIES] * 2
-    where = thinned(data.shape, most) if data.entries > exact else None
+    exact, limit = (options.EXACT_ENTRIES, options.SAMPLE_ENTRIES) if closely else [options.SKETCH_ENTRIES] * 2
+    where = thinned(data.shape, limit) if data.entries > exact else None
     raw = data.raw if where is None else data.raw[where]
     mask = data.mask() if where is None else thin_mask(data.mask(), where)
     raw = raw if data.axes else raw.reshape(1)
     frames = frames_of(raw, mask, data.sequence_axis())
     if frames.count == 0:
         return None
-    found = Measured(data, raw, mask, where, frames, frames.bad if where is None else _everywhere(data))
-    if "−Inf" in found.bad and is_masked(data, data.raw, data.mask()):
-        found.masked = found.bad.pop("−Inf").count
-    return found
+    measured = Measured(data, raw, mask, where, frames, frames.bad if where is None else _everywhere(data))
+    if "−Inf" in measured.bad and is_masked(data, data.raw, data.mask()):
+        measured.masked = measured.bad.pop("−Inf").count
+    return measured
 
 
 def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
     """The statistics that every view shows; `seen` is a sample for the histogram."""
     nan = found.bad["NaN"].count if "NaN" in found.bad else 0
     first = min((bad.first for bad in found.bad.values()), default=None)
-    told = moments(found.frames)
+    values = moments(found.frames)
     return {
         "count": found.frames.count,
-        **told,  # type: ignore[typeddict-item]
+        **values,  # type: ignore[typeddict-item]
         "nan": nan,
         "inf": sum(bad.count for bad in found.bad.values()) - nan,
         "first_bad": None if first is None else place_of(found.data, first),
         "sampled": found.frames.count if found.where is not None else None,
-        "histogram": _histogram(seen, told["min"], told["max"]),
+        "histogram": _histogram(seen, values["min"], values["max"]),
     }
 
 
 def tensor_stats(found: Measured) -> TensorStats:
     """The statistics that the view of a tensor shows."""
-    seen = sample(found)
-    stats, dtype = stats_of(found, seen), found.data.dtype
-    whole = is_int_dtype(dtype)
+    subset = sample(found)
+    stats, dtype = stats_of(found, subset), found.data.dtype
+    integral = is_int_dtype(dtype)
     return {
         **stats,
         "bad": [_bad(found.data, word, bad) for word, bad in found.bad.items()],
         "masked": found.masked,
-        "zeros": _zeros(seen, found.frames.count),
-        "unique": len(np.unique(seen)) if whole else None,
+        "zeros": _zeros(subset, found.frames.count),
+        "unique": len(np.unique(subset)) if integral else None,
         "true": round(float(stats["mean"]) * stats["count"]) if dtype == "bool" else None,
         "entries": found.data.entries,
-        "padding": None if whole or dtype == "bool" else _padding(found.frames),
+        "padding": None if integral or dtype == "bool" else _padding(found.frames),
     }
 
 
@@ -117,11 +117,11 @@ def _bad(data: Data, word: str, bad: Bad) -> BadView:
 
 def moments(frames: Frames) -> dict[str, Any]:
     """Minimum, mean, maximum and deviation of the finite entries; "nan" if there are none."""
-    seen = frames.weights > 0
-    if not seen.any():
+    mask = frames.weights > 0
+    if not mask.any():
         return dict.fromkeys(("min", "mean", "max", "std"), "nan")
-    mean, std = _mean_and_std(frames, seen, frames.weights)
-    low, high = frames.low[seen].min(), frames.high[seen].max()
+    mean, std = _mean_and_std(frames, mask, frames.weights)
+    low, high = frames.low[mask].min(), frames.high[mask].max()
     return {"min": plain(low), "mean": plain(mean), "max": plain(high), "std": plain(std)}
 
 
@@ -173,8 +173,8 @@ def _everywhere(data: Data) -> dict[str, Bad]:
     bad = ~np.isfinite(to_numpy(sums)) & (True if mask is None else mask)
     if not bad.any():
         return {}
-    most = options.SAMPLE_ENTRIES // max(1, math.prod(data.shape[i] for i in inner)) + 1
-    at = tuple(axis[:most] for axis in np.nonzero(bad))
+    limit = options.SAMPLE_ENTRIES // max(1, math.prod(data.shape[i] for i in inner)) + 1
+    at = tuple(axis[:limit] for axis in np.nonzero(bad))
     return located(rows_at(raw, inner, at), data.shape, inner, at)
 
 
@@ -224,8 +224,8 @@ def _same_labels(hit: np.ndarray, real: np.ndarray) -> bool:
 
 def _square(data: Data) -> tuple[int, int]:
     """The two axes of an attention mask."""
-    others = [i for i in range(len(data.axes)) if i != data.sequence_axis()]
-    moving = [i for i in others if data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()]
+    axes = [i for i in range(len(data.axes)) if i != data.sequence_axis()]
+    moving = [i for i in axes if data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()]
     rows, cols = moving if len(moving) == 2 else (len(data.axes) - 2, len(data.axes) - 1)
     return rows, cols
 
@@ -234,13 +234,13 @@ def _behind_diagonal_or_end(hit: np.ndarray, real: np.ndarray) -> bool:
     """[…, rows, cols]: whether each row is finite from the same kind of beginning to the same kind of end."""
     high, wide = hit.shape[-2:]
     hit, real = hit.reshape(-1, high, wide), real.reshape(-1, high, wide)
-    seen = (~hit & real).any(axis=1)  # [sequence, cols]
-    ends = np.where(seen.any(axis=1), wide - np.argmax(seen[:, ::-1], axis=1), 0)
+    columns = (~hit & real).any(axis=1)  # [sequence, cols]
+    ends = np.where(columns.any(axis=1), wide - np.argmax(columns[:, ::-1], axis=1), 0)
     tail = np.arange(wide) >= ends[:, None, None]
     inner = hit & ~tail & real
     if not inner.any():
-        told = ends[real.any(axis=(1, 2))]
-        return len(set(told.tolist())) > 1 and bool(told.all())
+        lengths = ends[real.any(axis=(1, 2))]
+        return len(set(lengths.tolist())) > 1 and bool(lengths.all())
     return any(bool(((inner == (band & ~tail)) | ~real).all()) for band in _bands(inner))
 
 
@@ -248,10 +248,10 @@ def _bands(inner: np.ndarray) -> list[np.ndarray]:
     """Causal masks, also with a limited context to the left, that may explain the entries."""
     high, wide = inner.shape[-2:]
     ahead = np.arange(wide) - np.arange(high)[:, None]
-    found = []
+    bands = []
     for offset in {0, wide - high}:
-        above = ahead > offset
-        left = ahead[inner.any(axis=0) & ~above]
-        if above.any():
-            found.append(above if not left.size else above | (ahead <= left.max()))
-    return found
+        future = ahead > offset
+        distances = ahead[inner.any(axis=0) & ~future]
+        if future.any():
+            bands.append(future if not distances.size else future | (ahead <= distances.max()))
+    return bands

@@ -29,8 +29,8 @@ def describe_values(data: Data) -> Any:
     """Nested lists in the order of the axes; None for padding."""
     values = to_numpy(data.raw)
     mask = data.mask()
-    inside = np.ones(values.shape, bool) if mask is None else np.broadcast_to(mask, values.shape)
-    return _nested(values, inside)
+    valid = np.ones(values.shape, bool) if mask is None else np.broadcast_to(mask, values.shape)
+    return _nested(values, valid)
 
 
 def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterator[tuple[str, list[Any]]]:
@@ -50,7 +50,7 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
     if not dims:
         return [f"  {cell_text(values)}"]
     rows = list(rows_of(values, dims, tags))
-    more, rows = left_out(len(rows), dims), rows[:ROWS]
+    notes, rows = left_out(len(rows), dims), rows[:ROWS]
     over = headings(dims, tags)
     labels = [*([""] if over else []), *(label for label, _ in rows)]
     cells = [*([over] if over else []), *([cell_text(v) for v in row[:COLS]] for _, row in rows)]
@@ -60,7 +60,7 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
         f"  {label:<{head}}  {' '.join(f'{c:>{width}}' for c in row)}".rstrip()
         for label, row in zip(labels, cells, strict=True)
     ]
-    return lines + [f"  {line}" for line in more]
+    return lines + [f"  {line}" for line in notes]
 
 
 def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, masked: bool = False) -> Html:
@@ -68,7 +68,7 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, mask
     if not dims:
         return el("div", cell_text(values), style=style.NUMBERS)
     rows = list(rows_of(values, dims, tags))
-    more, rows = left_out(len(rows), dims), rows[:ROWS]
+    notes, rows = left_out(len(rows), dims), rows[:ROWS]
     top = max(
         (abs(real(v)) for _, row in rows for v in row[:COLS] if v is not None and np.isfinite(real(v))), default=0
     )
@@ -89,7 +89,7 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, mask
         for label, row in rows
     ]
     table = el("table", [top_row, *body] if over else body, style=style.TABLE)
-    return el("div", el("div", table, style="overflow-x:auto"), [quiet(line, tag="div") for line in more])
+    return el("div", el("div", table, style="overflow-x:auto"), [quiet(line, tag="div") for line in notes])
 
 
 def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:

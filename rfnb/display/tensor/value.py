@@ -56,12 +56,14 @@ def describe_value(
     if data is None:
         text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
         return in_words(name, text)
-    found = notes.attempt("statistics", lambda: measure(data), None) if data.sparse is None else None
-    stats = None if found is None else notes.attempt("statistics", lambda: stats_of(found, sample(found)), None)
-    drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
+    measured = notes.attempt("statistics", lambda: measure(data), None) if data.sparse is None else None
+    stats = (
+        None if measured is None else notes.attempt("statistics", lambda: stats_of(measured, sample(measured)), None)
+    )
+    picture = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
     text = notes.attempt("text", lambda: value_text(data), "?")
     alarms = [] if stats is None else [word for word in ("nan", "inf") if stats[word]]
-    is_masked = bool(alarms) and notes.attempt("statistics", lambda: _is_mask(found, stats), False)
+    is_masked = bool(alarms) and notes.attempt("statistics", lambda: _is_mask(measured, stats), False)
     masked, alarms = ([MINUS], []) if is_masked else ([], alarms)
     return {
         **in_words(name, text, data.dtype),
@@ -69,7 +71,7 @@ def describe_value(
         "alarms": alarms,
         "dims": describe_axes(data.axes, data.feature),
         "stats": stats,
-        "picture": drawn,
+        "picture": picture,
     }
 
 
@@ -98,20 +100,20 @@ def value_text(data: Data) -> str:
     """`0.12`, `0.12 · … (16)`, `0.12 -0.31 … (3×16)`, or labels; `·` stands for padding and ended sequences."""
     if data.live is not None and not data.live.any():
         return ENDED
-    told = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
-    if data.sparse is not None and data.sparse.vocab is not None and not told:
+    by_entry = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
+    if data.sparse is not None and data.sparse.vocab is not None and not by_entry:
         sequences = _sequences(data)
         left_out = sum(map(len, sequences)) < _real_entries(data)
         return " | ".join(map(line, sequences)) + (f" … ({_shape(data)})" if left_out else "")
     if data.entries == 0:
         return f"(empty, {_shape(data)})"
-    first, before = _first(data), ""
+    first, lead = _first(data), ""
     if set(first) == {None} and len(first) < data.entries:
-        first, before = _first(data, _start(data)), "… "
+        first, lead = _first(data, _start(data)), "… "
     vocab = None if data.sparse is None else data.sparse.vocab
     tell = short if vocab is None else lambda n: shown(label_of(n, vocab))
     text = " ".join(PAD if n is None else tell(n) for n in first)
-    return text if len(first) == data.entries else f"{before}{text} … ({_shape(data)})"
+    return text if len(first) == data.entries else f"{lead}{text} … ({_shape(data)})"
 
 
 def magnitude(data: Data) -> float:
@@ -151,8 +153,8 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
         return None
     if stats is not None and stats["min"] == stats["max"] and not stats["nan"] + stats["inf"]:
         return None
-    drawn = describe_picture(data, PICTURE_CELLS, PICTURE_PIXELS)
-    return None if drawn is None else drawn[0]
+    picture = describe_picture(data, PICTURE_CELLS, PICTURE_PIXELS)
+    return None if picture is None else picture[0]
 
 
 def _is_mask(found: Measured | None, stats: StatsView | None) -> bool:
@@ -179,12 +181,12 @@ def _start(data: Data) -> tuple[int, ...]:
 
 def _first(data: Data, start: tuple[int, ...] | None = None) -> list[Any]:
     """The first numbers, with None for entries that do not count."""
-    few = data.entries <= SHOWN + 2
-    corner = tuple(slice(None) if few else slice(at, at + SHOWN) for at in start or (0,) * len(data.axes))
+    complete = data.entries <= SHOWN + 2
+    corner = tuple(slice(None) if complete else slice(at, at + SHOWN) for at in start or (0,) * len(data.axes))
     values, mask = to_numpy(data.raw[corner]), data.mask()
     counts = np.broadcast_to(True if mask is None else mask, data.shape)[corner]
-    found = [n.item() if real else None for n, real in zip(values.reshape(-1), counts.reshape(-1), strict=True)]
-    return found if few else found[:SHOWN]
+    numbers = [n.item() if real else None for n, real in zip(values.reshape(-1), counts.reshape(-1), strict=True)]
+    return numbers if complete else numbers[:SHOWN]
 
 
 def _sequences(data: Data) -> list[list[str]]:
@@ -192,13 +194,13 @@ def _sequences(data: Data) -> list[list[str]]:
     at, room = data.sequence_axis(), LABEL_TOKENS
     if at is None or len(data.axes) == 1:
         return [tokens(data)]
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     for i in range(data.axes[at].size):
         if room <= 0:
             break
-        found.append(tokens(data.pick(at, i), room))
-        room -= len(found[-1])
-    return found
+        rows.append(tokens(data.pick(at, i), room))
+        room -= len(rows[-1])
+    return rows
 
 
 def _real_entries(data: Data) -> int:

@@ -61,8 +61,8 @@ def to_table(view: TensorView) -> Table:
     """A row for each sequence; a single row if no axis counts sequences."""
     if view["sequences"] is None:
         stats = view["stats"]
-        told = [None] * 5 if stats is None else [stats[key] for key in ("mean", "min", "max", "nan", "inf")]
-        return Table(["name", "mean", "min", "max", "NaN", "Inf"], [[view["name"], *told]])
+        cells = [None] * 5 if stats is None else [stats[key] for key in ("mean", "min", "max", "nan", "inf")]
+        return Table(["name", "mean", "min", "max", "NaN", "Inf"], [[view["name"], *cells]])
     rows = [
         [i if row["tag"] is None else row["tag"], *(row[key] for key in COLUMNS)]  # type: ignore[literal-required]
         for i, row in enumerate(view["sequences"])
@@ -138,9 +138,9 @@ def _by_sequence(view: TensorView) -> Html | None:
     stats, rows = view["stats"], view["sequences"]
     if stats is None or stats["true"] is None or rows is None or not 1 < len(rows) <= 16:
         return None
-    told = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
+    shares = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
             for i, row in enumerate(rows) if row["mean"] is not None]  # fmt: skip
-    return quiet("by sequence: ", ", ".join(told), tag="div")
+    return quiet("by sequence: ", ", ".join(shares), tag="div")
 
 
 def to_svg(view: TensorView) -> str | None:

@@ -60,11 +60,11 @@ class BinnedCurve:
             self.lowest = step, value
         if self.highest is None or value > self.highest[1]:
             self.highest = step, value
-        one = Bin(step, value, value, value, 1)
+        point = Bin(step, value, value, value, 1)
         if self.bins and self.bins[-1].count < self._width:
-            self.bins[-1] = self.bins[-1].joined(one)
+            self.bins[-1] = self.bins[-1].joined(point)
         else:
-            self.bins.append(one)
+            self.bins.append(point)
         if len(self.bins) >= MOST:
             self.bins = [a.joined(b) for a, b in zip(self.bins[::2], self.bins[1::2], strict=True)]
             self._width *= 2

@@ -80,9 +80,9 @@ def gradient_norms(model: Any) -> GradientNorms:
     empty = {p: "no shape yet" if is_lazy(x) else "on meta" for p, x in trained.items() if is_lazy(x) or x.is_meta}
     raws = {path: raw for path, raw in trained.items() if path not in empty}
     grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
-    found = _norms([*grads.values(), *raws.values()])
-    norms = dict(zip(grads, found, strict=False))
-    weights = dict(zip(raws, found[len(grads) :], strict=True))
+    values = _norms([*grads.values(), *raws.values()])
+    norms = dict(zip(grads, values, strict=False))
+    weights = dict(zip(raws, values[len(grads) :], strict=True))
     return GradientNorms(model, {path: norms.get(path) for path in trained}, weights, empty)
 
 
@@ -96,7 +96,7 @@ def _norms(raws: list[Any]) -> list[float]:
     import torch
 
     with torch.no_grad():
-        found = [raw.detach().norm(dtype=torch.float32 if raw.element_size() < 4 else None) for raw in raws]
-        if len({(norm.device, norm.dtype) for norm in found}) > 1:
-            return [float(norm) for norm in found]
-        return torch.stack(found).tolist() if found else []
+        norms = [raw.detach().norm(dtype=torch.float32 if raw.element_size() < 4 else None) for raw in raws]
+        if len({(norm.device, norm.dtype) for norm in norms}) > 1:
+            return [float(norm) for norm in norms]
+        return torch.stack(norms).tolist() if norms else []

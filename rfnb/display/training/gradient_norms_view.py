@@ -28,32 +28,32 @@ PIXELS = 120
 def describe(norms: GradientNorms) -> GradientNormsView:
     """A row for each module with trained parameters, and for each of these."""
     rows = list(_rows(norms))
-    shown = _with_room(rows)
-    left = len(rows) - len(shown)
+    visible = _with_room(rows)
+    extra = len(rows) - len(visible)
     return {
         "kind": "gradient_norms",
         "cls": type(norms.model).__name__,
         "total": plain(norms.total),
         "rows": rows,
-        "shown": shown,
+        "shown": visible,
         "bad": _bad(norms.bad),
-        "note": f"{count_of(left, 'more row')}: .table(); bars are logarithmic, over {DECADES} powers of ten"
-        if left
+        "note": f"{count_of(extra, 'more row')}: .table(); bars are logarithmic, over {DECADES} powers of ten"
+        if extra
         else f"bars are logarithmic, over {DECADES} powers of ten",
     }
 
 
 def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
-    own: dict[str, list[str]] = {}
+    by_module: dict[str, list[str]] = {}
     bad = norms.bad
     for path in norms.parameters:
-        own.setdefault(path.rpartition(".")[0], []).append(path)
+        by_module.setdefault(path.rpartition(".")[0], []).append(path)
     for path, module in norms.model.named_modules():
         depth = path.count(".") + 1 if path else 0
         if path and any(name.startswith(f"{path}.") for name in norms.parameters):
-            whole, weight = (norms.below(path, each) for each in (norms.parameters, norms.weights))
-            yield _row(path, depth, type(module).__name__, whole, weight, "")
-        for name in own.get(path, ()):
+            gradient, weight = (norms.below(path, values) for values in (norms.parameters, norms.weights))
+            yield _row(path, depth, type(module).__name__, gradient, weight, "")
+        for name in by_module.get(path, ()):
             norm = norms.parameters[name]
             yield _row(name, depth + 1, "", norm, norms.weights.get(name, 0.0), bad.get(name, ""))
 
@@ -70,14 +70,14 @@ def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, fla
 
 
 def _with_room(rows: list[GradientNorm]) -> list[int]:
-    shown = list(range(len(rows)))
-    if len(shown) > ROOM:
-        shown = [i for i in shown if rows[i]["cls"] or rows[i]["flag"]]
+    indices = list(range(len(rows)))
+    if len(indices) > ROOM:
+        indices = [i for i in indices if rows[i]["cls"] or rows[i]["flag"]]
     depth = max((row["depth"] for row in rows), default=0)
-    while len(shown) > ROOM and depth > 1:
+    while len(indices) > ROOM and depth > 1:
         depth -= 1
-        shown = [i for i in shown if rows[i]["depth"] <= depth]
-    return shown[: 2 * ROOM]
+        indices = [i for i in indices if rows[i]["depth"] <= depth]
+    return indices[: 2 * ROOM]
 
 
 def _bad(bad: dict[str, str]) -> list[str]:

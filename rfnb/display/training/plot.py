@@ -64,9 +64,9 @@ def ticks(low: float, high: float, log: bool) -> list[float]:
     if log:
         powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
         factors = (1, 2, 5) if len(powers) <= 3 else (1,)
-        found = [float(f"{factor}e{power}") for power in powers for factor in factors]
-        found = [value for value in found if low <= value <= high]
-        return found[:: -(-len(found) // 6) or 1]
+        marks = [float(f"{factor}e{power}") for power in powers for factor in factors]
+        marks = [value for value in marks if low <= value <= high]
+        return marks[:: -(-len(marks) // 6) or 1]
     rough = (high - low) / 3
     power = 10.0 ** math.floor(math.log10(rough))
     width = next(width * power for width in (1, 2, 5, 10) if width * power >= rough * 0.95)
@@ -93,9 +93,9 @@ def _step(step: float, x: float) -> Html:
 
 
 def _line(points: Sequence[Point], **attrs: object) -> Html:
-    both = points if len(points) > 1 else [*points, *points]  # one alone is a dot
-    made = "M" + "L".join(f"{svg.number(x)},{svg.number(y)}" for x, y in both)
-    return el("path", d=made, fill="none", stroke_linejoin="round", stroke_linecap="round", **attrs)
+    track = points if len(points) > 1 else [*points, *points]  # one alone is a dot
+    path = "M" + "L".join(f"{svg.number(x)},{svg.number(y)}" for x, y in track)
+    return el("path", d=path, fill="none", stroke_linejoin="round", stroke_linecap="round", **attrs)
 
 
 def colour(number: int) -> str:

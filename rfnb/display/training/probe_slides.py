@@ -46,8 +46,8 @@ def states_of(
         return None, {}
     if len(small) < len(shots):
         notes.add(f"states of the last {count_of(len(small), 'training step')}: all runs have over {size(BYTES)}")
-    kept = range(run.replay.every - 1, run.steps, run.replay.every) or range(run.steps - 1, run.steps)
-    at = spread(kept, max(2, TEXTS // (len(small) * len(run.states))))
+    recorded = range(run.replay.every - 1, run.steps, run.replay.every) or range(run.steps - 1, run.steps)
+    at = spread(recorded, max(2, TEXTS // (len(small) * len(run.states))))
     name, troubles = newest.loops[0], Notes()
 
     def values(shot: Shot) -> list[list[str]]:
@@ -56,24 +56,24 @@ def states_of(
         return [[_text(run, state, step, sequence) for state in run.states] for step in at if step < run.steps]
 
     none: list[list[str]] = []
-    found = {
+    texts = {
         shot.step: troubles.attempt(f"states of training step {shot.step}", partial(values, shot), none)
         for shot in small
         if name in shot.loops
     }
     notes.add(next(iter(troubles.lines), None))
-    return {"name": name, "states": list(run.states), "steps": at}, found
+    return {"name": name, "states": list(run.states), "steps": at}, texts
 
 
 def _small(shots: Sequence[Shot]) -> list[Shot]:
     """The newest shots, as far as their files are small enough to be read, newest first."""
-    found, room = [], BYTES
+    newest, room = [], BYTES
     for shot in reversed(shots):
         room -= shot.bytes
         if room < 0:
             break
-        found.append(shot)
-    return found
+        newest.append(shot)
+    return newest
 
 
 def _text(run: Run, name: str, step: int, sequence: int | None) -> str:

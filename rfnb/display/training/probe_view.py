@@ -62,26 +62,26 @@ def describe(
         notes.add(f"not readable: {words}")
     left_out = shots[-1].attention.left_out if shots else []
     notes.add(f"attention left out: {', '.join(dict.fromkeys(left_out))}" if left_out else None)
-    shown = _shown([shot.step for shot in shots], steps, notes)
+    visible = _shown([shot.step for shot in shots], steps, notes)
     counts = Counter(name for shot in shots for name in dict.fromkeys(shot.attention.names()))
     name = _chosen(counts, attention)
-    places = slides(len(shots), shown)
+    places = slides(len(shots), visible)
     slid = [shots[i] for i in places]
-    seen = {} if name is None else _pictures(slid, name, notes, batch, layer, head)
+    views = {} if name is None else _pictures(slid, name, notes, batch, layer, head)
     loop, values = states_of(slid, batch, notes)
-    top = max((real(view["heads"][0]["scale"]) for view in seen.values() if view["heads"]), default=0.0)
+    top = max((real(view["heads"][0]["scale"]) for view in views.values() if view["heads"]), default=0.0)
     return {
         "kind": "probe",
         "name": shots[-1].name if shots and probe.fn is None else probe.name,
         "every": shots[-1].every if shots and probe.fn is None else probe.every,
         "bytes": probe.bytes,
         "off": probe.off,
-        "shots": [_shot(shot, seen.get(shot.step), top, values.get(shot.step, [])) for shot in shots],
-        "shown": shown,
+        "shots": [_shot(shot, views.get(shot.step), top, values.get(shot.step, [])) for shot in shots],
+        "shown": visible,
         "slides": places,
         "loop": loop,
-        "attention": _told(name, seen, top),
-        "others": [each for each in counts if each != name],
+        "attention": _told(name, views, top),
+        "others": [key for key in counts if key != name],
         "curves": _curves(shots),
         "note": notes.text(),
     }
@@ -91,8 +91,8 @@ def _shown(every: list[int], steps: Sequence[int] | None, notes: Notes) -> list[
     if steps is not None:
         missing = [step for step in steps if step not in every]
         if missing:
-            some = ", ".join(map(str, every[-CARDS:])) or "no shots yet"
-            raise ViewError("show: the probe has no such training step", got=missing[0], expected=some)
+            choices = ", ".join(map(str, every[-CARDS:])) or "no shots yet"
+            raise ViewError("show: the probe has no such training step", got=missing[0], expected=choices)
         return [every.index(step) for step in steps]
     if len(every) <= CARDS:
         return list(range(len(every)))
@@ -118,14 +118,14 @@ def _pictures(
     head: int | str | None,
 ) -> dict[int, AttentionView]:
     """By training step, the attention with this name."""
-    found = {}
+    views = {}
     for shot in shots:
         if name in shot.attention.names():
-            seen = shot.attention[name]
-            one = "mean" if head is None and seen.shape[2] > 1 else head
-            found[shot.step] = attention_view.describe(seen, batch=batch, layer=layer, head=one)
-    notes.add(next((view["note"] for view in found.values() if view["note"]), None))
-    return found
+            weights = shot.attention[name]
+            choice = "mean" if head is None and weights.shape[2] > 1 else head
+            views[shot.step] = attention_view.describe(weights, batch=batch, layer=layer, head=choice)
+    notes.add(next((view["note"] for view in views.values() if view["note"]), None))
+    return views
 
 
 def _told(name: str | None, seen: dict[int, AttentionView], top: float) -> str:
@@ -137,15 +137,15 @@ def _told(name: str | None, seen: dict[int, AttentionView], top: float) -> str:
 
 
 def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[str]]) -> ShotView:
-    drawn = ""
+    sprite = ""
     if seen is not None and seen["picture"]:
         matrix = np.array([[real(value) for value in row] for row in seen["weights"]], np.float32)
         frame: Any = {"pool": tuple(seen["pool"]), "causal": seen["causal"], "padding": tuple(seen["padding"])}
-        drawn = drawing.sprite(matrix, top, **frame)  # all on one scale
+        sprite = drawing.sprite(matrix, top, **frame)  # all on one scale
     return {
         "step": shot.step,
-        "picture": drawn,
-        "shape": [] if seen is None else [n + more for n, more in zip(seen["shape"], seen["padding"], strict=True)],
+        "picture": sprite,
+        "shape": [] if seen is None else [n + pad for n, pad in zip(seen["shape"], seen["padding"], strict=True)],
         "words": _words(shot.result),
         "measures": {name: plain(value) for name, value in shot.measures.items()},
         "runs": list(shot.loops),
@@ -207,8 +207,8 @@ def to_text(view: ProbeView) -> str:
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     head = f"{view['name']}: {_head(view)}"
     off = [f"  ! off: {view['off']}"] if view["off"] else []
-    told = [f"  attention {view['attention']}"] if view["attention"] else []
-    return "\n".join([head, *off, *(f"  {line}" for line in aligned(lines)), *told, *note_text(view["note"])])
+    attention = [f"  attention {view['attention']}"] if view["attention"] else []
+    return "\n".join([head, *off, *(f"  {line}" for line in aligned(lines)), *attention, *note_text(view["note"])])
 
 
 def to_table(view: ProbeView) -> Table:
@@ -227,13 +227,13 @@ def to_table(view: ProbeView) -> Table:
 def to_html(view: ProbeView) -> Html:
     """Curves, then as many cards in a row as fit."""
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
-    others = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
     return el(
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f"  {_head(view)}"), style=style.HEAD),
         el("div", chip(f"off: {view['off']}", style.ALARM)) if view["off"] else None,
         el("div", curves) if curves else None,
-        quiet(f"attention {view['attention']}{others}", tag="div") if view["attention"] else None,
+        quiet(f"attention {view['attention']}{tail}", tag="div") if view["attention"] else None,
         el("div", [_card(view["shots"][i]) for i in view["shown"]], **{"data-rfnb-shots": ""}),
         note_html(view["note"]),
         style=style.BOX,
@@ -241,10 +241,10 @@ def to_html(view: ProbeView) -> Html:
 
 
 def _card(shot: ShotView) -> Html:
-    told = _measures(shot)
+    measures = _measures(shot)
     return el(
         "div",
-        el("div", el("b", f"step {shot['step']}"), quiet(f" {told}") if told else None),
+        el("div", el("b", f"step {shot['step']}"), quiet(f" {measures}") if measures else None),
         _image(shot) if shot["picture"] else None,
         el("div", _cut(shot["words"]), style=WORDS) if shot["words"] else None,
         note_html(shot["note"]),

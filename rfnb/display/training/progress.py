@@ -157,10 +157,10 @@ class Progress(Shown, Generic[B]):
     def curves(self) -> dict[str, Any]:
         """The curves to draw, by measure."""
         self._history.read()
-        wanted = self.plot
-        if isinstance(wanted, bool):
+        choice = self.plot
+        if isinstance(choice, bool):
             return dict(self._history.curves)
-        return {name: self._history.curves[name] for name in wanted if name in self._history.curves}
+        return {name: self._history.curves[name] for name in choice if name in self._history.curves}
 
     def table(self) -> Table:
         """The history with a column for each measure."""

@@ -63,16 +63,16 @@ def _tensor(node: TreeNode, data: Data, look: bool, closely: bool) -> None:
 
 def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
     """The numbers if there are few, else `μ 0.1 σ 1 [-3 .. 3]`, or `≈ μ 0.1 …` for a sample; and NaN and Inf."""
-    found = measure(data, closely=closely)
-    flags = [] if found is None else [f"{bad.count:,} {word}" for word, bad in found.bad.items()]
+    measured = measure(data, closely=closely)
+    flags = [] if measured is None else [f"{bad.count:,} {word}" for word, bad in measured.bad.items()]
     if data.entries <= FEW or data.sparse is not None:
         return value_text(data), flags
-    if found is None:
+    if measured is None:
         return "only padding", flags
-    values = moments(found.frames)
+    values = moments(measured.frames)
     if values["min"] == "nan":
         return "no finite entries", flags
-    return ("≈ " if found.where else "") + _in_words(values, data.dtype == "bool"), flags
+    return ("≈ " if measured.where else "") + _in_words(values, data.dtype == "bool"), flags
 
 
 def _in_words(values: Mapping[str, Any], of_bools: bool) -> str:

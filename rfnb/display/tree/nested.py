@@ -35,23 +35,23 @@ class Walk:
     def node(self, name: str, value: Any) -> TreeNode:
         """The node of a value and its parts, within the limits."""
         self.nodes += 1
-        made = empty(name, "" if isinstance(value, Folder) else class_of(value))
+        node = empty(name, "" if isinstance(value, Folder) else class_of(value))
         parts = None if _is_leaf(value) else parts_of(value)
         if parts is None:
             closely = self.entries <= options.TREE_ENTRIES
-            self.entries += fill(made, value, look=self.nodes <= options.TREE_STATS, closely=closely)
+            self.entries += fill(node, value, look=self.nodes <= options.TREE_STATS, closely=closely)
         elif id(value) in self.inside:
-            made["text"] = "… itself"
+            node["text"] = "… itself"
         elif parts and (len(self.inside) >= options.TREE_DEPTH or self.nodes > options.TREE_NODES):
-            made["text"] = f"… {count_of(len(parts), 'part')} inside"
+            node["text"] = f"… {count_of(len(parts), 'part')} inside"
         else:
-            self._children(made, value, parts)
-        return made
+            self._children(node, value, parts)
+        return node
 
     def _children(self, made: TreeNode, value: Any, parts: Sequence[tuple[str, Any]]) -> None:
         self.inside.append(id(value))
-        few = itertools.islice(parts, options.TREE_CHILDREN)
-        children = [self.node(name, part) for name, part in few if self.nodes <= options.TREE_NODES]
+        head = itertools.islice(parts, options.TREE_CHILDREN)
+        children = [self.node(name, part) for name, part in head if self.nodes <= options.TREE_NODES]
         self.inside.pop()
         made["children"] = grouped(children)
         add_up(made)
@@ -100,10 +100,10 @@ def unfolded(named: Mapping[str, Any]) -> Folder | None:
 
 def grouped(children: list[TreeNode]) -> list[TreeNode]:
     """Parts of equal structure, with consecutive numbers as names, joined in one node."""
-    found: list[TreeNode] = []
+    nodes: list[TreeNode] = []
     for run in _runs(children):
-        found += [_group(run)] if len(run) >= ALIKE and run[0]["tensors"] else run
-    return found
+        nodes += [_group(run)] if len(run) >= ALIKE and run[0]["tensors"] else run
+    return nodes
 
 
 def add_up(node: TreeNode) -> None:
@@ -128,9 +128,9 @@ def _group(run: list[TreeNode]) -> TreeNode:
     first = run[0]
     number = re.search(r"\d+$", run[-1]["name"])
     name = f"{first['name']}–{number[0] if number else run[-1]['name']}"
-    made: TreeNode = {**first, "name": name, "text": "", "repeat": len(run), "children": run}
-    add_up(made)
-    return made
+    node: TreeNode = {**first, "name": name, "text": "", "repeat": len(run), "children": run}
+    add_up(node)
+    return node
 
 
 def _runs(children: list[TreeNode]) -> Iterator[list[TreeNode]]:
@@ -145,11 +145,11 @@ def _runs(children: list[TreeNode]) -> Iterator[list[TreeNode]]:
 
 
 def _follows(name: str, other: str) -> bool:
-    one, two = (re.fullmatch(r"(.*?)(\d+)", word) for word in (name, other))
-    return bool(one and two and one[1] == two[1] and int(two[2]) == int(one[2]) + 1)
+    earlier, later = (re.fullmatch(r"(.*?)(\d+)", word) for word in (name, other))
+    return bool(earlier and later and earlier[1] == later[1] and int(later[2]) == int(earlier[2]) + 1)
 
 
 def _structure(node: TreeNode) -> tuple[Any, ...]:
     dims = tuple((dim["name"], dim["size"]) for dim in node["dims"])
-    inside = tuple((child["name"], _structure(child)) for child in node["children"])
-    return node["what"], node["dtype"], dims, node["tensors"], inside
+    children = tuple((child["name"], _structure(child)) for child in node["children"])
+    return node["what"], node["dtype"], dims, node["tensors"], children

@@ -42,8 +42,8 @@ def to_text(view: TreeView) -> str:
 
 def to_html(view: TreeView) -> Html:
     """The tree with folds."""
-    few = sum(1 for _ in _lines(view["root"], 0)) <= OPEN_NODES
-    return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note_html(view["note"]), style=style.BOX)
+    fits = sum(1 for _ in _lines(view["root"], 0)) <= OPEN_NODES
+    return el("div", _fold(view["root"], 0, OPEN_DEPTH if fits else 1), note_html(view["note"]), style=style.BOX)
 
 
 def to_table(view: TreeView) -> Table:
@@ -65,8 +65,8 @@ def total(node: TreeNode) -> str:
         return ""
     if not node["repeat"]:
         return f"{count_of(node['tensors'], 'tensor')}, {size(node['bytes'])}"
-    each = node["tensors"] // node["repeat"]
-    return f"{count_of(each, 'tensor')} each, {size(node['bytes'])}" if each > 1 else size(node["bytes"])
+    share = node["tensors"] // node["repeat"]
+    return f"{count_of(share, 'tensor')} each, {size(node['bytes'])}" if share > 1 else size(node["bytes"])
 
 
 def _cells(node: TreeNode) -> list[str | None]:
@@ -90,8 +90,8 @@ def _lines(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
             yield from _lines(child, depth + 1)
         return
     for child in node["children"][0]["children"]:
-        for below, part in _lines(child, depth + 1):
-            yield below, {**part, "text": "", "flags": []}  # the others differ
+        for level, part in _lines(child, depth + 1):
+            yield level, {**part, "text": "", "flags": []}  # the others differ
 
 
 def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
@@ -104,9 +104,9 @@ def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 def _fold(node: TreeNode, depth: int, opened: int) -> Html:
     if not node["children"]:
         return el("div", _line(node), style="padding-left:16px")
-    inside = el("div", [_fold(child, depth + 1, opened) for child in node["children"]], style=style.RAIL)
+    children = el("div", [_fold(child, depth + 1, opened) for child in node["children"]], style=style.RAIL)
     shut = node["repeat"] or depth >= opened
-    return el("details", el("summary", _line(node), style="cursor:pointer"), inside, open=not shut)
+    return el("details", el("summary", _line(node), style="cursor:pointer"), children, open=not shut)
 
 
 def _line(node: TreeNode) -> Html:

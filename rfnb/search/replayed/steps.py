@@ -25,6 +25,7 @@ from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
 
 if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
+    from rfnb.loop.steps.beams import SearchPlan
     from rfnb.trace.run.run import Run
 
 INPUTS, RESULTS = ("choice scores", "base", "had ended", "counts before"), ("labels", "parents", "scores", "counts")
@@ -80,15 +81,21 @@ class SearchSteps:
         return replay
 
     @property
+    def search(self) -> SearchPlan:
+        """What the search keeps of its steps."""
+        search = self.replay.plan.search
+        assert search is not None
+        return search
+
+    @property
     def why_not(self) -> str | None:
         """Why the steps cannot be computed again as they were; None if they can."""
         if self._run() is None:
             return "its run is no longer kept"
         replay = self.replay
-        assert replay.plan.search is not None
-        if len(replay.plan.search.parents) > 1:
+        if len(self.search.parents) > 1:
             return "its steps have several choices"
-        if INPUTS[0] not in replay.plan.search.asked:
+        if INPUTS[0] not in self.search.asked:
             return "its hypotheses merge"
         if replay.plan.changes is not None:
             return replay.plan.changes
@@ -97,8 +104,7 @@ class SearchSteps:
     @property
     def dims(self) -> tuple[Dim, ...]:
         """The dims of the scores, the last of which is the beam."""
-        assert self.replay.plan.search is not None
-        return self.replay.plan.search.beams.dims
+        return self.search.beams.dims
 
     # -- candidates
 
@@ -138,8 +144,7 @@ class SearchSteps:
 
     def _chosen(self, values: Mapping[str, Tensor], ended: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:
         """Labels and parents of the hypotheses of a step, by sequence; the label of a copy is 0."""
-        assert self.replay.plan.search is not None
-        beam = self.replay.plan.search.beams.after[-1]
+        beam = self.search.beams.after[-1]
         labels, parents = (self.array(values[name], beam) for name in ("labels", "parents"))
         labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
         free = np.isneginf(self.array(values["scores"], beam))
@@ -149,8 +154,7 @@ class SearchSteps:
         return labels.tolist(), parents.tolist()
 
     def _parts(self) -> list[str]:
-        assert self.replay.plan.search is not None
-        return [name for name in self.replay.plan.search.asked if name.startswith(PART)]
+        return [name for name in self.search.asked if name.startswith(PART)]
 
     def _scores_by(self, values: Mapping[str, Tensor], of: Candidates) -> dict[str, np.ndarray]:
         """The score of the label of each candidate by each scorer."""
@@ -218,8 +222,7 @@ class SearchSteps:
             return None
         new = {"labels": label, "parents": parent, "scores": scores[sequence, parent, 0]}
         new |= {"counts": counts[sequence, parent, 0]} if "counts" in values else {}
-        assert self.replay.plan.search is not None
-        beam, arrays = self.replay.plan.search.beams.after[-1], {}
+        beam, arrays = self.search.beams.after[-1], {}
         copy = bool(self.array(values["had ended"])[sequence, parent])
         place = self.places.last(scores.shape[1], step, label, parent, copy=copy)
         for name, value in new.items():
@@ -232,8 +235,7 @@ class SearchSteps:
 
     def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
         """Results of a choice as the raw tensors of a step, by their Vars. arrays: [batch, beam]"""
-        assert self.replay.plan.search is not None
-        search, raws = self.replay.plan.search, {}
+        search, raws = self.search, {}
         for name, array in arrays.items():
             with self._eager():
                 tensor = self._tensor(array, search.beams.after[-1], values[name])
@@ -244,8 +246,7 @@ class SearchSteps:
 
     def values(self, step: int, names: Iterable[str], states: Sequence[Any] | None = None) -> dict[str, Tensor]:
         """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
-        assert self.replay.plan.search is not None
-        recorded = self.replay.plan.search.asked
+        recorded = self.search.asked
         names = [name for name in names if name in recorded]
         raws = self.replay.step(step, [recorded[name].var for name in names], states)
         return {
@@ -256,9 +257,7 @@ class SearchSteps:
     def after(self, step: int, states: Sequence[Any], given: Mapping[Any, Any]) -> tuple[list[Any], np.ndarray]:
         """The carried values after a step in which some are `given`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
-        search = self.replay.plan.search
-        assert search is not None
-        carries = self.replay.after(step)
+        search, carries = self.search, self.replay.after(step)
         ends = [] if place_of(self.replay.plan.carried, "ended") is not None else [*search.kept]
         names = [name for name in ends if name.startswith(FINAL)]
         raws = self.replay.step(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
@@ -294,8 +293,7 @@ class SearchSteps:
 
     def _size(self, dim: Dim) -> int:
         """The number of entries of a dim of the scores."""
-        assert self.replay.plan.search is not None
-        value = self.replay.plan.search.asked["choice scores" if dim is self.axis else "base"]
+        value = self.search.asked["choice scores" if dim is self.axis else "base"]
         size = value.lengths.size(dim)
         return dim.get_dim_value() if size is None else size.max
 

@@ -87,7 +87,11 @@ class Pause:
         if met or self._is_named or (self._is_new and not has_loop):
             return None
         self._is_named = True
-        which = f"no loop with this name ran, but {', '.join(sorted(ran))}" if ran else "no loop ran that is recorded"
+        which = (
+            f"no loop with this name ran, but {', '.join(map(repr, sorted(ran)))}"
+            if ran
+            else "no loop ran that is recorded"
+        )
         return f"{self}: {which}. {WAY_OUT}"
 
     def cell_ended(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Set
 from time import monotonic
 from typing import Any
 
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import Kept, backend_of, drop, growth_of, hold, summary, tensors_in
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensors_in
 
 PART = 0.05
 """The part of what is free on an accelerator that values may use."""
+
+MOMENT, LOOP = 160, 1024
+"""Bytes that the beginning of an iteration, and a loop inside of one, need."""
 
 TINY = 64
 """Bytes of values that never go, such as losses."""
@@ -45,6 +48,11 @@ class Budget:
         """Whether so much is used that the oldest values have to go."""
         return self.bytes > 0.75 * (self.limit or 0)
 
+    def move(self, cut: int, kept: Container[int], moved: Callable[[int], int]) -> None:
+        """Takes the places of values after those before a place were forgotten, but for those that are kept."""
+        self.at = moved(max(self.at, cut))
+        self._bound = [moved(at) for at in self._bound if at >= cut or at in kept]
+
     def free(self, log: Log, now: Set[int], drop: Drop, part: float = 0.75) -> None:
         """Replaces the oldest tensors by statistics until this part of the limit is used; `now` has those in use."""
         most = part * (self.limit or 0)
@@ -71,18 +79,65 @@ class Budget:
 class Budgets:
     """The budgets of a log, on the host and on an accelerator: there, it is a small part of what is free at first.
 
-    last: by variable, where in the log its value is. most: bytes on the host.
+    last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
+    the log itself. steps, loops: how many iterations and loops were not counted yet.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
         self.host, self._device, self.most = Budget(limit), Budget(None, of_device=True), limit
-        self._log, self._last, self._next_check, self._tiny = log, last, 0.0, 0
+        self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
+        self.log_bytes = self.steps = self.loops = 0
+        self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
+        self._every = min(max(limit // 2**16, 64), 2**14)
+        self._next_count, self._most_hidden = self._every, limit // 64
 
     @property
     def bytes(self) -> int:
         """All that is used."""
-        return self.host.bytes + self._device.bytes + self._tiny
+        return self.host.bytes + self._device.bytes + self._tiny + self.log_bytes
+
+    @property
+    def log_is_large(self) -> bool:
+        """Whether the log leaves too little to tensors and arrays."""
+        return self.log_bytes + self._tiny > self._limit / 2
+
+    def is_due(self, hidden: int) -> bool:
+        """Whether much was added to the log, or to so many bytes of moments, since it was counted."""
+        return len(self._log.statements) >= self._next_count or hidden > self._most_hidden
+
+    def count(self) -> None:
+        """Counts the memory of what was added to the log."""
+        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops
+        self.steps = self.loops = 0
+        self._parts.append((len(self._log.statements), self.log_bytes))
+        self.most = max(self._limit - self.log_bytes, 0)
+        self.host.limit = self.most
+        self._next_count = len(self._log.statements) + self._every
+
+    def statements_of(self, part: float) -> int:
+        """How many statements the oldest part of the log has, by memory."""
+        return next(ran for ran, n_bytes in self._parts if n_bytes >= part * self.log_bytes)
+
+    def forget(self, cut: int, ran: int, kept: Container[int], moved: Callable[[int], int]) -> None:
+        """Counts the entries before a place in the log no longer, but for those that are kept, nor so many statements.
+
+        moved: where an entry will be.
+        """
+        for at, (use, value, version) in enumerate(self._log.rows(cut)):
+            if type(value) not in PLAIN and at not in kept and use.statement != BEFORE:
+                tiny, on_device = is_tiny(value, version), is_on_device(value, version)
+                size = self.drop(value, version)
+                if tiny:
+                    self._tiny -= size
+                else:
+                    (self._device if on_device else self.host).bytes -= size
+        gone = max((n_bytes for end, n_bytes in self._parts if end <= ran), default=0)
+        self.log_bytes -= gone
+        self._next_count -= ran
+        self._parts = [(end - ran, n_bytes - gone) for end, n_bytes in self._parts if end > ran]
+        for budget in (self.host, self._device):
+            budget.move(cut, kept, moved)
 
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
@@ -160,4 +215,6 @@ def is_on_device(value: Any, version: int | None) -> bool:
 def _raw_of(value: Any, version: int | None) -> Any:
     if version is not None:
         return value
+    if type(value) is Kept and value.backend is not None:
+        return value.raw
     return next((part.raw for part in tensors_in(value) if part.backend is not None), None)

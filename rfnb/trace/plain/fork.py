@@ -50,7 +50,7 @@ class Forked(Iterations):
     ):
         super().__init__(parent.code, parent.outline, parent.number, Log())
         self._parent, self._at, self.notes = parent, at, notes
-        self.forked_at = at
+        self.forked_at, self.first = at, parent.first
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
         self.log.extend(parent.log, cut, ran)
@@ -233,7 +233,11 @@ def _checked(loop: Iterations, step: int) -> int:
     if not -len(loop.starts) <= step < len(loop.starts):
         expected = f"0 … {len(loop.starts) - 1}" if len(loop.starts) else "none: the run has no steps"
         raise LoopError(f"there is no step {step}, so the run cannot be forked there", expected=expected)
-    return step % len(loop.starts)
+    step %= len(loop.starts)
+    if step < loop.first:
+        expected = f"a step from {loop.first} on"
+        raise LoopError(f"fork: step {step} is no longer kept", expected=expected, hint="rf.options.trace_budget")
+    return step
 
 
 # -- syntax

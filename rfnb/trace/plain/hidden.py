@@ -34,6 +34,9 @@ from rfnb.trace.plain.values import (
 
 CHUNK = 512
 """Bytes of the state of a generator that are kept once, as long as they stay the same."""
+CHUNKS, OTHERS, STATE, REFERENCE = 1024, 28_000, 1024, 64
+"""Bytes of a state of a generator of torch, of those of Python and numpy, of an object, and of one of its references at
+a moment."""
 MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
@@ -73,6 +76,9 @@ class Moment(NamedTuple):
     numbers: Numbers
     objects: dict[int, ObjectState]
 
+
+NO_MOMENT = Moment(Numbers((), None), {})
+"""Stands for the beginning of an iteration that was forgotten."""
 
 Copies = list[tuple[Any, Any]]
 """References to tensors of a module, each with a copy."""
@@ -120,6 +126,7 @@ class Hidden:
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
         self._values: list[Kept] = []
         self.states: list[ObjectState] = []  # all that need memory, the oldest first
+        self.bytes = 0  # of the moments that were not counted yet, without what states hold
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
@@ -133,9 +140,11 @@ class Hidden:
             old = (*self._numbers.torch, *((),) * len(states))
             if states != self._last:
                 self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+                self.bytes += CHUNKS * len(states)
             self._memory = memory
         if self._all and (others := other_numbers()) != self._numbers.others:
             self._numbers = self._numbers._replace(others=others)
+            self.bytes += OTHERS
         return self._numbers
 
     def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
@@ -193,6 +202,7 @@ class Hidden:
             objects[id(part)] = state
         if changed or len(objects) != len(self._objects):
             self._objects = objects
+            self.bytes += REFERENCE * len(objects)
 
     def _state(self, part: Kept, value: Any, old: ObjectState | None) -> ObjectState:
         contents = contents_of(value, part)
@@ -207,7 +217,18 @@ class Hidden:
             old.kept.let_go()
         self._spent(hold(state.kept))
         self.states.append(state)
+        self.bytes += STATE
         return state
+
+    def forget(self, moment: Moment) -> None:
+        """Keeps no states that were there only before this moment."""
+        needed = set(map(id, moment.objects.values()))
+        last = max((at for at, state in enumerate(self.states) if id(state) in needed), default=0)
+        old, self.states = self.states[:last], self.states[last:]
+        for state in old:
+            if id(state) not in needed:
+                self._spent(-drop(state.kept))
+        self.states[:0] = [state for state in old if id(state) in needed]
 
     def settle(self) -> None:
         """Compares what was assumed to have stayed as it was."""

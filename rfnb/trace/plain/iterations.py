@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from rfnb.trace.plain.hidden import NO_MOMENT
 from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline
 from rfnb.trace.run.failure import Failure
@@ -24,7 +25,8 @@ class Iterations:
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
     moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
-    first one are. around: of the loop, or of the outermost one.
+    first one are. around: of the loop, or of the outermost one. first: the first iteration whose beginning was not
+    forgotten.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
@@ -35,7 +37,7 @@ class Iterations:
         self.forked_at: int | None = None  # of a fork, its first iteration of its own
         self.notes: Sequence[str] = ()  # of a fork: what is not as it was
         self.ran: list[int] = []  # where in the statements of the log each iteration begins
-        self.end = self.ran_end = 0
+        self.end = self.ran_end = self.first = 0
         self.places: dict[str, int] = {}
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
@@ -73,6 +75,23 @@ class Iterations:
         self.ran = [start + statements for start in self.ran]
         self.places = {name: at + entries for name, at in self.places.items()}
 
+    def forget(self, ran: int, kept: int, moved: Callable[[int], int]) -> int:
+        """Forgets what is before a place in the statements of the log; of how many iterations that was.
+
+        kept: how many entries stay of it. moved: where an entry is then.
+        """
+        old, self.first = self.first, max(self.first, bisect_left(self.ran, ran, hi=len(self.starts)))
+        gone = self.first - old
+        self.starts[old : self.first], self.ran[old : self.first] = [0] * gone, [0] * gone
+        self.moments[old : self.first] = [NO_MOMENT] * gone
+        self.starts[self.first :] = map(moved, self.starts[self.first :])
+        self.ran[self.first :] = [number - ran for number in self.ran[self.first :]]
+        if self.first:
+            self.starts[self.first - 1] = kept
+        self.end, self.ran_end = max(moved(self.end), 0), max(self.ran_end - ran, 0)
+        self.places = {name: moved(at) for name, at in self.places.items()}
+        return gone
+
     def before(self, step: int) -> dict[str, Entry]:
         """The variables at the beginning of an iteration, also those that later lines are the first to read."""
         start, log, entries = self.starts[step], self.log, dict[str, Entry]()
@@ -102,6 +121,8 @@ class Iterations:
 
     def span(self, step: int) -> tuple[int, int]:
         """Where in the log an iteration begins and ends."""
+        if step < self.first - 1:
+            return 0, 0
         return self.starts[step], self.starts[step + 1] if step + 1 < len(self.starts) else self.end
 
     def entries(self, step: int) -> list[Entry]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.trace.plain.syntax import BEFORE, Use
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of
+from rfnb.trace.plain.values import PLAIN, Kept, Parts, Summary, backend_of
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers
     from rfnb.trace.plain.iterations import Iterations
 
-OBJECT = 256
-"""Bytes that an object of the log needs beside its numbers."""
-MOMENT = 128
-"""Bytes that the beginning of an iteration needs."""
+SLOTS = 24
+"""Bytes that an entry of the log needs beside its value."""
+OBJECT, TENSOR = 256, 600
+"""Bytes that an object of the log, and a raw tensor, need beside their numbers."""
+LONG = 128
+"""Average of bytes from which on texts are counted once, if several entries have them."""
+FEW = 8
+"""Number of parts of a container by which the memory of all is estimated."""
 
 
 class Entry(NamedTuple):
@@ -39,7 +43,7 @@ class Log:
     `Kept`. statements: those that ran. summarized: where the first value is that was not replaced by statistics.
     """
 
-    __slots__ = ("_places", "statements", "summarized", "uses", "values", "versions")
+    __slots__ = ("_counted", "_places", "statements", "summarized", "uses", "values", "versions")
 
     def __init__(self) -> None:
         self.uses: list[Use] = []
@@ -48,6 +52,7 @@ class Log:
         self.statements: list[int] = []
         self.summarized = 0
         self._places: tuple[int, dict[str, list[int]]] = (0, {})  # how much was looked at, and what it was
+        self._counted = 0, 0  # entries and statements
 
     def __len__(self) -> int:
         return len(self.uses)
@@ -73,14 +78,31 @@ class Log:
         self._places = len(self), places
         return places
 
-    @property
-    def bytes(self) -> int:
-        """The memory of the log itself, without that of tensors and arrays."""
-        values = {id(value): value for value in self.values}
-        plain = sum(getsizeof(value) for value in values.values() if type(value) in PLAIN)
-        others = sum(type(value) not in PLAIN for value in values.values())
-        lists = sum(map(getsizeof, (self.uses, self.values, self.versions, self.statements)))
-        return lists + plain + OBJECT * others
+    def new_bytes(self) -> int:
+        """The memory of the log itself that was not counted before, without that of tensors and arrays."""
+        (entries, statements), self._counted = self._counted, (len(self), len(self.statements))
+        values = self.values[entries:]
+        plain = [value for value in values if type(value) in PLAIN]
+        size = sum(map(getsizeof, plain))
+        if size > LONG * len(plain):
+            size = sum(map(getsizeof, {id(value): value for value in plain}.values()))
+        if len(plain) < len(values):
+            size += sum(map(_size_of, {id(value): value for value in values if type(value) not in PLAIN}.values()))
+        return size + SLOTS * len(values) + 8 * (len(self.statements) - statements)
+
+    def rows(self, end: int) -> Iterator[tuple[Use, Any, int | None]]:
+        """What the log has before a place."""
+        return islice(zip(self.uses, self.values, self.versions, strict=True), end)
+
+    def remove(self, cut: int, ran: int, kept: Sequence[int]) -> None:
+        """Removes the entries before a place, but for those at some places, and so many statements."""
+        lists: tuple[list[Any], ...] = self.uses, self.values, self.versions
+        for entries in lists:
+            entries[:cut] = [entries[at] for at in kept]
+        del self.statements[:ran]
+        less = cut - len(kept)
+        self.summarized, self._places = max(self.summarized - less, 0), (0, {})
+        self._counted = self._counted[0] - less, self._counted[1] - ran
 
     def entries(self, start: int, end: int) -> Iterator[Entry]:
         """The entries of a range."""
@@ -99,6 +121,19 @@ class Log:
             value = self.values[at]
             if version is not None and backend_of(value).needs_gradient_raw(value):
                 self.values[at], self.versions[at] = Kept.of_raw(value, version), None
+
+
+def _size_of(value: Any) -> int:
+    """The memory of a value that is no number or text; of a list that grows, of parts that were not counted before."""
+    parts = value.value if type(value) is Kept else None
+    if not isinstance(parts, Parts):
+        return OBJECT if isinstance(value, Kept | Summary) else TENSOR
+    items, growth = parts.items, parts.growth
+    if growth is not None:
+        items, growth.counted = growth.parts[growth.counted :], len(growth.parts)
+    few = items[:FEW]
+    size = sum(8 + (getsizeof(part) if type(part) in PLAIN else _size_of(part)) for part in few)
+    return OBJECT + (size * len(items) // len(few) if few else 0)
 
 
 class Tested(NamedTuple):

@@ -41,22 +41,19 @@ class OtherFunctions:
     def with_loops(self) -> list[str]:
         """Those of the same packages that have a loop, as "module:function": near modules first, in order of calls."""
         called, self._called = self._called, {}
-        jumping = [code for code in called if may_loop(code) and "<" not in code.co_qualname]
-        looping = [code for code in jumping if outline(code) is not None]  # a comprehension jumps back too
-        if not looping or not self._files:
-            return []
-        modules = _modules(len(sys.modules))
+        modules = _modules(len(sys.modules)) if self._files else {}
         named = [modules[file].split(".") for file in self._files if file in modules]
+        shared: dict[CodeType, int] = {}
+        for code in called:
+            if may_loop(code) and "<" not in code.co_qualname:
+                parts = modules.get(code.co_filename, "").split(".")
+                shared[code] = max((_shared(parts, other) for other in named), default=0)
         files: dict[str, str] = {}
-        shared: dict[str, int] = {}
-        for code in looping:
-            parts = modules.get(code.co_filename, "").split(".")
-            function = f"{'.'.join(parts)}:{code.co_qualname}"
-            shared[function] = max((_shared(parts, other) for other in named), default=0)
-            files[function] = code.co_filename
-        near = sorted((function for function in files if shared[function]), key=lambda function: -shared[function])
-        LISTED.update({function: files[function] for function in near[:MOST]})
-        return near[:MOST]
+        for code in sorted(filter(shared.get, shared), key=lambda code: -shared[code]):
+            if len(files) < MOST and outline(code) is not None:  # a comprehension jumps back too
+                files[f"{modules[code.co_filename]}:{code.co_qualname}"] = code.co_filename
+        LISTED.update(files)
+        return [*files]
 
 
 def add_file_of(function: str) -> None:

@@ -233,6 +233,13 @@ class LoopPauses:
         for watch in self._watches:
             watch.begin()
 
+    def move(self, moved: Callable[[int], int]) -> None:
+        """Takes the places in the log after the oldest iterations were forgotten."""
+        self.before = {name: moved(at) for name, at in self.before.items()}
+        for replay in (self.replay, None if self.loop.run is None else self.loop.run.replay):
+            if isinstance(replay, Remembered):
+                replay.look_again()
+
     @property
     def dims(self) -> Axes:
         """The names of the axes of variables."""

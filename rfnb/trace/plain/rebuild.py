@@ -141,6 +141,8 @@ class Rebuilder:
             return None
         if _is_tensor(value):
             return _reason_of_tensor(value)
+        if value.note:
+            return value.note
         if isinstance(value.value, Opaque):
             return self._reason_of_object(value)
         odd = isinstance(value.value, Parts) and any(isinstance(key, OddKey) for key in value.value.keys or ())
@@ -149,8 +151,6 @@ class Rebuilder:
     def _reason_of_object(self, kept: Kept) -> str | None:
         opaque, today = kept.value, kept.object
         role, state = role_of(opaque.type), self._objects.get(id(kept))
-        if kept.note:
-            return kept.note
         if role == LOST:
             return f"the state of {opaque.kind} objects is not kept"
         if opaque.inside is not None or (role == RANDOM and state is not None and state.kept is not None):

@@ -12,9 +12,10 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.client import Client
+from rfnb.trace.plain.forget import forget_oldest
 from rfnb.trace.plain.hidden import Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.log import MOMENT, Raised, Tested
+from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
 from rfnb.trace.plain.variables import FrameVariables
@@ -233,6 +234,7 @@ class FrameRecorder:
             if not clients:
                 return
             loop = Iterations(self.code, self._outline, number, variables.log)
+            variables.budgets.loops += 1
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
@@ -256,6 +258,10 @@ class FrameRecorder:
             if self._frame is not None:
                 self._pause(names)
         self._previous = BEFORE
+        variables.budgets.steps += 1
+        if variables.budgets.is_due(variables.hidden.bytes) and variables.count():
+            self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
+            self._before_test = None
 
     def _test(self, number: int, names: Mapping[str, Any]) -> None:
         """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
@@ -289,7 +295,8 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
-            loop.bytes = variables.budgets.bytes + loop.log.bytes + MOMENT * len(loop.starts)
+            variables.count()
+            loop.bytes = variables.budgets.bytes
             variables.let_go()
             variables.start()
             self._tested = 0

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 Axes = Mapping[str, Sequence[str | Dim]]
 """For variables, the names of their axes, or Dims."""
+FORGOTTEN = "no longer kept"
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -125,6 +126,8 @@ class Remembered(PlainSteps):
 
     def lines(self, step: int) -> StepLines:
         """Where code did not run, and where loops inside of the step begin."""
+        if step < self.iterations.first:
+            return StepLines()
         loops = {loop.text.first + self._shift for loop in self.iterations.loops(step)}
         return StepLines([line + self._shift for line in self.iterations.skipped(step)], sorted(loops))
 
@@ -171,6 +174,8 @@ class Remembered(PlainSteps):
 
     def odd_names(self, step: int) -> list[str]:
         """The variables that a step assigned, and that are neither tensors nor numbers after it."""
+        if step == 0 and self.iterations.first:
+            return list(self._places)
         last = {entry.name: entry for entry in self.iterations.entries(step)}
         odd = (name for name, entry in last.items() if not self._has_numbers(entry))
         return [name for name in odd if not _is_shown_as_tensor(self._before(name, step, after=True))]
@@ -194,6 +199,8 @@ class Remembered(PlainSteps):
         there was none.
         """
         loop, places = self.iterations, self._places.get(name, [])
+        if step + after < loop.first:
+            return Summary(FORGOTTEN)
         start = loop.starts[step] if step < len(loop.starts) else loop.end
         number = bisect_left(places, loop.span(step)[1] if after else start)
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
@@ -221,6 +228,8 @@ class Remembered(PlainSteps):
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""
+        if step < self.iterations.first:
+            return [LostValue(f"step {step} is {FORGOTTEN}")]
         return [error for entry in self.iterations.entries(step) if (error := _loss(entry)) is not None]
 
     def names_at(self, line: int) -> list[str]:
@@ -241,7 +250,7 @@ class Remembered(PlainSteps):
     def _places(self) -> dict[str, list[int]]:
         """By variable, where in the log its values are."""
         loop, places = self.iterations, dict[str, list[int]]()
-        for at in range((loop.starts or [loop.end])[0], loop.end):
+        for at in range(0 if loop.first else loop.begin, loop.end):
             use = loop.log.uses[at]
             if use.statement != BEFORE:
                 places.setdefault(use.name, []).append(at)
@@ -385,7 +394,7 @@ class Remembered(PlainSteps):
     @property
     def kept_from(self) -> int:
         """The first step that has all of its values; of those before it there are statistics, to save memory."""
-        return bisect_left(self.iterations.starts, self.iterations.log.summarized)
+        return max(bisect_left(self.iterations.starts, self.iterations.log.summarized), self.iterations.first)
 
     @property
     def failed(self) -> Failure | None:

@@ -67,14 +67,14 @@ class Growth:
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
-    parts are no atoms.
+    parts are no atoms. counted: of how many the objects are counted.
     """
 
-    __slots__ = ("_array", "_looked", "_numbers", "entries", "has_kept", "held", "parts")
+    __slots__ = ("_array", "_looked", "_numbers", "counted", "entries", "has_kept", "held", "parts")
 
     def __init__(self, parts: Iterable[Any]):
         self.parts: list[Any] = []
-        self.entries = self.held = self._looked = self._numbers = 0
+        self.entries = self.held = self.counted = self._looked = self._numbers = 0
         self.has_kept = False
         self._array: Any = ()
         self.add(parts)
@@ -215,7 +215,7 @@ class Kept:
 
     def changed(self) -> bool:
         """Whether the memory that is shared was written after the value was kept."""
-        return self.version is not None and self.backend.version_raw(self.raw) != self.version
+        return self.version is not None and self.backend.current_version_raw(self.raw) != self.version
 
     def was_written(self) -> bool:
         """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
@@ -273,11 +273,11 @@ class Kept:
     @property
     def bytes(self) -> int:
         """The memory of a tensor or array, and of those in a container."""
+        if self.backend is not None:
+            return int(self.backend.nbytes_raw(self.raw))
         if isinstance(self.value, Parts):
             return sum(part.bytes for part in tensors_in(self.value))
-        if isinstance(self.value, np.ndarray):
-            return self.value.nbytes
-        return int(self.backend.nbytes_raw(self.raw)) if self.backend is not None else 0
+        return self.value.nbytes if isinstance(self.value, np.ndarray) else 0
 
 
 def _gone() -> None:
@@ -286,6 +286,9 @@ def _gone() -> None:
 
 def hold(kept: Any) -> int:
     """The memory that one more entry of the log needs."""
+    if type(kept) is Kept and kept.backend is not None:
+        kept.holders += 1
+        return kept.bytes if kept.holders == 1 else 0
     growth = growth_of(kept)
     if growth is not None:
         growth.entries += 1
@@ -407,6 +410,8 @@ def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = N
 
 def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> Kept:
     kind = type(value)
+    if (backend := _by_type.get(kind)) is not None:
+        return _kept_raw(value, value, backend, copied)
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         held = value.view() if shared else value.copy()
@@ -417,9 +422,8 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         return Kept(Opaque(value), _reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
     backend = backend_of(raw)
-    if backend is not None:  # of sparse tensors, and of those inside of transforms, only the type is kept
-        readable = backend.is_readable_raw(raw)
-        return _kept_raw(value, backend, copied) if readable else Kept(Opaque(value), _reference(value))
+    if backend is not None:
+        return _kept_raw(value, raw, backend, copied)
     is_long = kind is list and len(value) > left[0]
     parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
@@ -480,20 +484,16 @@ def _extra(value: Any) -> Any:
     return None
 
 
-def _kept_raw(value: Any, backend: Any, copied: bool) -> Kept:
-    whole = issubclass(type(value), Tensor)
-    raw = value._raw if whole else value
-    counts, size = backend.counts_changes_raw(raw) and not copied, backend.nbytes_raw(raw)
-    shared = counts or size > LARGE
+def _kept_raw(value: Any, raw: Any, backend: Any, copied: bool) -> Kept:
+    """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
+    if not backend.is_readable_raw(raw):
+        return Kept(Opaque(value), _reference(value))
+    version = backend.current_version_raw(raw) if not copied and backend.counts_changes_raw(raw) else None
+    size = backend.nbytes_raw(raw) if version is None else 0
+    shared = version is not None or size > LARGE
     held = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
-    kept = Kept(
-        tensor_of(held, value.sig, value.lengths) if whole else held,
-        _reference(value),
-        backend.version_raw(raw) if counts else None,
-        backend,
-        MAY if shared and not counts else "",
-        counts or size <= SMALL,
-    )
+    held = held if value is raw else tensor_of(held, value.sig, value.lengths)
+    kept = Kept(held, _reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
     kept.layout = None if shared else backend.layout_raw(raw)
     kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
     return kept

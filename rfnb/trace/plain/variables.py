@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from rfnb.core.ground import raw as raw_registry
@@ -27,6 +27,9 @@ from rfnb.trace.plain.values import (
     written_in,
 )
 from rfnb.trace.run.options import options
+
+MEMORIES = 1024
+"""Number of places in the log of which the memory is known."""
 
 
 class FrameVariables:
@@ -63,6 +66,19 @@ class FrameVariables:
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
         self._kept: set[str] = set()  # variables that have been a `Kept`
         self._objects: list[Any] | None = None
+
+    def count(self) -> bool:
+        """Counts the memory of the log; whether so much is used that the oldest iterations have to go."""
+        if self.hidden is not None:
+            self.budgets.log_bytes, self.hidden.bytes = self.budgets.log_bytes + self.hidden.bytes, 0
+        self.budgets.count()
+        self.spend(0)
+        return self.budgets.log_is_large
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """Takes the places in the log after the oldest iterations were forgotten."""
+        self.last.update({name: moved(at) for name, at in self.last.items()})
+        self._memories.clear()
 
     def _copy_all(self) -> None:
         """From now on, lines may change tensors so that nothing counts it."""
@@ -284,6 +300,8 @@ class FrameVariables:
 
     def _memory(self, at: int) -> Any:
         """The memory of a tensor that is kept by reference; None for other values."""
+        if len(self._memories) > MEMORIES:
+            self._memories.clear()
         if at not in self._memories:
             value, version = self.log.values[at], self.log.versions[at]
             raw = value if version is not None else None

@@ -185,7 +185,7 @@ def test_a_condition_is_named_by_the_cell_that_made_it_if_that_has_a_loop():
     rf.pause_when("h > 1", loop="decoder")
     run()
     told = rf.pauses.cell_ended(has_loop=True)
-    assert "evaluated at 3 steps" in told[0] and "no loop with this name ran, but counting." in told[1]
+    assert "evaluated at 3 steps" in told[0] and "no loop with this name ran, but 'counting'." in told[1]
 
 
 def test_a_pause_that_was_asked_for_waits_for_the_next_loop():

@@ -13,12 +13,6 @@ import rfnb as rf
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, path_of
 
 
-@pytest.fixture(autouse=True)
-def no_runs():
-    yield
-    rf.runs.clear()
-
-
 class Decoder(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import sys
 import threading
 import weakref
 
@@ -19,19 +18,8 @@ from rfnb.trace.plain.recording import Recording
 from rfnb.trace.plain.syntax import outline_of_calls
 from tests.examples import FACTOR
 from tests.trace.plain.programs import Snapshots, equal, module, programs
+from tests.trace.plain.test_record import names_at
 from tests.trace.plain.test_recorder import LOST, compare, nothing, of_entry, outcome
-
-
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    assert sys.gettrace() is None
-    rf.runs.clear()
-
-
-def names_at(run, step):
-    return [value.name for value in run[step].values()]
 
 
 class Decoder(torch.nn.Module):

@@ -14,7 +14,6 @@ from rfnb.errors import DtypeError, ExpressionError, LoopError, LoopNameError
 from rfnb.trace.pause.hold import Paused, Resume
 from tests.trace.pause.conftest import no_pauses as no_pauses
 from tests.trace.pause.holding import user
-from tests.trace.plain.test_pause import no_runs as no_runs
 from tests.trace.plain.test_record import run_text
 
 

@@ -12,7 +12,7 @@ from rfnb.trace.pause.hold import Resume
 from tests.display.training.test_progress_pauses import train
 from tests.trace.pause.conftest import no_pauses as no_pauses
 from tests.trace.pause.holding import user
-from tests.trace.plain.test_pause import Looks, line_of, no_runs as no_runs
+from tests.trace.plain.test_pause import Looks, line_of
 from tests.trace.plain.test_record import run_text
 
 

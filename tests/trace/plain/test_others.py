@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 
 import pytest
 
@@ -46,6 +47,7 @@ def library(tmp_path, monkeypatch):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder.parent))
     monkeypatch.setattr(others, "ADDED", set())
+    others._modules.cache_clear()
     import library_of_loops.search
 
     yield library_of_loops.search
@@ -74,3 +76,12 @@ def test_loops_of_other_files_are_listed_and_can_be_added(library):
     with rf.record_loops(place):
         library.search(2)
     assert rf.runs["best"].replay.also == ["library_of_loops.search:search"]
+
+
+def test_the_code_of_other_packages_is_not_read(library, monkeypatch):
+    read = []
+    monkeypatch.setattr(others, "outline", lambda code: read.append(code.co_name))
+    with rf.record_loops(library.search):
+        library.search(3)
+        textwrap.fill("a word")
+    assert "best" in read and "_wrap_chunks" not in read

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import sys
 import weakref
 from typing import Any
 
@@ -20,14 +19,6 @@ from tests.trace.pause.conftest import no_pauses as no_pauses
 from tests.trace.pause.holding import user
 from tests.trace.pause.test_pauses import run as counting
 from tests.trace.plain.test_record import run_text
-
-
-@pytest.fixture(autouse=True)
-def no_runs(no_pauses):
-    rf.runs.clear()
-    yield
-    assert sys.gettrace() is None
-    rf.runs.clear()
 
 
 class Looks:

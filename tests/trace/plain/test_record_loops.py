@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -17,14 +16,6 @@ from rfnb.trace.plain.recording import recording_here
 from tests.trace.plain import loops_by_hand, loops_of_others
 from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
 from tests.trace.plain.test_fork import assert_same_steps
-
-
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    assert sys.gettrace() is None
-    rf.runs.clear()
 
 
 def result_of(loop):

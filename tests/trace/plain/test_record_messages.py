@@ -18,14 +18,6 @@ from rfnb.trace.plain.recording import recording_here
 from tests.trace.plain.test_record import Decoder, run_text
 
 
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    assert sys.gettrace() is None
-    rf.runs.clear()
-
-
 def countdown(n):
     while n > 0:
         n = n - 1

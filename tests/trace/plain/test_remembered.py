@@ -9,13 +9,6 @@ import torch
 import rfnb as rf
 
 
-@pytest.fixture(autouse=True)
-def _no_runs():
-    rf.runs.clear()
-    yield
-    rf.runs.clear()
-
-
 def run_of(steps=4):
     [run] = rf.runs
     assert run.steps == steps

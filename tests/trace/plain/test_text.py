@@ -14,13 +14,6 @@ from rfnb.trace.plain.text import text_of
 LOOP = "def g(n):\n    h = 0\n    for t in range(n):\n        {}\n        {}\n    return h\n"
 
 
-@pytest.fixture(autouse=True)
-def no_runs():
-    rf.runs.clear()
-    yield
-    rf.runs.clear()
-
-
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     """Writes a module, and imports it first of all."""

@@ -30,6 +30,13 @@ export function Stats({ stats }: { stats: StatsView | null }): JSX.Element | nul
   if (stats === null || stats.count < 2) {
     return null;
   }
+  if (stats.min === 'nan') {
+    return (
+      <span className="rfnb-Stats" title={aboutStats(stats, words)}>
+        <i>{words.__('no entry is finite')}</i>
+      </span>
+    );
+  }
   return (
     <span className="rfnb-Stats" title={aboutStats(stats, words)}>
       <i>{words.__('min')}</i> {formatNumber(stats.min)} <i>{words.__('mean')}</i> {formatNumber(stats.mean)}{' '}
@@ -39,7 +46,10 @@ export function Stats({ stats }: { stats: StatsView | null }): JSX.Element | nul
 }
 
 function aboutStats(stats: StatsView, words: Words): string {
-  const lines = [words.__('over %1 valid entries, standard deviation %2', stats.count, formatNumber(stats.std))];
+  const lines =
+    stats.std === 'nan'
+      ? [words.__('%1 valid entries', stats.count)]
+      : [words.__('over %1 valid entries, standard deviation %2', stats.count, formatNumber(stats.std))];
   if (stats.nan + stats.inf > 0) {
     lines.push(words.__('%1 NaN, %2 infinite', stats.nan, stats.inf));
   }

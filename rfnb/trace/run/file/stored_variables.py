@@ -82,6 +82,9 @@ class StoredVariables(StoredReplay):
         at = self._steps[name][number - 1]
         code = self.codes[name].get(at, ABSENT)
         if isinstance(code, dict) and "lost" in code:
+            state = super().state(name, last + 1) if name in self.state_names() and last < self.steps else None
+            if state is not None:
+                return state
             raise LostValue(f"`{name}` has no value at this step: {code['lost']}")
         if at in self.codes[name]:
             return _decoded(code)
