@@ -73,7 +73,7 @@ class FrameVariables:
             self.budgets.log_bytes, self.hidden.bytes = self.budgets.log_bytes + self.hidden.bytes, 0
         self.budgets.count()
         self.spend(0)
-        return self.budgets.log_is_large
+        return self.budgets.log_is_large()
 
     def move(self, moved: Callable[[int], int]) -> None:
         """Takes the places in the log after the oldest iterations were forgotten."""
@@ -257,7 +257,7 @@ class FrameVariables:
         """Counts what is kept of objects, and lets go of what does not fit."""
         budget = self.budgets.host
         budget.bytes += size
-        if budget.bytes <= self.budgets.most:
+        if budget.bytes <= self.budgets.most or self.budgets.grow():
             return
         while budget.is_full and self.hidden is not None and self.hidden.states:
             budget.bytes -= self.hidden.free()
