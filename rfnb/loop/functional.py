@@ -56,8 +56,8 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
         except TraceError:
             if inside:
                 raise
-    found: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
-    return found
+    state: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
+    return state
 
 
 def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
@@ -174,8 +174,8 @@ class _Scan:
     ):
         if cond is None and spatial_dim is None and max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
-        for parameter, given in (("xs", xs), ("ys", ys)):
-            _check_leaves(parameter, given)
+        for parameter, tree in (("xs", xs), ("ys", ys)):
+            _check_leaves(parameter, tree)
         self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
         self.cond_dims, self.before = cond_dims, cond_before_body
         self.initial, self.xs, self.ys = initial, xs, ys
@@ -186,10 +186,10 @@ class _Scan:
     def goes_on(self, x: Any, state: Any) -> Tensor:
         """The checked result of `cond`."""
         assert self.cond is not None
-        found = self.cond(x, state)
+        condition = self.cond(x, state)
         if self.cond_dims is not None:
-            require_same_dims("scan", found, self.cond_dims, "cond")
-        return found
+            require_same_dims("scan", condition, self.cond_dims, "cond")
+        return condition
 
     def step(self, x: Any, state: Any) -> tuple[Any, Any]:
         """The checked result of `body`."""
@@ -199,9 +199,9 @@ class _Scan:
             outputs = arranged(outputs, self.ys)
             if not self.into_arrays and not same_structure(outputs, self.ys):
                 raise LoopError("scan: `body` returns a different structure from `ys`", got=outputs, expected=self.ys)
-            for found, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
+            for output, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
                 if isinstance(template, Tensor):
-                    require_same_dims("scan", found, template.dims, "ys")
+                    require_same_dims("scan", output, template.dims, "ys")
         return outputs, new
 
     def traced(self) -> tuple[Any, Any]:
@@ -252,8 +252,8 @@ class _Scan:
             state = new if active is None else self.kept(active, new, state)
             frames.append(outputs)
             if active is not None:
-                taken = cast(active, "int64")
-                lengths = add(taken, number if lengths is None else lengths)  # until then no sequence had ended
+                steps = cast(active, "int64")
+                lengths = add(steps, number if lengths is None else lengths)  # until then no sequence had ended
             if self.cond is not None and not self.before:
                 active = _both(active, self.goes_on(x, new))
         if frames and (self.xs is None or self.cond is not None):
@@ -322,14 +322,14 @@ def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    rest = iter(leaves(b))
-    return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
+    values = iter(leaves(b))
+    return map_leaves(lambda leaf: fn(leaf, next(values)), a)
 
 
 def _in_order_of(x: Any, body: Any) -> Any:
     """`x`, which has the order of dims of the first state, with the order that the body gave it."""
-    both = isinstance(x, Tensor) and isinstance(body, Tensor)
-    return x.copy_transpose(body.dims) if both and x.dims_set == body.dims_set else x
+    are_tensors = isinstance(x, Tensor) and isinstance(body, Tensor)
+    return x.copy_transpose(body.dims) if are_tensors and x.dims_set == body.dims_set else x
 
 
 def _where(on: Tensor, new: Any, old: Any) -> Any:
