@@ -47,14 +47,14 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     depends on values, Python calls it at every step. In the body of another loop, it is traced on the first state, even
     if `cond` is false there.
     """
-    inside = current_recorder() is not None
-    if not inside and not bool(cond(initial)):
+    in_body = current_recorder() is not None
+    if not in_body and not bool(cond(initial)):
         return initial
-    if inside or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
+    if in_body or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
         try:
-            return _while_traced(cond, body, initial, first=inside)
+            return _while_traced(cond, body, initial, first=in_body)
         except TraceError:
-            if inside:
+            if in_body:
                 raise
     state: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
     return state
@@ -141,12 +141,12 @@ def scan(
     job = _Scan(
         spatial_dim, cond_dims, cond_before_body, initial, xs, ys, cond, body, max_seq_len, return_tensor_arrays
     )
-    inside = current_recorder() is not None
-    if inside or not (return_tensor_arrays and job.carries_dims):
+    in_body = current_recorder() is not None
+    if in_body or not (return_tensor_arrays and job.carries_dims):
         try:
             outputs, state = job.traced()
         except TraceError:
-            if inside:
+            if in_body:
                 raise
         else:
             if return_tensor_arrays:
@@ -267,8 +267,8 @@ class _Scan:
             if bool(reduce_all(active, axis=active.dims)):
                 return new
             pairs = zip(leaves(new), leaves(state), strict=False)
-            same = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
-            return mask_nested(new, mask=active, mask_value=state, dim_map=same)
+            dim_map = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
+            return mask_nested(new, mask=active, mask_value=state, dim_map=dim_map)
         return _map_pairs(partial(_where, active), new, state)
 
     @property
@@ -279,12 +279,12 @@ class _Scan:
 
     def within(self, number: int) -> Tensor | None:
         """Which sequences are longer than `number`; None if all are."""
-        inside = None
+        mask = None
         if self.xs is not None and self.dim.size.ragged:
-            inside = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
+            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
         if isinstance(self.max_seq_len, Tensor):
-            inside = _both(inside, less(full(dims=(), fill_value=number), self.max_seq_len))
-        return inside
+            mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
+        return mask
 
     def stacked(self, frames: list[Any]) -> Any:
         """The outputs of all steps under the dim of the steps."""

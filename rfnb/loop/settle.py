@@ -96,9 +96,9 @@ def _in_outer_body(
     places = [place for place in names if isinstance(final[place], Tensor)]
     named = [(names[place], final[place]) for place in places]
     named += [(pending.name, output) for output, (_, pending) in zip(outputs, step.outputs, strict=True)]
-    inside = outer.inner_loop(step.recorder, named, position)
-    values = dict(zip(places, inside, strict=False))
-    return [values.get(place, value) for place, value in enumerate(final)], inside[len(places) :]
+    results = outer.inner_loop(step.recorder, named, position)
+    values = dict(zip(places, results, strict=False))
+    return [values.get(place, value) for place, value in enumerate(final)], results[len(places) :]
 
 
 def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[Any]:

@@ -222,12 +222,12 @@ class Body:
         size = plain.size_of(axis)
         if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
             raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one")
-        inside = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
-        if inside:
+        uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+        if uneven:
             raise LoopError(
-                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {inside[0].name} differ along it",
+                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
                 got=plain.describe_dims(),
-                hint=f"loop over {inside[0].name}, with {axis.name} as a batch dim",
+                hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
             )
         if self.size is not None and not self.size.agrees(size):
             raise DimRebound(

@@ -192,8 +192,8 @@ def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
 
 def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
-    inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
-    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
+    calls = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
+    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
 def _tensors_of(recorder: Recorder | None, given: Iterable[Read]) -> list[Tensor]:
@@ -215,13 +215,13 @@ ROW = OpRow("cond", cond, effect=True)
 
 def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
     """All values that the sides read but do not compute, without duplicates."""
-    outside: dict[Any, Read] = {}
+    reads: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
         numbers = {number for call in calls for number in call.made}
         for read in (*(read for call in calls for read in call.reads), *results):
             if not (isinstance(read, Var) and read.number in numbers):
-                outside[type(read), read.number] = read
-    return list(outside.values())
+                reads[type(read), read.number] = read
+    return list(reads.values())
 
 
 class _Choice:

@@ -72,9 +72,9 @@ class EndedMasks:
             return raw
         guard = EndedGuard(x.sig, x.dtype, domain, finite=finite)
         with tape.pause():
-            same = backend.alias_raw(raw)
-        self._guards.append((guard, guard.record(tape, raw, same), body.condition is not None))
-        return same
+            alias = backend.alias_raw(raw)
+        self._guards.append((guard, guard.record(tape, raw, alias), body.condition is not None))
+        return alias
 
     def complete(self) -> None:
         """Passes the masks of what `loop.end` has ended to the guards. Below `loop.end`, the step in which a sequence

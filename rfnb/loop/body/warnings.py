@@ -52,8 +52,8 @@ def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
         parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
         if not parts or any(isinstance(part.before, Dim) for part in parts):
             continue
-        same = all(step.assigned[part.name] is part.before for part in parts)
-        if same and name not in step.set_states:
+        unchanged = all(step.assigned[part.name] is part.before for part in parts)
+        if unchanged and name not in step.set_states:
             yield Notice(f"unset {name}", _unset(name))
         elif not any(part.before.value.number in reads for part in parts):
             yield Notice(f"unread {name}", _unread(name))

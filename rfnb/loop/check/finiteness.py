@@ -233,8 +233,8 @@ class _Search:
         where, signs = self._meant.get(id(x._raw), (None, frozenset[float]()))
         if where is not None and where() is x._raw:
             return signs
-        outside = self._known(x) is None and not bad.nan.any()
-        return bad.signs if outside and bad.signs == {-np.inf} else frozenset()
+        is_given = self._known(x) is None and not bad.nan.any()
+        return bad.signs if is_given and bad.signs == {-np.inf} else frozenset()
 
     def _is_meant(self, x: Tensor) -> bool:
         where = self._meant.get(id(x._raw), (None, None))[0]

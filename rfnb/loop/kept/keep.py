@@ -99,10 +99,10 @@ class _Keeper:
     def kept(self) -> KeptStep:
         step, tape = self.step, self.tape
         ops = [self._op(call) for call in self.recorder.op_calls]
-        outside = self._outside(ops)
+        sources = self._outside(ops)
         for op in ops:
-            self._check_operands(op, outside)
-        ops = [op._replace(runs=self._runs(op, outside)) for op in ops]
+            self._check_operands(op, sources)
+        ops = [op._replace(runs=self._runs(op, sources)) for op in ops]
         within = {position for op in ops for position in range(*op.calls)}
         for position, call in enumerate(tape.calls):
             if position not in within and not _is_plain(call):
@@ -111,7 +111,7 @@ class _Keeper:
         carried = tuple(map(self._carried, step.carried))
         return KeptStep(
             step=step.without_tensors(carried=carried, program=step.program.without_tensors(), search=None),
-            values=len(tape.values), outside=tuple(outside), parameters=tuple(self.parameters), ops=tuple(ops),
+            values=len(tape.values), outside=tuple(sources), parameters=tuple(self.parameters), ops=tuple(ops),
             nodes=tuple(call.node for call in self.recorder.op_calls),
             frames=tuple(frame._replace(source=self._place(frame.source)) for frame in step.frames),
             outputs=tuple((self._value(x), out.sig, out._name) for x, out in step.outputs),
@@ -280,10 +280,10 @@ class _Keeper:
             lines.call(call, position)
         variables = [var for call in calls for var in call.made]
         reads = tuple({var: None for call in calls for var in call.read_vars if var not in variables})
-        outside = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
+        numbers = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
         head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
         code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in variables)})"], 1)
-        return Part(None, min(variables), max(outside, default=0), reads, code)
+        return Part(None, min(variables), max(numbers, default=0), reads, code)
 
 
 def _known(read: Any, outside: Sequence[Any]) -> bool:

@@ -150,8 +150,8 @@ class NewFrame:
     def _is_result(self, result: Any, slot: Slot) -> None:
         """Takes a result of an op."""
         template = self.kept.tensors[slot.number]
-        same = isinstance(result, Tensor) and result.sig is template.sig
-        if not same or (template.given is None and self.tape.find(result._raw) != template.raw):
+        matches = isinstance(result, Tensor) and result.sig is template.sig
+        if not matches or (template.given is None and self.tape.find(result._raw) != template.raw):
             raise NotKept("an op has another result")
         self._tensors[slot.number] = result
 
@@ -223,9 +223,9 @@ class NewFrame:
         if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
             raise NotKept("another guard for what has ended")
         with tape.pause():
-            same = self.backend.alias_raw(raw)
-        before.fn.record(tape, raw, same, before.args[1:])
-        return same
+            alias = self.backend.alias_raw(raw)
+        before.fn.record(tape, raw, alias, before.args[1:])
+        return alias
 
     def filled(self, leaf: Any) -> Any:
         """A leaf of the arguments of an op for this batch."""
@@ -310,7 +310,7 @@ class _Runs(Listener):
 
 def _alike(call: Call, before: Call) -> bool:
     """Whether two raw calls differ in sizes only."""
-    same: bool = (
+    equal: bool = (
         (call.fn is before.fn or call.fn == before.fn or type(call.fn) is type(before.fn))
         and getattr(call.fn, "__name__", None) == getattr(before.fn, "__name__", None)
         and call.reads == before.reads
@@ -319,7 +319,7 @@ def _alike(call: Call, before: Call) -> bool:
         and call.changes == before.changes
         and call.effect == before.effect
     )
-    return same
+    return equal
 
 
 def _no_generator(stream: int, step: int) -> Any:

@@ -98,9 +98,9 @@ def _structure(
             for op in ops
         ])  # fmt: skip
         values = tuple([(raw.shape, raw.dtype) for raw in tape.values])
-        outside = tuple([needs_gradient(raw) for raw in tape.externals])
+        flags = tuple([needs_gradient(raw) for raw in tape.externals])
         inputs = schedule.states, schedule.frames, schedule.new, schedule.kept, schedule.outputs, schedule.ended
-        key = calls, owners, values, outside, inputs, len(tape.streams)
+        key = calls, owners, values, flags, inputs, len(tape.streams)
         hash(key)
     except (_NoStructure, AttributeError, TypeError):  # values that are numbers, arguments that are not hashable
         return None

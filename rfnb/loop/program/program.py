@@ -193,14 +193,14 @@ class Program:
         self, new: Sequence[Var], outputs: Sequence[Var], ended: Var | None, effects: bool, keep: bool
     ) -> Written:
         results = [*new, *outputs, *([] if ended is None else [ended])]
-        lines, once, used = self._lines(results, effects)
+        lines, once, sources = self._lines(results, effects)
         states, frames = self.inputs[: len(new)], self.inputs[len(new) :]
         head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
         head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
         head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
         head += [
             "    for i in steps:",
-            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in used],
+            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in sources],
         ]
         tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
         tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []

@@ -279,8 +279,8 @@ def _check(state: Tensor, new: Tensor) -> None:
         raise DimError(f"fork: {state.name!r} has labels of another dim", got=new.sparse_dim, expected=state.sparse_dim)
     numbers, count = new.numpy(), state.sparse_dim.size.max
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
-        outside = next(int(n) for n in numbers.flat if not 0 <= n < count)
-        raise DimError(f"fork: {state.name!r} has no such label", got=outside, expected=f"0 … {count - 1}")
+        label = next(int(n) for n in numbers.flat if not 0 <= n < count)
+        raise DimError(f"fork: {state.name!r} has no such label", got=label, expected=f"0 … {count - 1}")
 
 
 KINDS = ("bool", "int", "float", "complex")

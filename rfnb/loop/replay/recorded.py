@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
     """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
-    variables, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
+    variables, branch_vars = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return step.without_tensors(
         block=with_block(step.source),
         vars=variables,
-        in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
+        in_branches={number: var for number, var in branch_vars.items() if isinstance(var, Var)},
         assigned_vars=dict(_assigned(step)),
         changes=_changes(step),
         explanation_data=explanation_data,

@@ -106,13 +106,13 @@ def _explained_ops(data: ExplanationData, profile: Profile | None) -> list[Expla
     needs = {var: frozenset([name]) for var, name in zip(data.states, data.names, strict=True)}
     ids = set(map(id, data.graph.all_nodes()))  # without ops that the loop itself added
     rows = []
-    for each in sorted(data.placements, key=lambda each: each.node.number):
-        if id(each.node) not in ids:
+    for op in sorted(data.placements, key=lambda op: op.node.number):
+        if id(op.node) not in ids:
             continue
-        names = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
-        needs |= dict.fromkeys(each.makes, names)
-        why, states = each.why or _reason(each, names), tuple(sorted(names))
-        rows.append(ExplainedOp(each.node, each.place, why, states, _time_of(each, profile)))
+        names = frozenset[str]().union(*(needs.get(var, ()) for var in op.reads))
+        needs |= dict.fromkeys(op.makes, names)
+        why, states = op.why or _reason(op, names), tuple(sorted(names))
+        rows.append(ExplainedOp(op.node, op.place, why, states, _time_of(op, profile)))
     return rows
 
 
@@ -129,8 +129,8 @@ def time_in_steps(node: Node, times: dict[int, OpTime]) -> OpTime | None:
     time = times.get(id(node))
     if time is not None and node.kind in ("loop", "cond"):
         return time
-    inside = [t for child in node.body if (t := time_in_steps(child, times)) is not None]
-    parts = [*([] if time is None else [time]), *inside]
+    children = [t for child in node.body if (t := time_in_steps(child, times)) is not None]
+    parts = [*([] if time is None else [time]), *children]
     return OpTime(sum(t.seconds for t in parts), max(t.calls for t in parts)) if parts else None
 
 

@@ -135,8 +135,8 @@ class Hoist:
         outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
         inputs = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
         new = sorted(self.computed.keys() - inputs)
-        used = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
-        return outputs, [var for var in new if var in used]
+        reads = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
+        return outputs, [var for var in new if var in reads]
 
     def _ended(self) -> AbstractContextManager[None]:
         """A context in which ops know which sequences have ended."""
