@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
@@ -29,6 +28,7 @@ from rfnb.trace.plain.values import (
     is_same,
     keep,
     objects_in,
+    tensor_backend,
     tensors_in,
 )
 
@@ -151,7 +151,7 @@ class Hidden:
         """What a loop begins with besides its variables. names: of all that it uses."""
         local = {entry.name for entry in initial}
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
-        self._around = Around(self._names, raw_registry.selected().get_modes())
+        self._around = Around(self._names, tensor_backend().get_modes())
         for name, value in outside.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
