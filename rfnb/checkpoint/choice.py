@@ -26,17 +26,17 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
         way = '{"old prefix": "new prefix"}, None for entries to leave out, or a function from name to name'
         raise CheckpointError(f"{public_function()}: `rename` is not a table of names", got=repr(rename), expected=way)
     new_name = rename if callable(rename) else _by_prefix(rename, entries)
-    found: dict[str, T] = {}
+    result: dict[str, T] = {}
     old_names: dict[str, str] = {}
     for old, entry in entries.items():
         name = new_name(old)
         if name is None:
             continue
-        if name in found:
+        if name in result:
             got = f"{old_names[name]!r} and {old!r}"
             raise CheckpointError(f"{public_function()}: `rename` gives two entries the name {name!r}", got=got)
-        found[name], old_names[name] = entry, old
-    return found
+        result[name], old_names[name] = entry, old
+    return result
 
 
 def chooser(only: Choice | None, skip: Choice | None, names: Collection[str]) -> Callable[[str], bool]:
@@ -50,14 +50,14 @@ def chooser(only: Choice | None, skip: Choice | None, names: Collection[str]) ->
 
 def missing_prefix(entries: Iterable[str], parameters: Iterable[str], *, of_all: bool = False) -> str | None:
     """The `rename` that would make the names match, if they differ only by a prefix. of_all: no names match so far."""
-    there, here = list(entries)[:200], list(parameters)[:200]
-    if before := _before(there, here):
-        return f'rename={{"{before}": ""}}'
-    before = _before(here, there)
-    if before is None:
+    stored, ours = list(entries)[:200], list(parameters)[:200]
+    if prefix := _before(stored, ours):
+        return f'rename={{"{prefix}": ""}}'
+    prefix = _before(ours, stored)
+    if prefix is None:
         return None
-    parts = [""] if of_all else dict.fromkeys(name.partition(".")[0] for name in there if f"{before}.{name}" in here)
-    table = {part: f"{before}.{part}".rstrip(".") for part in parts}
+    parts = [""] if of_all else dict.fromkeys(name.partition(".")[0] for name in stored if f"{prefix}.{name}" in ours)
+    table = {part: f"{prefix}.{part}".rstrip(".") for part in parts}
     written = [f'"{old}": "{new}"' for old, new in table.items()]
     return f"rename={{{', '.join(written)}}}"
 
@@ -69,8 +69,8 @@ def _before(longer: Iterable[str], shorter: Iterable[str]) -> str | None:
 
 def common_part(names: Iterable[str]) -> list[str]:
     """The longest common prefix of all names; the first parts of the names if there is none."""
-    whole = commonpath([name.replace(".", "/") for name in names]).replace("/", ".")
-    return [whole] if whole else list(dict.fromkeys(name.partition(".")[0] for name in names))
+    prefix = commonpath([name.replace(".", "/") for name in names]).replace("/", ".")
+    return [prefix] if prefix else list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
 def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callable[[str], str | None]:
@@ -85,10 +85,10 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
         old = max((prefix for prefix in prefixes if _below(prefix, name)), key=len, default=None)
         if old is None:
             return name
-        new, rest = prefixes[old], name[len(old) :]
-        if not new or not rest:
-            return None if new is None else new or rest.lstrip("./")
-        return f"{new}{'' if rest[0] in './' else '/' if '/' in name and '.' not in name else '.'}{rest}"
+        new, suffix = prefixes[old], name[len(old) :]
+        if not new or not suffix:
+            return None if new is None else new or suffix.lstrip("./")
+        return f"{new}{'' if suffix[0] in './' else '/' if '/' in name and '.' not in name else '.'}{suffix}"
 
     return new_name
 
@@ -117,10 +117,10 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
 
 
 def _prefixes(argument: str, choice: Any) -> list[str]:
-    given = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
-    if not all(isinstance(prefix, str) for prefix in given):
+    names = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
+    if not all(isinstance(prefix, str) for prefix in names):
         raise CheckpointError(f"{public_function()}: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
-    return [prefix.strip("./") for prefix in given]
+    return [prefix.strip("./") for prefix in names]
 
 
 _CHOICE = 'a prefix of names, such as "encoder" for everything in it, several prefixes, or a function of a name'

@@ -47,13 +47,13 @@ def opened(source: Source, *, verify: bool = False) -> Iterator[Checkpoint]:
     try:
         path = checkpoint_in(Path(source))
         index = index_of(path)
-        there = path.is_file()
+        exists = path.is_file()
     except OSError as error:  # a name that is too long
         raise CheckpointError(f"{public_function()}: {str(source)[:80]!r} does not exist", got=error) from error
     if index is not None:
         yield of_tensorflow(index, verify=verify)
         return
-    if not there:
+    if not exists:
         state = "is a folder without a checkpoint" if path.is_dir() else "does not exist"
         raise CheckpointError(f"{public_function()}: {path} {state}", hint=beside(path))
     with ExitStack() as files:
@@ -130,21 +130,21 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
 def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     """One of the tables that `save` writes. Raises CheckpointError if it cannot be read."""
     try:
-        found = json.loads(metadata.get(name, "{}"))
+        content = json.loads(metadata.get(name, "{}"))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise CheckpointError(
             f"{public_function()}: the table of {name} in the file cannot be read", got=metadata[name][:80]
         )
-    return found
+    return content
 
 
 def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
     shape = tuple(entry.get_shape())
-    known = isinstance(dims, list) and len(dims) == len(shape)
+    named = isinstance(dims, list) and len(dims) == len(shape)
     dtype = entry.get_dtype()
-    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if known else None)
+    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if named else None)
 
 
 def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Checkpoint:
@@ -155,10 +155,10 @@ def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Check
             got = "no values, on the meta device" if value.is_meta else value.layout
             raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=got)
     dims = {key: tuple(d.name for d in value.dims) for key, value in state.items() if isinstance(value, Tensor)}
-    first: dict[Any, str] = {}
+    keys: dict[Any, str] = {}
     entries = {
         key: StoredEntry(
-            first.setdefault(_place(value) if value.numel() else key, key),
+            keys.setdefault(_place(value) if value.numel() else key, key),
             tuple(value.shape),
             str(value.dtype).removeprefix("torch."),
             dims.get(key),
@@ -216,9 +216,9 @@ def _raw(value: Any) -> torch.Tensor:
 
 def _flat(tensors: Any, name: str) -> dict[str, Any]:
     """The state dict, which many programs store under a key beside other values."""
-    for found in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
-        if isinstance(found, dict) and all(_is_entry(key, value) for key, value in found.items()):
-            return found
+    for state in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
+        if isinstance(state, dict) and all(_is_entry(key, value) for key, value in state.items()):
+            return state
     keys = ", ".join(map(repr, list(tensors)[:8])) if isinstance(tensors, dict) else None
     raise CheckpointError(
         f"{public_function()}: {name} contains no state dict",

@@ -15,8 +15,8 @@ _NAMES = ("model.safetensors", f"model.safetensors{_INDEX}", "pytorch_model.bin"
 
 def checkpoint_in(path: Path) -> Path:
     """The checkpoint file or index in a folder, if there is one; otherwise the path itself."""
-    found = (path / name for name in _NAMES if path.is_dir())
-    return next((file for file in found if file.is_file()), path)
+    files = (path / name for name in _NAMES if path.is_dir())
+    return next((file for file in files if file.is_file()), path)
 
 
 def shards(path: Path) -> dict[Path, list[str]] | None:
@@ -34,8 +34,8 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
         files.setdefault(path.parent / file, []).append(name)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        rest = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=", ".join(missing[:3]) + rest)
+        tail = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=", ".join(missing[:3]) + tail)
     return files
 
 
@@ -51,17 +51,17 @@ def beside(path: Path) -> str | None:
     folder = path if path.is_dir() else path.parent
     if not folder.is_dir():
         return f"the folder {folder} does not exist"
-    found = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
-    return f"in that folder: {', '.join(found)}" if found else None
+    names = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
+    return f"in that folder: {', '.join(names)}" if names else None
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{public_function()}: {path} cannot be read", got=error) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise CheckpointError(
-            f"{public_function()}: {path} cannot be read", got=type(found).__name__, expected="a dict"
+            f"{public_function()}: {path} cannot be read", got=type(content).__name__, expected="a dict"
         )
-    return found
+    return content

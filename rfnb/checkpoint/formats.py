@@ -31,8 +31,8 @@ def of_tensorflow(index: Path, *, verify: bool = False) -> Checkpoint:
     for name, key in keys.items():
         dtype = bundle.dtype(key)
         listed = isinstance(dtype, str) or of_an_optimizer(name, keys)
-        found = apart if listed else entries
-        found[name] = StoredEntry(key, bundle.tensors[key].shape, str(dtype).removeprefix("torch."))
+        group = apart if listed else entries
+        group[name] = StoredEntry(key, bundle.tensors[key].shape, str(dtype).removeprefix("torch."))
     path = str(index.with_suffix(""))
     return Checkpoint(
         path,
@@ -87,8 +87,8 @@ def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
     try:
         import h5py
     except ImportError as error:
-        what = f"{public_function()}: {path} is an HDF file"
-        raise CheckpointError(what, expected="the package h5py", hint="pip install h5py") from error
+        fault = f"{public_function()}: {path} is an HDF file"
+        raise CheckpointError(fault, expected="the package h5py", hint="pip install h5py") from error
     opened = files.enter_context(h5py.File(path, "r"))
     entries: dict[str, StoredEntry] = {}
     apart: dict[str, StoredEntry] = {}

@@ -67,25 +67,25 @@ def import_weights(
     and the report lists them. Raises CheckpointError if something does not fit or is computed differently there; then
     `module` is left unchanged.
     """
-    theirs = source if isinstance(source, torch.nn.Module) else None
+    model = source if isinstance(source, torch.nn.Module) else None
     with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
-        wanted = targets(module)
-        here = [name for target in wanted for name in target.names]
-        there = [name for name in checkpoint.entries if not name.startswith(TRAINING)]
-        names = renamed(unfold_lstms({name: name for name in there}, keep=here), rename)
+        parameters = targets(module)
+        targeted = [name for target in parameters for name in target.names]
+        stored = [name for name in checkpoint.entries if not name.startswith(TRAINING)]
+        names = renamed(unfold_lstms({name: name for name in stored}, keep=targeted), rename)
         entries = {new: checkpoint.entries[old] for new, old in names.items()}
-        chosen = chooser(only, skip, [*entries, *here])
+        choice = chooser(only, skip, [*entries, *targeted])
         rows = [TableRow(*row) for row in table]
-        weights = converted(checkpoint, entries, wanted, chosen, importing=True, table=rows)
-        settings.check_resets(module, list(filter(chosen, weights.entries)))
-        others = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)
-        report = assign(weights, module, wanted, chosen, strict=strict)
-    for name, value in others.items():
+        weights = converted(checkpoint, entries, parameters, choice, importing=True, table=rows)
+        settings.check_resets(module, list(filter(choice, weights.entries)))
+        values = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)
+        report = assign(weights, module, parameters, choice, strict=strict)
+    for name, value in values.items():
         module.set_deep(name, value)
     return replace(
         report,
-        path=checkpoint.name if theirs is None else type(theirs).__name__,
-        settings=tuple(f"{name} = {value:g}" for name, value in others.items()),
+        path=checkpoint.name if model is None else type(model).__name__,
+        settings=tuple(f"{name} = {value:g}" for name, value in values.items()),
     )
 
 

@@ -84,15 +84,15 @@ def load(
             if report is not None:
                 return report
         if options:
-            what = f"{public_function()}: {next(iter(options))!r} is an option of an rf.Network"
-            raise CheckpointError(what, got=type(module).__name__, hint="rename=…, only=…, skip=…, strict=False")
+            fault = f"{public_function()}: {next(iter(options))!r} is an option of an rf.Network"
+            raise CheckpointError(fault, got=type(module).__name__, hint="rename=…, only=…, skip=…, strict=False")
         if checkpoint.separator == "/":
             entries = {name.replace("/", "."): entry for name, entry in entries.items()}
-        wanted = targets(module)
-        names = [*(name for target in wanted for name in target.names), *entries]
-        chosen = chooser(only, skip, names)
-        weights = converted(checkpoint, entries, wanted, chosen, layout=layout)
-        return assign(weights, module, wanted, chosen, strict=strict, training=training)
+        parameters = targets(module)
+        names = [*(name for target in parameters for name in target.names), *entries]
+        choice = chooser(only, skip, names)
+        weights = converted(checkpoint, entries, parameters, choice, layout=layout)
+        return assign(weights, module, parameters, choice, strict=strict, training=training)
 
 
 def assign(
@@ -116,9 +116,9 @@ def assign(
     for target, value in values:
         with torch.no_grad():
             target.parameter.raw_tensor.copy_(value)
-    here = {name for target, _ in matched.fitting for name in target.names}
+    loaded = {name for target, _ in matched.fitting for name in target.names}
     origins = weights.origins
-    keys = {name: entry.key for name, entry in entries.items() if name in here and name not in origins}
+    keys = {name: entry.key for name, entry in entries.items() if name in loaded and name not in origins}
     return LoadReport(
         checkpoint.name,
         loaded=tuple(target.name for target, _ in matched.fitting),
@@ -126,7 +126,7 @@ def assign(
         unexpected=tuple(matched.unexpected),
         skipped=tuple(matched.skipped),
         renamed={
-            **{name: key for name, key in keys.items() if key not in here},
+            **{name: key for name, key in keys.items() if key not in loaded},
             **{name: " + ".join(origin.sources) for name, origin in origins.items() if origin.sources != (name,)},
         },
         apart=tuple(checkpoint.apart),
@@ -206,15 +206,15 @@ def _as_saved(sharing: Sharing) -> str:
 
 def _some(names: Mapping[str, object]) -> str:
     """The first three names, for messages."""
-    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (", ".join(list(names)[:3]) or "no entry") + rest
+    tail = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (", ".join(list(names)[:3]) or "no entry") + tail
 
 
 def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint, module: Module) -> torch.Tensor:
     """The new value of the parameter. Raises CheckpointError if two of its names have different values in the file."""
     by_key = {entry.key: entry for entry in stored}
     values = [_in_order(checkpoint.read(key), target, entry) for key, entry in by_key.items()]
-    if not all(_equal(values[0], other) for other in values[1:]):
+    if not all(_equal(values[0], value) for value in values[1:]):
         sharing = sharing_of(module, target.names)
         raise CheckpointError(
             f"{public_function()}: {' and '.join(target.names)} are the same parameter in the module",

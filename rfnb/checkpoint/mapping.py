@@ -67,13 +67,13 @@ def targets(module: Module) -> list[Target]:
             got=f"{type(module).__module__}.{type(module).__qualname__}",
             hint=_instead(module, public_function()),
         )
-    found: dict[int, tuple[dict[str, Owners], Parameter]] = {}
+    owned: dict[int, tuple[dict[str, Owners], Parameter]] = {}
     for name, parameter in module.named_parameters():
-        found[id(parameter)] = {name: (("", module),)}, parameter
+        owned[id(parameter)] = {name: (("", module),)}, parameter
     for name, parameter, owners in _every_name((("", module),)):
-        if id(parameter) in found:
-            found[id(parameter)][0][name] = owners
-    return [Target(tuple(names), parameter, names) for names, parameter in found.values()]
+        if id(parameter) in owned:
+            owned[id(parameter)][0][name] = owners
+    return [Target(tuple(names), parameter, names) for names, parameter in owned.values()]
 
 
 def _instead(given: object, called: str) -> str:
@@ -87,17 +87,17 @@ def _instead(given: object, called: str) -> str:
 
 def match(targets: list[Target], entries: Mapping[str, StoredEntry], chosen: Callable[[str], bool]) -> Match:
     """Compares names and shapes. A tied parameter may be stored under any of its names."""
-    taken = [target for target in targets if any(map(chosen, target.names))]
-    found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
-    named = [(name, target.parameter) for target in taken for name in target.names if name in entries]
+    selection = [target for target in targets if any(map(chosen, target.names))]
+    pairs = [(target, [entries[name] for name in target.names if name in entries]) for target in selection]
+    named = [(name, target.parameter) for target in selection for name in target.names if name in entries]
     wrong = {name: (parameter, entries[name]) for name, parameter in named if not fits(parameter, entries[name])}
-    used = {entry.key for _, stored in found for entry in stored}
+    keys = {entry.key for _, stored in pairs for entry in stored}
     return Match(
-        fitting=[(target, stored) for target, stored in found if stored and wrong.keys().isdisjoint(target.names)],
-        missing={t.name: t.parameter for t, stored in found if not stored and not t.parameter.non_critical_for_restore},
-        unexpected={name: entry for name, entry in entries.items() if entry.key not in used and chosen(name)},
+        fitting=[(target, stored) for target, stored in pairs if stored and wrong.keys().isdisjoint(target.names)],
+        missing={t.name: t.parameter for t, stored in pairs if not stored and not t.parameter.non_critical_for_restore},
+        unexpected={name: entry for name, entry in entries.items() if entry.key not in keys and chosen(name)},
         misshaped=wrong,
-        skipped=[target.name for target in targets if target not in taken],
+        skipped=[target.name for target in targets if target not in selection],
     )
 
 

@@ -62,7 +62,7 @@ class LoadReport(Shown):
         yield "note", list(self.notes)
         converted = {origin.name: origin for origin in self.origins if origin.conversion}
         yield "converted", [f"{', '.join(o.sources)} → {o.name}: {o.conversion}" for o in converted.values()]
-        yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items() if here not in converted]
+        yield "renamed", [f"{key} → {name}" for name, key in self.renamed.items() if name not in converted]
         yield "set", list(self.settings)
         yield "training", list(self.training)
         yield "apart", list(self.apart)

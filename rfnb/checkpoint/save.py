@@ -54,18 +54,18 @@ def save(
     Raises CheckpointError if the module has no parameters, if `config` or `training` contain anything but data, or if
     the file cannot be written.
     """
-    found = targets(module)
+    parameters = targets(module)
     path = _writable(path)
-    if not found:
+    if not parameters:
         raise CheckpointError(f"save: {type(module).__name__} has no parameters")
-    if reserved := [target.name for target in found if target.name.startswith(_RESERVED)]:
+    if reserved := [target.name for target in parameters if target.name.startswith(_RESERVED)]:
         raise CheckpointError("save: the name of a parameter is reserved in files", got=reserved[0])
-    raw = {target.name: target.parameter.raw_tensor for target in found}
+    raw = {target.name: target.parameter.raw_tensor for target in parameters}
     metadata = {
         "format": "pt",
         VERSION: sys.modules["rfnb"].__version__,
-        "dims": json.dumps({target.name: [dim.name for dim in target.parameter.dims] for target in found}),
-        "tied": json.dumps({name: target.name for target in found for name in target.names[1:]}),
+        "dims": json.dumps({target.name: [dim.name for dim in target.parameter.dims] for target in parameters}),
+        "tied": json.dumps({name: target.name for target in parameters for name in target.names[1:]}),
     }
     if config is not None:
         metadata["config"] = plain_values.Writer().json({"config": config})
@@ -111,12 +111,12 @@ def _writable(to: str | os.PathLike[str]) -> Path:
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors on the CPU, contiguous and in separate memory, as the format requires; copied only where needed."""
-    found: dict[str, torch.Tensor] = {}
-    seen: set[int] = set()
+    copies: dict[str, torch.Tensor] = {}
+    places: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().cpu().contiguous()
-        if tensor.untyped_storage().data_ptr() in seen:
+        if tensor.untyped_storage().data_ptr() in places:
             tensor = tensor.clone()
-        seen.add(tensor.untyped_storage().data_ptr())
-        found[name] = tensor
-    return found
+        places.add(tensor.untyped_storage().data_ptr())
+        copies[name] = tensor
+    return copies

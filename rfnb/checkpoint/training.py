@@ -50,10 +50,10 @@ def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Modul
     changes = [(name, owner.load_state_dict, states[name], _now(owner)) for name, owner in training.items()]
     changes.append((_RANDOM, set_random_state, saved[_RANDOM]["value"], get_random_state()))
     with ExitStack() as undo:
-        for name, change, after, before in changes:
-            undo.callback(_try, change, before)
+        for name, change, new, old in changes:
+            undo.callback(_try, change, old)
             try:
-                change(after)
+                change(new)
             except Exception as error:  # the class of the object may raise any error
                 raise CheckpointError(
                     f"{public_function()}: what was saved as {name!r} does not fit", got=error
@@ -80,20 +80,20 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called
     """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
-        there = ", ".join(key for key, part in saved.items() if "state" in part) or "none"
+        states = ", ".join(key for key, part in saved.items() if "state" in part) or "none"
         raise CheckpointError(
-            f"{public_function()}: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {there}"
+            f"{public_function()}: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {states}"
         )
     if part["class"] != _class(owner):
         raise CheckpointError(
             f"{public_function()}: {name!r} was saved from a different class", got=_class(owner), expected=part["class"]
         )
-    then = part["names"] and [[called.get(key, key) for key in group] for group in part["names"]]
-    if then != names:
+    stored = part["names"] and [[called.get(key, key) for key in group] for group in part["names"]]
+    if stored != names:
         raise CheckpointError(
             f"{public_function()}: {name!r} was saved for different parameters, or in a different order",
-            got=_shown(names, then),
-            expected=_shown(then, names),
+            got=_shown(names, stored),
+            expected=_shown(stored, names),
         )
     return part["state"]
 
@@ -108,10 +108,10 @@ def _names(owner: Any, module: Module) -> Any:
 
 def _shown(names: Any, others: Any) -> str:
     """The number of parameters, and the first one that differs."""
-    flat, rest = [[name for group in side or [] for name in group] for side in (names, others)]
-    first = next((i for i, name in enumerate(flat) if rest[i : i + 1] != [name]), None)
+    flat, expected = [[name for group in side or [] for name in group] for side in (names, others)]
+    place = next((i for i, name in enumerate(flat) if expected[i : i + 1] != [name]), None)
     sizes = " + ".join(str(len(group)) for group in names or [])
-    return f"{sizes or 'no'} parameters" + ("" if first is None else f"; number {first} is {flat[first]}")
+    return f"{sizes or 'no'} parameters" + ("" if place is None else f"; number {place} is {flat[place]}")
 
 
 def _now(owner: Any) -> Any:

@@ -27,8 +27,8 @@ class Activated(Layer):
     def with_activation(self, x: Tensor) -> Tensor:
         """The activation of `x`. {…} → the same"""
         y = self.activated(activation_of(self.activation, self.opts), x)
-        wanted = self.keeps_log and isinstance(self.activation, str) and self.activation in LOGS
-        return keep_log(y, LOGS[self.activation], x) if wanted else y
+        keeps = self.keeps_log and isinstance(self.activation, str) and self.activation in LOGS
+        return keep_log(y, LOGS[self.activation], x) if keeps else y
 
 
 class Linear(Activated, layer_class=("linear", "hidden", "forward")):
@@ -46,8 +46,8 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward")):
         """W {in, out}, b {out}."""
         in_dim = x.sparse_dim or x.feature_dim
         if in_dim is None or self.out_dim is None:
-            what = "the source has no features" if in_dim is None else "the number of outputs is missing"
-            raise NetworkError(what, got=x.describe_dims(), expected='"n_out": …' if in_dim is not None else None)
+            fault = "the source has no features" if in_dim is None else "the number of outputs is missing"
+            raise NetworkError(fault, got=x.describe_dims(), expected='"n_out": …' if in_dim is not None else None)
         self.in_dim: Dim = in_dim
         dims = [in_dim, self.out_dim]
         self.parameter(

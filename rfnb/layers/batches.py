@@ -46,8 +46,8 @@ class UnflattenBatch(Layer, layer_class="unflatten_batch"):
         self.frames = batch_of(x)
         self.dims = self.pool.made_of.get(self.frames)
         if self.dims is None:
-            what = "unflatten_batch: no layer flatten_batch made this batch"
-            raise NetworkError(what, got=x.describe_dims(), hint='"from": a layer that comes of flatten_batch')
+            fault = "unflatten_batch: no layer flatten_batch made this batch"
+            raise NetworkError(fault, got=x.describe_dims(), hint='"from": a layer that comes of flatten_batch')
 
     def compute(self, x: Tensor) -> Tensor:
         """{frames, …} → {batch, axis, …}"""
@@ -74,8 +74,8 @@ class SplitBatchTime(Layer, layer_class="split_batch_time"):
 
     def compute(self, x: Tensor, base: Tensor) -> Tensor:
         """{product, …} → {batch, time, …}"""
-        first = range_over_dim(self.batch, device=x.device) * base.size_of(self.frames).max
-        places = combine_bc(first, "add", range_over_dim(self.frames, device=x.device))
+        starts = range_over_dim(self.batch, device=x.device) * base.size_of(self.frames).max
+        places = combine_bc(starts, "add", range_over_dim(self.frames, device=x.device))
         return gather(x, indices=places, axis=self.product)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
@@ -85,26 +85,26 @@ class SplitBatchTime(Layer, layer_class="split_batch_time"):
 
 def batch_of(x: Tensor) -> Dim:
     """The batch dim. Raises NetworkError if there is none."""
-    found = next((dim for dim in x.dims if dim.is_batch_dim()), None)
-    if found is None:
+    batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
+    if batch is None:
         raise NetworkError("the layer needs a batch", got=x.describe_dims())
-    return found
+    return batch
 
 
 def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
     """The dims as one, in which padding counts as frames. {…, dims…} → {…, out_dim}"""
-    whole = list(dims)
+    padded = list(dims)
     for i, dim in enumerate(dims):
         if dim.is_dynamic() and not dim.is_batch_dim():
-            x, whole[i] = with_padding(x, dim)
-    return merge_dims(x, dims=whole, out_dim=out_dim)[0]
+            x, padded[i] = with_padding(x, dim)
+    return merge_dims(x, dims=padded, out_dim=out_dim)[0]
 
 
 def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
     """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
     none = Dim(0, name="none")
-    nothing = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
-    return concat((x, dim), (nothing, none), allow_broadcast=True, handle_dynamic_dims=False)
+    empty = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
+    return concat((x, dim), (empty, none), allow_broadcast=True, handle_dynamic_dims=False)
 
 
 def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:

@@ -36,8 +36,8 @@ class TimeChunking(Layer, layer_class="time_chunking"):
         self.frames = self.pool.one(self.axis, x)
         self.batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
         if self.batch is None or self.chunk_size < 1 or self.chunk_step < 1:
-            what = "time_chunking needs a batch, and positive numbers of frames"
-            raise NetworkError(what, got=f"{x.describe_dims()}, {self.chunk_size}, {self.chunk_step}")
+            fault = "time_chunking needs a batch, and positive numbers of frames"
+            raise NetworkError(fault, got=f"{x.describe_dims()}, {self.chunk_size}, {self.chunk_step}")
         behind = dim_math.extreme("max", [self.frames - self.chunk_size, 0])
         self.number = behind.ceildiv_right(self.chunk_step) + 1
         self.inside = Dim(None, name=f"{self.name}:chunking", kind="spatial")
@@ -55,11 +55,11 @@ class TimeChunking(Layer, layer_class="time_chunking"):
         places = expand_dim(range_over_dim(self.frames, device=x.device), self.batch)
         y, places = (
             pack_padded(
-                slice_(each, axis=self.frames, start=start, end=end, out_dim=self.inside)[0],
+                slice_(source, axis=self.frames, start=start, end=end, out_dim=self.inside)[0],
                 dims=[self.batch, self.number],
                 out_dim=self.chunks,
             )[0]
-            for each in (x, places)
+            for source in (x, places)
         )
         self.parts = {"places": places}
         return y
@@ -85,18 +85,18 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
 
     def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:  # type: ignore[override]
         """The dims of the chunks, and those of the whole sequences."""
-        known = self.pool.made_of
+        origins = self.pool.made_of
         self.chunks, self.inside = (
-            next((dim for dim in chunking_layer.dims if dim in known and dim.is_batch_dim() == batch), None)
+            next((dim for dim in chunking_layer.dims if dim in origins and dim.is_batch_dim() == batch), None)
             for batch in (True, False)
         )
         if self.chunks not in x.sig.index or self.inside not in x.sig.index:
-            what = "time_unchunking: the source does not have the chunks of the chunking_layer"
-            raise NetworkError(what, got=x.describe_dims(), expected=chunking_layer.describe_dims())
+            fault = "time_unchunking: the source does not have the chunks of the chunking_layer"
+            raise NetworkError(fault, got=x.describe_dims(), expected=chunking_layer.describe_dims())
         assert self.chunks is not None
         assert self.inside is not None
-        self.batch, self.number = known[self.chunks]
-        (self.frames,) = known[self.inside]
+        self.batch, self.number = origins[self.chunks]
+        (self.frames,) = origins[self.inside]
 
     def compute(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> Tensor:
         """{chunks, time'} → {batch, time}"""

@@ -39,11 +39,11 @@ class Concat(Layer, layer_class="concat"):
             raise NetworkError(
                 "concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T"), …]'
             )
-        return {**described, "from": [name for name, _ in pairs], "concat_axes": [given for _, given in pairs]}
+        return {**described, "from": [name for name, _ in pairs], "concat_axes": [place for _, place in pairs]}
 
     def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
         """The axes, and the new one."""
-        self.over = [self.pool.one(given, x) for given, x in zip(self.concat_axes, sources, strict=True)]
+        self.over = [self.pool.one(place, x) for place, x in zip(self.concat_axes, sources, strict=True)]
         sizes = [dim.dimension for dim in self.over]
         self.is_feature = self.over[0] is sources[0].feature_dim
         if self.out_dim is None and None not in sizes:
@@ -60,10 +60,10 @@ class Concat(Layer, layer_class="concat"):
 
     def _with_padding(self, pairs: list[tuple[Tensor, Dim]]) -> tuple[Tensor, Dim]:
         """The whole axes, one behind the other, cut to the sum of the lengths; so the padding stays in between."""
-        y, whole = concat(*pairs, allow_broadcast=self.allow_broadcast, handle_dynamic_dims=False)
+        y, joined = concat(*pairs, allow_broadcast=self.allow_broadcast, handle_dynamic_dims=False)
         dim = reduce(add, self.over) if self.out_dim is None else self.out_dim
-        sizes = [get_size_tensor(each, device=y.device) if each.is_dynamic() else each.dimension for each in self.over]
-        return slice_(y, axis=whole, end=reduce(add, sizes), out_dim=dim)
+        sizes = [get_size_tensor(d, device=y.device) if d.is_dynamic() else d.dimension for d in self.over]
+        return slice_(y, axis=joined, end=reduce(add, sizes), out_dim=dim)
 
 
 class Split(Layer, layer_class="split"):
@@ -82,9 +82,9 @@ class Split(Layer, layer_class="split"):
             if not self.num_splits or not self.axis.dimension or self.axis.dimension % self.num_splits:
                 raise NetworkError("split: the axis does not split into equal parts", got=x.describe_dims())
             sizes = [self.axis.dimension // self.num_splits] * self.num_splits
-        taken = [dim for dim in x.dims if dim is not self.axis]
+        used_dims = [dim for dim in x.dims if dim is not self.axis]
         make = self.pool.feature if self.is_feature else self.pool.static
-        self.part_dims = [make(size, taken) for size in sizes]
+        self.part_dims = [make(size, used_dims) for size in sizes]
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → the same"""

@@ -39,8 +39,8 @@ class Spatial(Layer):
 
     def with_given_dims(self, y: Tensor) -> Tensor:
         """The result with `out_spatial_dims`, which have the lengths of those in whose place they are."""
-        for made, given in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
-            y = replace_dim_v2(y, in_dim=made, out_dim=self.pool.of(given), allow_expand=False)
+        for source, target in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
+            y = replace_dim_v2(y, in_dim=source, out_dim=self.pool.of(target), allow_expand=False)
         return y
 
     def names_of_dims(self) -> dict[Dim, str]:
@@ -67,18 +67,18 @@ class Sliding(Spatial):
         else:
             spatial = list(self.pool.find(described, x))
         if len(spatial) != nd:
-            what = "the window has another number of axes than the source has spatial axes"
-            raise NetworkError(what, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
+            fault = "the window has another number of axes than the source has spatial axes"
+            raise NetworkError(fault, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
         self.spatial, self.sizes = spatial, tuple(sizes)
         self.steps = per_axis(self.strides if self.strides is not None else self.usual_strides(), nd)
         self.dilations = per_axis(self.dilation_rate, nd)
         mode = self.padding.lower() if isinstance(self.padding, str) else self.padding
         self.same = mode == "same"
-        made = make_conv_out_spatial_dims(
+        out_dims = make_conv_out_spatial_dims(
             spatial, filter_size=list(sizes), padding=mode, strides=self.steps, dilation_rate=self.dilations
         )
         self.new_dims = []
-        for dim, old in zip(made, spatial, strict=True):
+        for dim, old in zip(out_dims, spatial, strict=True):
             if dim is not old and dim.dimension is not None:
                 dim = self.pool.instead(old, dim.dimension, x, self.new_dims)
             self.new_dims.append(dim)
@@ -95,17 +95,17 @@ class Sliding(Spatial):
         """
         if not self.same:
             return x, self.spatial, self.padding.lower() if isinstance(self.padding, str) else self.padding, []
-        spatial, around, masks = list(self.spatial), [], []
+        spatial, margins, masks = list(self.spatial), [], []
         for i, dim in enumerate(self.spatial):
             size = x.size_of(dim)
             if self.batch_independent and size.dims and size.max:
                 x, spatial[i], mask = self._with_own_zeros(x, i, size)
-                around.append((0, 0))
+                margins.append((0, 0))
                 masks.append(mask)
             else:
-                more = int(self._span(i, size.max)) - size.max
-                around.append((more // 2, more - more // 2))
-        return x, spatial, around, masks
+                total = int(self._span(i, size.max)) - size.max
+                margins.append((total // 2, total - total // 2))
+        return x, spatial, margins, masks
 
     def _span(self, i: int, n: Any) -> Any:
         """How many entries the windows along the i-th axis cover, for `n` frames: these, and the zeros around."""
@@ -116,12 +116,12 @@ class Sliding(Spatial):
         dim, spans = self.spatial[i], self._span(i, size.values)
         padded = Dim(None, name=dim.name, kind="spatial")
         padded.bind(Size(size.dims, spans))
-        before = convert_to_tensor((spans - size.values) // 2, dims=size.dims, device=x.device)
-        places = range_over_dim(padded, dtype="int64", device=x.device) - before
+        margin = convert_to_tensor((spans - size.values) // 2, dims=size.dims, device=x.device)
+        places = range_over_dim(padded, dtype="int64", device=x.device) - margin
         length = cast(get_size_tensor(dim, device=x.device), "int64")
         mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
-        found = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
-        return where(mask, found, 0.0), padded, mask
+        frames = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
+        return where(mask, frames, 0.0), padded, mask
 
 
 class Conv(Sliding, layer_class="conv"):
@@ -203,7 +203,7 @@ class Conv(Sliding, layer_class="conv"):
         params = self.params
         weight = params["W"] if filter is None else renamed(filter, self.of_filter)
         shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
-        x, spatial, around, _ = self.placed(x)
+        x, spatial, margins, _ = self.placed(x)
         y, _ = conv(
             x,
             in_dim=self.in_dim,
@@ -212,7 +212,7 @@ class Conv(Sliding, layer_class="conv"):
             out_spatial_dims=self.new_dims,
             filter=weight,
             filter_size=self.widths,
-            padding=around,
+            padding=margins,
             strides=self.steps,
             dilation_rate=self.dilations,
             groups=self.groups,
@@ -314,7 +314,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
             out, into = weight.dims[-2:]
             weight = input_first(weight, out, into, self.in_dim)
-        y, made = transposed_conv(
+        y, out_dims = transposed_conv(
             x,
             in_dim=self.in_dim,
             out_dim=self.out_dim,
@@ -328,6 +328,6 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
             bias=params.get("bias"),
             use_mask=self.batch_independent,
         )
-        self.new_dims = list(made)
+        self.new_dims = list(out_dims)
         y = set_feature_dim(self.with_given_dims(y), self.out_dim)
         return self.activated(activation_of(self.activation), y)

@@ -37,8 +37,8 @@ class Constant(Layer, layer_class="constant"):
 
     def compute(self) -> Tensor:
         """→ {dims…}"""
-        whole = isinstance(self.value, int) and not isinstance(self.value, bool)
-        return full(dims=self.dims, fill_value=self.value, dtype=self.dtype or ("int32" if whole else None))
+        is_integer = isinstance(self.value, int) and not isinstance(self.value, bool)
+        return full(dims=self.dims, fill_value=self.value, dtype=self.dtype or ("int32" if is_integer else None))
 
 
 class Variable(Layer, layer_class="variable"):
@@ -67,12 +67,12 @@ class Variable(Layer, layer_class="variable"):
 
     def _first_value(self) -> np.ndarray:
         """The output of the layer that `init_by_layer` names, as numbers."""
-        given = self.value_of("init_by_layer")
-        shape, expected = [dim.dimension for dim in given.dims], [dim.dimension for dim in self.dims]
-        if (shape, given.dtype) != (expected, self.dtype):
-            got = f"{given.dtype} {given.describe_dims()}"
+        initial = self.value_of("init_by_layer")
+        shape, expected = [dim.dimension for dim in initial.dims], [dim.dimension for dim in self.dims]
+        if (shape, initial.dtype) != (expected, self.dtype):
+            got = f"{initial.dtype} {initial.describe_dims()}"
             raise NetworkError("init_by_layer has another shape or dtype", got=got, expected=f"{self.dtype} {expected}")
-        return given.numpy()
+        return initial.numpy()
 
     def compute(self, init_by_layer: Tensor | None = None) -> Tensor:
         """→ {dims…}"""
@@ -86,5 +86,5 @@ class Variable(Layer, layer_class="variable"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The batch, the time, and the axes of the shape."""
-        more = [batch_dim] if self.add_batch_axis else []
-        return [*more, *([] if self.frame is None else [self.frame]), *self.dims]
+        batch = [batch_dim] if self.add_batch_axis else []
+        return [*batch, *([] if self.frame is None else [self.frame]), *self.dims]

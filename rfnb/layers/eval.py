@@ -53,24 +53,24 @@ class Evaluated(Layer):
             self.order = order
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
         feature = feature_of_any(y, sources)
-        last = order[-1] if order else None
-        if feature is None and last is not None and last.dimension is not None and y.sparse_dim is None:
-            feature = last
+        last_dim = order[-1] if order else None
+        if feature is None and last_dim is not None and last_dim.dimension is not None and y.sparse_dim is None:
+            feature = last_dim
         return set_feature_dim(y, feature)
 
     def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
         """The labels of the first source, unless `out_type` says otherwise, or the result counts no labels."""
-        told = self.out_type if isinstance(self.out_type, dict) else {}
-        if not y.dtype.startswith(("int", "uint")) or told.get("sparse") is False:
+        options = self.out_type if isinstance(self.out_type, dict) else {}
+        if not y.dtype.startswith(("int", "uint")) or options.get("sparse") is False:
             return None
-        if told.get("sparse_dim") is not None or (told.get("sparse") and told.get("dim") is not None):
-            return self.pool.feature(told.get("sparse_dim") or told["dim"])
+        if options.get("sparse_dim") is not None or (options.get("sparse") and options.get("dim") is not None):
+            return self.pool.feature(options.get("sparse_dim") or options["dim"])
         return source.sparse_dim
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the expression."""
-        known = getattr(self, "order", None)
-        return order if known is None or {*known} != {*order} else known
+        stored = getattr(self, "order", None)
+        return order if stored is None or {*stored} != {*order} else stored
 
 
 class Combine(Evaluated, layer_class="combine"):
@@ -155,14 +155,14 @@ class Switch(Layer, layer_class="switch"):
 
     def setup(self, **inputs: Tensor) -> None:  # type: ignore[override]
         """Which dims of the others are those of the first one."""
-        given = list(inputs.items())
-        self.renames = {name: self.matching(self.pool, x, given[0][1]) for name, x in given[1:]}
+        pairs = list(inputs.items())
+        self.renames = {name: self.matching(self.pool, x, pairs[0][1]) for name, x in pairs[1:]}
 
     def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""
-        given = {"condition": condition, "true_from": true_from, "false_from": false_from}
+        inputs = {"condition": condition, "true_from": true_from, "false_from": false_from}
         condition, true_from, false_from = (
-            x if x is None else renamed(x, self.renames.get(name, ())) for name, x in given.items()
+            x if x is None else renamed(x, self.renames.get(name, ())) for name, x in inputs.items()
         )
         a = self.true_from if true_from is None else true_from
         b = self.false_from if false_from is None else false_from
@@ -178,18 +178,20 @@ class Switch(Layer, layer_class="switch"):
 def _without_ones(*given: Any) -> list[Any]:
     """The tensors without axes of size 1 that stand for an axis of another one; numbers as they are."""
     tensors = [x for x in given if isinstance(x, Tensor)]
-    ones = iter(broadcast([(x.dims, x.feature_dim) for x in tensors]))
-    return [reduce(squeeze, next(ones), x) if isinstance(x, Tensor) else x for x in given]
+    singles = iter(broadcast([(x.dims, x.feature_dim) for x in tensors]))
+    return [reduce(squeeze, next(singles), x) if isinstance(x, Tensor) else x for x in given]
 
 
 def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:
     """The feature dim of the first source that has one which is in the result, or that of a later one, if the sources
     before have no such axis."""
-    found: Dim | None = None
-    seen: set[Dim] = set()
+    feature: Dim | None = None
+    dims: set[Dim] = set()
     for x in sources:
         dim = x.feature_dim
-        if dim in y.sig.index and (found is None or (dim not in seen and dim is not None and not dim.is_spatial_dim())):
-            found = dim
-        seen.update(x.dims)
-    return found
+        if dim in y.sig.index and (
+            feature is None or (dim not in dims and dim is not None and not dim.is_spatial_dim())
+        ):
+            feature = dim
+        dims.update(x.dims)
+    return feature

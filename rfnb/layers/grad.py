@@ -28,12 +28,12 @@ class ScaledGrad(Layer, layer_class="scaled_grad"):
         """{…} → the same"""
         scale, shift = (inputs.get(name, getattr(self, name)) for name in ("scale", "shift"))
         axes = {name: getattr(self, name) for name in ("scale_shift_by_sum_over_axis", "clip_max_axis")}
-        whole: dict[Dim, Dim] = {}
+        padded: dict[Dim, Dim] = {}
         if not self.batch_independent and (shift is not None or axes["clip_max_axis"] is not None):
             for dim in [dim for dim in x.dims if dim.is_dynamic() and not dim.is_batch_dim()]:
-                x, whole[dim] = with_padding(x, dim)
-        over = {name: whole.get(dim, dim) for name, dim in axes.items()}
+                x, padded[dim] = with_padding(x, dim)
+        over = {name: padded.get(dim, dim) for name, dim in axes.items()}
         y = scaled_gradient_ext(x, scale=scale, shift=shift, **over)
-        for dim, made in whole.items():
-            y, _ = replace_dim(y, in_dim=made, out_dim=dim)
+        for dim, padded_dim in padded.items():
+            y, _ = replace_dim(y, in_dim=padded_dim, out_dim=dim)
         return y

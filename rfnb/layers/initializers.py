@@ -46,14 +46,14 @@ class Matrix(ParamInit):
         columns = dims[-1].get_dim_value() if dims else 1
         rows = math.prod(dim.get_dim_value() for dim in dims[:-1])
         if self.orthogonal:
-            drawn = super().__call__(dims, "float32", device="cpu").raw_tensor.numpy().reshape(rows, columns)
-            q, r = np.linalg.qr(drawn if rows >= columns else drawn.T)
+            sample = super().__call__(dims, "float32", device="cpu").raw_tensor.numpy().reshape(rows, columns)
+            q, r = np.linalg.qr(sample if rows >= columns else sample.T)
             q = q * np.sign(np.diag(r))
-            made = q if rows >= columns else q.T
+            matrix = q if rows >= columns else q.T
         else:
-            made = np.eye(rows, columns)
+            matrix = np.eye(rows, columns)
         shape = [dim.get_dim_value() for dim in dims]
-        values = (made * self.gain).reshape(shape).astype(dtype)
+        values = (matrix * self.gain).reshape(shape).astype(dtype)
         return convert_to_tensor(values, dims=dims, dtype=dtype, device=device)
 
 
@@ -92,8 +92,8 @@ def initial_values(given: Any) -> Any:
         raise NetworkError(
             "an initializer of a kind that is not known", got=repr(given)[:60], expected='"glorot_uniform"'
         )
-    name, _, rest = given.partition("(")
-    return _made(name.strip(), _options_of(given) if rest else {})
+    name, _, arguments = given.partition("(")
+    return _made(name.strip(), _options_of(given) if arguments else {})
 
 
 def _options_of(text: str) -> dict[str, Any]:

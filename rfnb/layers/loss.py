@@ -29,18 +29,18 @@ class LossLayer(Layer, layer_class="loss"):
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
         """`target_` is a data key, unless it says that it is a layer."""
         target = str(described.get("target_", ""))
-        known = target.startswith(("layer:", "data:"))
-        return {**described, "target_": target.removeprefix("layer:") if known else f"data:{target}"}
+        is_prefixed = target.startswith(("layer:", "data:"))
+        return {**described, "target_": target.removeprefix("layer:") if is_prefixed else f"data:{target}"}
 
     def compute(self, x: Tensor, target_: Tensor) -> Tensor:
         """{…, F}, {…} → {…}"""
         loss = loss_by_name(self.loss_, self.loss_opts_)
         target = on_frames_of(target_, x) if loss.by_frame else target_
         train = bool(get_run_ctx().train_flag)
-        found = (loss.error if self.use_error else loss.value)(x, None, target, train=train)
-        if found is None:
+        result = (loss.error if self.use_error else loss.value)(x, None, target, train=train)
+        if result is None:
             raise NetworkError(f"the loss {self.loss_!r} has no {'error' if self.use_error else 'value'}")
-        return found
+        return result
 
 
 class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_logits"):

@@ -43,7 +43,7 @@ class Dot(Layer, layer_class="dot"):
         var1, var2 = (-2 if self.var1 is None else self.var1), (-1 if self.var2 is None else self.var2)
         if strict:
             var1, var2 = self.var1, self.var2
-        var1, var2 = (None if each == "auto" else () if each == "" else each for each in (var1, var2))
+        var1, var2 = (None if axes == "auto" else () if axes == "" else axes for axes in (var1, var2))
         red1, red2 = (-1 if red1 is None else red1), (-2 if red2 is None else red2)
         by_size = not holds("dot takes other dims as others", self.version) or var1 is not None or var2 is not None
         self.same = self.pool.matching(b, a, self.version) if by_size else ()
@@ -56,8 +56,8 @@ class Dot(Layer, layer_class="dot"):
         for dim in b.dims if not by_size else ():
             twin = dim in a.dims and dim not in {*reduced1, *reduced2} and dim.dimension is not None
             if twin and self.pool.made(dim) and self.origin_of(0, dim) != self.origin_of(1, dim):
-                taken = [*a.dims, *b.dims, *(new for _, new in self.renames)]
-                self.renames.append((dim, self.pool.feature(dim.get_dim_value(), taken)))
+                used_dims = [*a.dims, *b.dims, *(new for _, new in self.renames)]
+                self.renames.append((dim, self.pool.feature(dim.get_dim_value(), used_dims)))
         b_dims = [dict(self.renames).get(dim, dim) for dim in b.dims]
         self.reduced = reduced1
         self.own1 = (
@@ -73,14 +73,16 @@ class Dot(Layer, layer_class="dot"):
             )  # fmt: skip
         for i, dim in enumerate(self.own2):  # an axis that both keep is there twice
             if dim in self.own1:
-                taken = [*a.dims, *b.dims]
-                new = dim.copy(match_priority=1) if dim.dimension is None else self.pool.feature(dim.dimension, taken)
+                used_dims = [*a.dims, *b.dims]
+                new = (
+                    dim.copy(match_priority=1) if dim.dimension is None else self.pool.feature(dim.dimension, used_dims)
+                )
                 self.renames.append((dim, new))
                 self.own2[i] = new
-        both = [dim for dim in a.dims if dim in b_dims and dim not in {*reduced, *self.own1}]
-        rest = [d for d in a.dims if d not in {*both, *reduced, *self.own1}]
-        rest += [d for d in b_dims if d not in {*a.dims, *reduced, *self.own2, *(old for old, _ in self.renames)}]
-        self.order = [*both, *rest, *self.own1, *self.own2]
+        common = [dim for dim in a.dims if dim in b_dims and dim not in {*reduced, *self.own1}]
+        single = [d for d in a.dims if d not in {*common, *reduced, *self.own1}]
+        single += [d for d in b_dims if d not in {*a.dims, *reduced, *self.own2, *(old for old, _ in self.renames)}]
+        self.order = [*common, *single, *self.own1, *self.own2]
         add = not strict if self.add_var2_if_empty is None else self.add_var2_if_empty
         self.dummy = self.pool.feature(1, self.order) if add and not self.own2 and var2 is not None else None
 

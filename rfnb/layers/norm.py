@@ -85,8 +85,10 @@ class BatchNormLayer(Layer, layer_class="batch_norm"):
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """gamma, beta, mean and variance of the features."""
         if self.axes is not None and {*self.axes} != {*x.dims} - {x.feature_dim}:
-            what = "batch_norm over other axes than all but the features is not supported here"
-            raise NetworkError(what, got=", ".join(dim.name for dim in self.axes), expected="all axes but the features")
+            fault = "batch_norm over other axes than all but the features is not supported here"
+            raise NetworkError(
+                fault, got=", ".join(dim.name for dim in self.axes), expected="all axes but the features"
+            )
         self.norm = BatchNormCall.of(self, x, {name: getattr(self, name) for name in OPTIONS})
 
     def compute(self, x: Tensor) -> Tensor:

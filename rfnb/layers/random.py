@@ -31,8 +31,8 @@ class Drawn(Layer):
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The last axis, if its size is fixed."""
-        last = self.dims[-1] if self.dims else None
-        return last if last is not None and last.dimension is not None and self.labels is None else None
+        feature = self.dims[-1] if self.dims else None
+        return feature if feature is not None and feature.dimension is not None and self.labels is None else None
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axes are those of `shape`."""
@@ -59,18 +59,18 @@ class Random(Drawn, layer_class="random"):
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """→ {shape…}"""
         names = ("mean", "stddev", "bound", "minval", "maxval", "explicit_state")
-        given = {name: inputs.get(name, getattr(self, name)) for name in names}
-        if isinstance(given["explicit_state"], Tensor) and given["explicit_state"].device == "meta":
-            del given["explicit_state"]
-        drawn = random(
+        parameters = {name: inputs.get(name, getattr(self, name)) for name in names}
+        if isinstance(parameters["explicit_state"], Tensor) and parameters["explicit_state"].device == "meta":
+            del parameters["explicit_state"]
+        sample = random(
             self.dims,
             dtype=self.dtype,
             distribution=self.distribution,
             seed=self.seed,
             static=self.static,
-            **{name: number for name, number in given.items() if number is not None},
+            **{name: number for name, number in parameters.items() if number is not None},
         )
-        return set_sparse_dim(drawn, self.labels)
+        return set_sparse_dim(sample, self.labels)
 
 
 class RandInt(Drawn, layer_class="rand_int"):
@@ -83,8 +83,8 @@ class RandInt(Drawn, layer_class="rand_int"):
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """→ {shape…}"""
         bounds = {name: inputs.get(name, getattr(self, name)) for name in ("minval", "maxval")}
-        drawn = random(self.dims, dtype=self.dtype, distribution="uniform", seed=self.seed, **bounds)
-        return set_sparse_dim(drawn, self.labels)
+        sample = random(self.dims, dtype=self.dtype, distribution="uniform", seed=self.seed, **bounds)
+        return set_sparse_dim(sample, self.labels)
 
 
 class RandomStateInit(Layer, layer_class="random_state_init"):

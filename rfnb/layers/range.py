@@ -79,8 +79,8 @@ class RangeFromLength(Layer, layer_class="range_from_length"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{batch} → {frames}"""
-        one = Dim(1, name="one")
-        repeat(zeros([one]), in_spatial_dim=one, repeats=expand_dim(x, one), out_spatial_dim=self.frames)
+        unit = Dim(1, name="one")
+        repeat(zeros([unit]), in_spatial_dim=unit, repeats=expand_dim(x, unit), out_spatial_dim=self.frames)
         return range_over_dim(self.frames, dtype=self.dtype, device=x.device)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

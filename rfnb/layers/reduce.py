@@ -45,11 +45,11 @@ class Reduce(Layer, layer_class="reduce"):
         over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
         self.over = over
         self.label_dim = over[-1] if self.mode.startswith("arg") and over[-1].dimension is not None else None
-        kept: list[Dim] = []
+        singles: list[Dim] = []
         for dim in over if self.keep_dims else ():
             make = self.pool.feature if dim is x.feature_dim else self.pool.static
-            kept.append(make(1, [*(d for d in x.dims if d not in over), *kept]))
-        self.kept = kept
+            singles.append(make(1, [*(d for d in x.dims if d not in over), *singles]))
+        self.kept = singles
         self.had_feature = x.feature_dim in over
 
     def compute(self, x: Tensor) -> Tensor:
@@ -117,21 +117,21 @@ class CumSum(Layer, layer_class="cumsum"):
 
     def compute(self, x: Tensor, initial_output: Tensor | None = None) -> Tensor:
         """{…, axis} → the same"""
-        x, first = self._summand(x), self._first(initial_output)
+        x, initial = self._summand(x), self._first(initial_output)
         if self.batch_independent or self.axis.dimension is not None:
             y = self._summed(x, self.axis)
         else:
-            y, whole = with_padding(x, self.axis)
-            y = replace_dim(self._summed(y, whole), in_dim=whole, out_dim=self.axis)[0]
-        return y + first if isinstance(first, Tensor) or first else y
+            y, padded = with_padding(x, self.axis)
+            y = replace_dim(self._summed(y, padded), in_dim=padded, out_dim=self.axis)[0]
+        return y + initial if isinstance(initial, Tensor) or initial else y
 
     def _summed(self, x: Tensor, axis: Dim) -> Tensor:
         y = cumsum(x, spatial_dim=axis)
         return reduce_sum(x, axis=axis) - y + x if self.reverse else y
 
     def _summand(self, x: Tensor) -> Tensor:
-        more = self.additional_left_summand_per_element
-        return x if more is None else more + x
+        summand = self.additional_left_summand_per_element
+        return x if summand is None else summand + x
 
     def _first(self, given: Tensor | None) -> Any:
         """The initial output: a number or a Tensor. given: the output of a layer."""
@@ -169,8 +169,8 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
         if self.keep_dims and sizes is None:
             sizes = [dim.dimension for dim in self.axes]
         if sizes is None and any(dim.dimension is None for dim in self.axes):
-            what = "weighted_sum over an axis without a fixed size needs the size of a window"
-            raise NetworkError(what, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
+            fault = "weighted_sum over an axis without a fixed size needs the size of a window"
+            raise NetworkError(fault, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
         if sizes is not None and (len(sizes) != len(self.axes) or None in sizes):
             raise NetworkError("weighted_sum: size is not one number for each axis", got=repr(self.size))
         local = NetworkDims()
@@ -188,12 +188,12 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
             return reduce_sum(x * weight, axis=self.axes)
         mode = self.padding.lower()
         for axis_, width in zip(self.axes, self.windows, strict=True):
-            made = axis_
+            target = axis_
             if mode == "valid" and axis_.dimension is not None:
-                made = self.pool.instead(axis_, axis_.dimension - width.get_dim_value() + 1, x)
+                target = self.pool.instead(axis_, axis_.dimension - width.get_dim_value() + 1, x)
             x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.batch_independent)
-            if dim is not made and made is not axis_:
-                x, dim = replace_dim(x, in_dim=dim, out_dim=made)
+            if dim is not target and target is not axis_:
+                x, dim = replace_dim(x, in_dim=dim, out_dim=target)
             self.made[axis_] = dim
         return reduce_sum(x * weight, axis=self.windows)
 

@@ -39,9 +39,9 @@ class Print(Layer, layer_class="print"):
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
         if x.device != "meta":
-            more = " ".join(str(each) for each in self.extra_print_args)
+            extra = " ".join(str(argument) for argument in self.extra_print_args)
             numbers = np.array2string(x.raw_tensor.detach().cpu().numpy(), threshold=self.summarize or sys.maxsize)
-            sys.stdout.write(encodable(f"{self.name} {x.describe_dims()} {more}\n{numbers}\n"))
+            sys.stdout.write(encodable(f"{self.name} {x.describe_dims()} {extra}\n{numbers}\n"))
         return x
 
 
@@ -64,15 +64,15 @@ class HdfDump(Layer, layer_class="hdf_dump"):
         if find_spec("h5py") is None:
             raise NetworkError("hdf_dump writes a file with h5py, which is not installed", hint="pip install h5py")
         if self.dump_whole_batches or not isinstance(self.filename, str):
-            what = "hdf_dump: the file name must be a text, and sequences are written one by one"
-            raise NetworkError(what, got=repr(self.filename)[:60], expected='"filename": "….hdf"')
+            fault = "hdf_dump: the file name must be a text, and sequences are written one by one"
+            raise NetworkError(fault, got=repr(self.filename)[:60], expected='"filename": "….hdf"')
         self.begun = self.extend_existing_file
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → the same"""
         if x.device != "meta":
-            given = {"inputs": x, **{f"targets/data/{key.removeprefix('extra_')}": y for key, y in inputs.items()}}
-            self._write({name: _sequences(y) for name, y in given.items()}, x)
+            tensors = {"inputs": x, **{f"targets/data/{key.removeprefix('extra_')}": y for key, y in inputs.items()}}
+            self._write({name: _sequences(y) for name, y in tensors.items()}, x)
         return x
 
     def _write(self, found: dict[str, list[np.ndarray]], x: Tensor) -> None:
@@ -83,8 +83,8 @@ class HdfDump(Layer, layer_class="hdf_dump"):
         with h5py.File(self.filename, "a" if self.begun else "w") as file:
             self.begun = True
             count = len(found["inputs"])
-            done = len(file["seqTags"]) if "seqTags" in file else 0
-            names = tags or [f"seq-{done + i}" for i in range(count)]
+            offset = len(file["seqTags"]) if "seqTags" in file else 0
+            names = tags or [f"seq-{offset + i}" for i in range(count)]
             lengths = np.array([[len(seq) for seq in rows] for rows in zip(*found.values(), strict=True)], "int32")
             frames = {name: np.concatenate(rows) for name, rows in found.items()}
             texts = np.array([name.encode() for name in names], dtype=h5py.special_dtype(vlen=bytes))
@@ -96,7 +96,7 @@ class HdfDump(Layer, layer_class="hdf_dump"):
                     file[name][-len(rows) :] = rows
             labels = x.sparse_dim or x.feature_dim
             file.attrs["inputPattSize"] = 1 if labels is None else labels.dimension or 1
-            file.attrs["numSeqs"] = done + count
+            file.attrs["numSeqs"] = offset + count
             file.attrs["numTimesteps"] = len(file["inputs"])
 
 

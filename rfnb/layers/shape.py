@@ -40,21 +40,21 @@ class SplitDims(Layer, layer_class="split_dims"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new dims."""
-        known = 1
+        product = 1
         for size in self.dims:
-            known *= (size.dimension or 1) if isinstance(size, Dim) else max(size, 1)
-        total, taken = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
+            product *= (size.dimension or 1) if isinstance(size, Dim) else max(size, 1)
+        total, used_dims = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
         self.new_dims: list[Dim] = []
         for i, size in enumerate(self.dims):
-            last = i == len(self.dims) - 1 and self.axis is x.feature_dim
+            is_end = i == len(self.dims) - 1 and self.axis is x.feature_dim
             if size == -1 and total is None:
-                dim = self.axis.ceildiv_right(known)
+                dim = self.axis.ceildiv_right(product)
             else:
-                given = total // known if size == -1 and total is not None else size
-                make = self.pool.feature if last else self.pool.static
+                length = total // product if size == -1 and total is not None else size
+                make = self.pool.feature if is_end else self.pool.static
                 if not self.new_dims and is_marked_time(self.axis):
                     make = self.pool.time
-                dim = make(given, [*taken, *self.new_dims])
+                dim = make(length, [*used_dims, *self.new_dims])
             self.new_dims.append(dim)
         self.last_is_feature = self.axis is x.feature_dim
 
@@ -95,11 +95,11 @@ class MergeDims(Layer, layer_class="merge_dims"):
             self.product = Dim(None, name=f"{self.name}_merge_dims", kind="batch" if batch else "spatial")
         elif None not in sizes:
             size = 1
-            for each in sizes:
-                size *= each or 0
-            taken = [dim for dim in x.dims if dim not in self.ordered]
+            for length in sizes:
+                size *= length or 0
+            used_dims = [dim for dim in x.dims if dim not in self.ordered]
             is_feature = x.feature_dim in self.ordered
-            self.product = (self.pool.feature if is_feature else self.pool.static)(size, taken)
+            self.product = (self.pool.feature if is_feature else self.pool.static)(size, used_dims)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, product}"""
@@ -126,8 +126,8 @@ class Squeeze(Layer, layer_class="squeeze"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The axes that go."""
-        ones = [dim for dim in x.dims if dim.dimension == 1]
-        self.gone = ones if self.axis == "auto" else self.pool.find(self.axis, x)
+        singles = [dim for dim in x.dims if dim.dimension == 1]
+        self.gone = singles if self.axis == "auto" else self.pool.find(self.axis, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…}"""
@@ -177,8 +177,8 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         self.unheeded = False  # whether "T" stays another axis than the one that `set_axes` names
         self._switch(x)
         if size_base is not None:
-            own, other = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
-            self.replaced = [(a, b) for a, b in zip(own, other, strict=False) if a is not b]
+            sources, targets = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
+            self.replaced = [(a, b) for a, b in zip(sources, targets, strict=False) if a is not b]
         for key, dim in (self.set_dim_tags or {}).items():
             self.replaced.append((self.pool.one(key, x), dim))
         sparse = x.sparse_dim
@@ -214,23 +214,23 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         self.switched: tuple[Dim, ...] = ()
         if self.switch_axes is None:
             return
-        given = self.switch_axes if isinstance(self.switch_axes, list | tuple) else list(self.switch_axes)
-        self.switched = tuple(self.pool.one(each, x) for each in given)
+        places = self.switch_axes if isinstance(self.switch_axes, list | tuple) else list(self.switch_axes)
+        self.switched = tuple(self.pool.one(place, x) for place in places)
         if len(set(self.switched)) != 2 or (x.feature_dim in self.switched and None in sizes_of(self.switched)):
-            what = "switch_axes: these axes cannot take the place of each other"
+            fault = "switch_axes: these axes cannot take the place of each other"
             expected = "two axes; features have a fixed size"
-            raise NetworkError(what, got=f"{self.switch_axes!r} of {x.describe_dims()}", expected=expected)
+            raise NetworkError(fault, got=f"{self.switch_axes!r} of {x.describe_dims()}", expected=expected)
         self.as_batch, self.as_frames = (
             Dim(None, name=f"{self.name}_{kind}", kind=kind) for kind in ("batch", "spatial")
         )
 
     def _with_batch_switched(self, x: Tensor) -> Tensor:
         """The batch as an axis of frames, and the other axis as the batch, in which padding counts as frames."""
-        batch, other = sorted(self.switched, key=lambda dim: not dim.is_batch_dim())
-        whole = other
-        if other.dimension is None:
-            x, whole = with_padding(x, other)
-        for old, new in ((batch, self.as_frames), (whole, self.as_batch)):
+        batch, partner = sorted(self.switched, key=lambda dim: not dim.is_batch_dim())
+        padded = partner
+        if partner.dimension is None:
+            x, padded = with_padding(x, partner)
+        for old, new in ((batch, self.as_frames), (padded, self.as_batch)):
             x = replace_dim(x, in_dim=old, out_dim=new)[0]
         return x
 
@@ -266,8 +266,8 @@ class Reshape(Layer, layer_class="reshape"):
         self.new: list[Dim] = []
         self.made_feature = x.feature_dim in self.old
         for i, size in enumerate(self.out_dims):
-            last = self.made_feature and i == len(self.out_dims) - 1
-            make = self.pool.feature if last else self.pool.static
+            is_feature = self.made_feature and i == len(self.out_dims) - 1
+            make = self.pool.feature if is_feature else self.pool.static
             self.new.append(make(size, [*(dim for dim in x.dims if dim not in self.old), *self.new]))
 
     def compute(self, x: Tensor) -> Tensor:
@@ -295,8 +295,8 @@ class Transpose(Layer, layer_class="transpose"):
         else:
             self.new_order = [self.pool.one(dim, x) for dim in perm]
         if {*self.new_order} != {*x.dims}:
-            what = "transpose: perm does not have each axis once"
-            raise NetworkError(what, got=repr(self.perm), expected=x.describe_dims())
+            fault = "transpose: perm does not have each axis once"
+            raise NetworkError(fault, got=repr(self.perm), expected=x.describe_dims())
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
@@ -329,8 +329,8 @@ class Tile(Layer, layer_class="tile"):
         feature = x.feature_dim
         for old, number, new in self.times:
             if old.dimension is None and not self.batch_independent:
-                x, whole = concat(*[(x, old)] * number, handle_dynamic_dims=False)
-                x = slice_(x, axis=whole, end=get_size_tensor(old, device=x.device) * number, out_dim=new)[0]
+                x, joined = concat(*[(x, old)] * number, handle_dynamic_dims=False)
+                x = slice_(x, axis=joined, end=get_size_tensor(old, device=x.device) * number, out_dim=new)[0]
             else:
                 x = concat(*[(x, old)] * number, out_dim=new)[0]
             feature = new if feature is old else feature

@@ -51,16 +51,16 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
         """{…, axis} → {…, axis'}"""
         places = range_over_dim(self.axis, device=x.device) - self.amount
         end = end_of(self, x, self.axis)
-        last = x.size_of(self.axis).max - 1
+        final = x.size_of(self.axis).max - 1
         if self.pad:
-            moved = gather(x, indices=minimum(maximum(places, 0), max(last, 0)), axis=self.axis)
-            inside = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", end))
-            moved = where(inside, moved, cast_number(self.pad_value, x))
+            moved = gather(x, indices=minimum(maximum(places, 0), max(final, 0)), axis=self.axis)
+            valid = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", end))
+            moved = where(valid, moved, cast_number(self.pad_value, x))
             return self._adjusted(moved) if self.adjust_size_info else moved
         shift = max(-self.amount, 0)
-        moved = gather(x, indices=minimum(places + self.amount + shift, max(last, 0)), axis=self.axis)
+        moved = gather(x, indices=minimum(places + self.amount + shift, max(final, 0)), axis=self.axis)
         if self.axis.dimension is not None:
-            return slice_(moved, axis=self.axis, end=max(last + 1 - abs(self.amount), 0), out_dim=self.cut)[0]
+            return slice_(moved, axis=self.axis, end=max(final + 1 - abs(self.amount), 0), out_dim=self.cut)[0]
         lengths = get_size_tensor(self.axis, device=x.device)
         if self.adjust_size_info and self.amount < 0:
             lengths = maximum(lengths + self.amount, 0)
@@ -98,8 +98,8 @@ class Resize(Layer, layer_class="resize"):
         size = self.axis.dimension
         if self.fill_dropout:
             if size is not None:
-                what = "resize: fill_dropout needs an axis whose size the batch gives"
-                raise NetworkError(what, got=str(self.axis), expected='"axis": "T"')
+                fault = "resize: fill_dropout needs an axis whose size the batch gives"
+                raise NetworkError(fault, got=str(self.axis), expected='"axis": "T"')
             self.left = self.out_dim or Dim(None, name=f"{self.name}_resize", kind="spatial")
             self.out_dim = None
         if self.out_dim is None and size is not None:
@@ -126,18 +126,18 @@ class Resize(Layer, layer_class="resize"):
     def _dropped(self, x: Tensor, frames: Dim) -> Tensor:
         """Without some of the frames between: as short as that makes each sequence."""
         lengths = get_size_tensor(frames, device=x.device)
-        x, whole = with_padding(x, frames)
-        places = range_over_dim(whole, device=x.device)
-        kept = compare_bc(random_uniform([whole], device=x.device), "greater_equal", self.fill_dropout or 0.0)
-        kept = logical_or(equal(mod(places, self.factor), 0), kept)
-        lengths = reduce_sum(cast(logical_and(kept, compare_bc(places, "less", lengths)), "int32"), axis=whole)
-        x, some = masked_select(x, mask=kept, dims=[whole])
-        return with_lengths(x, some, lengths, self.left)
+        x, padded = with_padding(x, frames)
+        places = range_over_dim(padded, device=x.device)
+        mask = compare_bc(random_uniform([padded], device=x.device), "greater_equal", self.fill_dropout or 0.0)
+        mask = logical_or(equal(mod(places, self.factor), 0), mask)
+        lengths = reduce_sum(cast(logical_and(mask, compare_bc(places, "less", lengths)), "int32"), axis=padded)
+        x, selected = masked_select(x, mask=mask, dims=[padded])
+        return with_lengths(x, selected, lengths, self.left)
 
     def _moved(self, x: Tensor, by: int) -> Tensor:
         """Each frame replaced by one before or after it, or by the first or last one."""
-        last = maximum(end_of(self, x, self.axis) - 1, 0)
-        places = minimum(maximum(range_over_dim(self.axis, device=x.device) + by, 0), last)
+        end = maximum(end_of(self, x, self.axis) - 1, 0)
+        places = minimum(maximum(range_over_dim(self.axis, device=x.device) + by, 0), end)
         return gather(x, indices=places, axis=self.axis)
 
     def _repeated(self, x: Tensor) -> tuple[Tensor, Dim]:

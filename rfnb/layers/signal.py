@@ -118,8 +118,8 @@ class Istft(Layer, layer_class="istft"):
         matrix = _inverse(self.fft_size or self.frame_size, self.frame_size, self.frame_shift)
         weight = convert_to_tensor(matrix, dims=[self.bins, two, self.inside], dtype="float32", device=x.device)
         y = matmul(pairs, weight, reduce=[self.bins, two])
-        first = range_over_dim(self.frames, device=x.device) * self.frame_shift
-        places = combine_bc(first, "add", range_over_dim(self.inside, device=x.device))
+        starts = range_over_dim(self.frames, device=x.device) * self.frame_shift
+        places = combine_bc(starts, "add", range_over_dim(self.inside, device=x.device))
         over = [self.frames, self.inside]
         return scatter(y, indices=set_sparse_dim(places, self.samples), indices_dim=over, out_dim=self.samples)
 

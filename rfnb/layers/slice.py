@@ -47,8 +47,8 @@ class Slice(Layer, layer_class="slice"):
         """{…, axis} → {…, axis'}"""
         step = self.slice_step or 1
         if step < 0 and self.slice_start is self.slice_end is self.sliced is None and not self.batch_independent:
-            y, whole = with_padding(x, self.axis)  # which then comes first
-            y, turned = slice_(y, axis=whole, step=step)
+            y, padded = with_padding(x, self.axis)  # which then comes first
+            y, turned = slice_(y, axis=padded, step=step)
             return replace_dim(y, in_dim=turned, out_dim=self.axis.ceildiv_right(-step))[0]
         y, self.sliced = slice_(
             x, axis=self.axis, start=self.slice_start, end=self.slice_end, step=self.slice_step, out_dim=self.sliced
@@ -113,15 +113,15 @@ class SliceNd(Layer, layer_class="slice_nd"):
         """{…, time}, {…} → {…, size}"""
         frames = self.frames
         if start is None:
-            first = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
+            offset = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
             if not self.batch_independent:
                 x, frames = with_padding(x, frames)
         else:
-            first = cast(start, "int64")
-        y = slice_(x, axis=frames, start=first, size=self.sliced)[0]
-        places = range_over_dim(self.sliced, dtype="int64", device=x.device) + first
-        inside = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
-        return where(inside, y, cast_number(0, x))  # 0 behind the end of a sequence
+            offset = cast(start, "int64")
+        y = slice_(x, axis=frames, start=offset, size=self.sliced)[0]
+        places = range_over_dim(self.sliced, dtype="int64", device=x.device) + offset
+        valid = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
+        return where(valid, y, cast_number(0, x))  # 0 behind the end of a sequence
 
 
 class ScatterNd(Layer, layer_class="scatter_nd"):

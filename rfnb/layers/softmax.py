@@ -31,26 +31,26 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
         """The time axis, if no other is given."""
         over = self.axis or time_of(x)
         if over is None:
-            what = "softmax_over_spatial: the source has no time axis"
-            raise NetworkError(what, got=x.describe_dims(), expected='"axis": …, or frames')
+            fault = "softmax_over_spatial: the source has no time axis"
+            raise NetworkError(fault, got=x.describe_dims(), expected='"axis": …, or frames')
         self.over = over
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…, axis} → the same"""
-        given = {name: inputs.get(name, getattr(self, name)) for name in ("start", "window_start", "window_size")}
+        options = {name: inputs.get(name, getattr(self, name)) for name in ("start", "window_start", "window_size")}
         if self.energy_factor is not None:
             x = x * self.energy_factor
         keep = None
-        first = given["start"] if given["window_start"] is None else given["window_start"]
-        if first is not None:
+        lower = options["start"] if options["window_start"] is None else options["window_start"]
+        if lower is not None:
             places = range_over_dim(self.over, device=x.device)
-            first = cast(first, places.dtype) if isinstance(first, Tensor) else first
-            keep = places >= first  # type: ignore[operator]
-        if given["window_size"] is not None and first is not None:
-            size = given["window_size"]
+            lower = cast(lower, places.dtype) if isinstance(lower, Tensor) else lower
+            keep = places >= lower  # type: ignore[operator]
+        if options["window_size"] is not None and lower is not None:
+            size = options["window_size"]
             size = cast(size, places.dtype) if isinstance(size, Tensor) else size
-            inside = places < first + size
-            keep = keep & inside if keep is not None else inside
+            before_end = places < lower + size
+            keep = keep & before_end if keep is not None else before_end
         if keep is not None:
             x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
         masked = self.use_time_mask is not False or self.batch_independent

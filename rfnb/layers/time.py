@@ -57,14 +57,14 @@ class Window(Layer, layer_class="window"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis', window}"""
-        left = self.window_left
-        if left is None and self.window_right is not None:
-            left = self.new_dim.get_dim_value() - 1 - self.window_right
+        frames_before = self.window_left
+        if frames_before is None and self.window_right is not None:
+            frames_before = self.new_dim.get_dim_value() - 1 - self.window_right
         y, self.frames = window(
             x,
             spatial_dim=self.axis,
             window_dim=self.new_dim,
-            window_left=left,
+            window_left=frames_before,
             window_right=self.window_right,
             padding=self.padding.lower(),
             stride=self.stride,
@@ -76,10 +76,10 @@ class Window(Layer, layer_class="window"):
         """The new axis stands behind the frames, since version 18 before them."""
         if self.stepwise:
             return order
-        rest = [dim for dim in order if dim is not self.new_dim]
+        dims = [dim for dim in order if dim is not self.new_dim]
         first = holds("window puts its axis first", self.version)
-        rest.insert(rest.index(self.frames) + (not first), self.new_dim)
-        return rest
+        dims.insert(dims.index(self.frames) + (not first), self.new_dim)
+        return dims
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:window."""
@@ -97,17 +97,17 @@ class Prefix(Layer, layer_class="prefix_in_time"):
 
     def compute(self, x: Tensor, prefix: Tensor | None = None, postfix: Tensor | None = None) -> Tensor:
         """{…, axis} → {…, axis + repeat}"""
-        given = postfix if prefix is None else prefix
-        more = Dim(self.repeat, name="more")
-        if given is None:
+        filler = postfix if prefix is None else prefix
+        added = Dim(self.repeat, name="more")
+        if filler is None:
             number = getattr(self, "postfix" if self.at_end else "prefix")
-            given = full(dims=[], fill_value=cast_number(number, x), dtype=x.dtype)
-        given = set_sparse_dim(given, x.sparse_dim)
-        parts = [(expand_dim(given, more), more), (x, self.axis)]
+            filler = full(dims=[], fill_value=cast_number(number, x), dtype=x.dtype)
+        filler = set_sparse_dim(filler, x.sparse_dim)
+        parts = [(expand_dim(filler, added), added), (x, self.axis)]
         out_dim = self.axis + self.repeat if self.at_end else self.repeat + self.axis
         y, _ = concat(*(parts[::-1] if self.at_end else parts), allow_broadcast=True, out_dim=out_dim)
         if self.at_end and not self.batch_independent:
-            y = y.copy_masked(given, dims=[out_dim])  # which windows let into the last frames
+            y = y.copy_masked(filler, dims=[out_dim])  # which windows let into the last frames
         return set_feature_dim(y, x.feature_dim)
 
 
@@ -132,27 +132,27 @@ class Pad(Layer, layer_class="pad"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new dims."""
-        given = self.padding
-        if isinstance(given, int):
-            given = (given, given)
-        if isinstance(given[0], int):
-            given = [tuple(given)] * len(self.axes)
-        self.pairs = [tuple(pair) for pair in given]
+        setting = self.padding
+        if isinstance(setting, int):
+            setting = (setting, setting)
+        if isinstance(setting[0], int):
+            setting = [tuple(setting)] * len(self.axes)
+        self.pairs = [tuple(pair) for pair in setting]
         if len(self.pairs) != len(self.axes):
-            raise NetworkError("pad: there is another number of paddings than of axes", got=given)
+            raise NetworkError("pad: there is another number of paddings than of axes", got=setting)
         self.new_dims: list[Dim] | None = None
         if all(dim.dimension is not None for dim in self.axes):
             self.new_dims = []
             for dim, (before, after) in zip(self.axes, self.pairs, strict=True):
                 self.new_dims.append(self.pool.instead(dim, (dim.dimension or 0) + before + after, x))
         self.old_feature = x.feature_dim
-        given = self.handle_dynamic_dims
-        self.at_own_end = holds("pad respects lengths", self.version) if given is None else bool(given)
+        setting = self.handle_dynamic_dims
+        self.at_own_end = holds("pad respects lengths", self.version) if setting is None else bool(setting)
         self.at_own_end |= self.batch_independent
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, axes'…}"""
-        y, made = pad(
+        y, out_dims = pad(
             x,
             axes=self.axes,
             padding=self.pairs,
@@ -161,12 +161,12 @@ class Pad(Layer, layer_class="pad"):
             value=cast_number(self.value, x),
             handle_dynamic_dims=self.at_own_end,
         )
-        made = list(made)
+        out_dims = list(out_dims)
         for i, (old, (before, after)) in enumerate(zip(self.axes, self.pairs, strict=True)):
             if not self.at_own_end and old.dimension is None:
                 lengths = get_size_tensor(old, device=x.device) + (before + after)
-                y, made[i] = slice_(y, axis=made[i], end=lengths, out_dim=before + old + after)
-        self.made = dict(zip(self.axes, made, strict=True))
+                y, out_dims[i] = slice_(y, axis=out_dims[i], end=lengths, out_dim=before + old + after)
+        self.made = dict(zip(self.axes, out_dims, strict=True))
         return y
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

@@ -69,11 +69,11 @@ class Cond(Layer, layer_class="cond"):
             if not isinstance(described.get(side, ""), str):
                 unit = {**described, "from": "data"}
                 inner = nets[side] = InnerBuilder(builder, scope, path, unit, lambda x: x, side).net_of_one_call()
-                inputs.update({f"{side} {key}": outside for key, outside in inner.inputs.items()})
+                inputs.update({f"{side} {key}": source for key, source in inner.inputs.items()})
                 if inner.carrying:
-                    what = f"{side} carries a state from step to step, which cond cannot"
+                    fault = f"{side} carries a state from step to step, which cond cannot"
                     hint = "masked_computation, or the layer outside of the cond"
-                    raise NetworkError(what, got=", ".join(inner.carrying), hint=hint)
+                    raise NetworkError(fault, got=", ".join(inner.carrying), hint=hint)
         return Branches(nets), inputs
 
     @property
@@ -84,7 +84,7 @@ class Cond(Layer, layer_class="cond"):
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters of the layers inside."""
-        return {name: each for inner in self.inner.nets.values() for name, each in inner.params.items()}
+        return {name: parameter for inner in self.inner.nets.values() for name, parameter in inner.params.items()}
 
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
@@ -97,5 +97,5 @@ class Cond(Layer, layer_class="cond"):
         inner = self.inner.nets.get(side)
         if inner is None:
             return inputs[side]
-        given = {name.removeprefix(f"{side} "): x for name, x in inputs.items() if name.startswith(f"{side} ")}
-        return inner.run(given)[0][inner.output.path]
+        values = {name.removeprefix(f"{side} "): x for name, x in inputs.items() if name.startswith(f"{side} ")}
+        return inner.run(values)[0][inner.output.path]

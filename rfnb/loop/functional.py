@@ -47,17 +47,17 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     depends on values, Python calls it at every step. In the body of another loop, it is traced on the first state, even
     if `cond` is false there.
     """
-    inside = current_recorder() is not None
-    if not inside and not bool(cond(initial)):
+    in_body = current_recorder() is not None
+    if not in_body and not bool(cond(initial)):
         return initial
-    if inside or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
+    if in_body or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
         try:
-            return _while_traced(cond, body, initial, first=inside)
+            return _while_traced(cond, body, initial, first=in_body)
         except TraceError:
-            if inside:
+            if in_body:
                 raise
-    found: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
-    return found
+    state: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
+    return state
 
 
 def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
@@ -141,12 +141,12 @@ def scan(
     job = _Scan(
         spatial_dim, cond_dims, cond_before_body, initial, xs, ys, cond, body, max_seq_len, return_tensor_arrays
     )
-    inside = current_recorder() is not None
-    if inside or not (return_tensor_arrays and job.carries_dims):
+    in_body = current_recorder() is not None
+    if in_body or not (return_tensor_arrays and job.carries_dims):
         try:
             outputs, state = job.traced()
         except TraceError:
-            if inside:
+            if in_body:
                 raise
         else:
             if return_tensor_arrays:
@@ -174,8 +174,8 @@ class _Scan:
     ):
         if cond is None and spatial_dim is None and max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
-        for parameter, given in (("xs", xs), ("ys", ys)):
-            _check_leaves(parameter, given)
+        for parameter, tree in (("xs", xs), ("ys", ys)):
+            _check_leaves(parameter, tree)
         self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
         self.cond_dims, self.before = cond_dims, cond_before_body
         self.initial, self.xs, self.ys = initial, xs, ys
@@ -186,10 +186,10 @@ class _Scan:
     def goes_on(self, x: Any, state: Any) -> Tensor:
         """The checked result of `cond`."""
         assert self.cond is not None
-        found = self.cond(x, state)
+        condition = self.cond(x, state)
         if self.cond_dims is not None:
-            require_same_dims("scan", found, self.cond_dims, "cond")
-        return found
+            require_same_dims("scan", condition, self.cond_dims, "cond")
+        return condition
 
     def step(self, x: Any, state: Any) -> tuple[Any, Any]:
         """The checked result of `body`."""
@@ -199,9 +199,9 @@ class _Scan:
             outputs = arranged(outputs, self.ys)
             if not self.into_arrays and not same_structure(outputs, self.ys):
                 raise LoopError("scan: `body` returns a different structure from `ys`", got=outputs, expected=self.ys)
-            for found, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
+            for output, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
                 if isinstance(template, Tensor):
-                    require_same_dims("scan", found, template.dims, "ys")
+                    require_same_dims("scan", output, template.dims, "ys")
         return outputs, new
 
     def traced(self) -> tuple[Any, Any]:
@@ -252,8 +252,8 @@ class _Scan:
             state = new if active is None else self.kept(active, new, state)
             frames.append(outputs)
             if active is not None:
-                taken = cast(active, "int64")
-                lengths = add(taken, number if lengths is None else lengths)  # until then no sequence had ended
+                steps = cast(active, "int64")
+                lengths = add(steps, number if lengths is None else lengths)  # until then no sequence had ended
             if self.cond is not None and not self.before:
                 active = _both(active, self.goes_on(x, new))
         if frames and (self.xs is None or self.cond is not None):
@@ -267,8 +267,8 @@ class _Scan:
             if bool(reduce_all(active, axis=active.dims)):
                 return new
             pairs = zip(leaves(new), leaves(state), strict=False)
-            same = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
-            return mask_nested(new, mask=active, mask_value=state, dim_map=same)
+            dim_map = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
+            return mask_nested(new, mask=active, mask_value=state, dim_map=dim_map)
         return _map_pairs(partial(_where, active), new, state)
 
     @property
@@ -279,12 +279,12 @@ class _Scan:
 
     def within(self, number: int) -> Tensor | None:
         """Which sequences are longer than `number`; None if all are."""
-        inside = None
+        mask = None
         if self.xs is not None and self.dim.size.ragged:
-            inside = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
+            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
         if isinstance(self.max_seq_len, Tensor):
-            inside = _both(inside, less(full(dims=(), fill_value=number), self.max_seq_len))
-        return inside
+            mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
+        return mask
 
     def stacked(self, frames: list[Any]) -> Any:
         """The outputs of all steps under the dim of the steps."""
@@ -322,14 +322,14 @@ def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    rest = iter(leaves(b))
-    return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
+    values = iter(leaves(b))
+    return map_leaves(lambda leaf: fn(leaf, next(values)), a)
 
 
 def _in_order_of(x: Any, body: Any) -> Any:
     """`x`, which has the order of dims of the first state, with the order that the body gave it."""
-    both = isinstance(x, Tensor) and isinstance(body, Tensor)
-    return x.copy_transpose(body.dims) if both and x.dims_set == body.dims_set else x
+    are_tensors = isinstance(x, Tensor) and isinstance(body, Tensor)
+    return x.copy_transpose(body.dims) if are_tensors and x.dims_set == body.dims_set else x
 
 
 def _where(on: Tensor, new: Any, old: Any) -> Any:

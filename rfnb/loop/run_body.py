@@ -73,8 +73,8 @@ class BodyRun:
         backend, limit = self.step.backend, self.step.limit
         with listening(None):
             return [
-                each.kind.frames(backend, each.source, limit) if read is None or each.var in read else ()
-                for each in self.step.frames
+                frame.kind.frames(backend, frame.source, limit) if read is None or frame.var in read else ()
+                for frame in self.step.frames
             ]
 
     def _run_outside(self) -> Results:
@@ -86,20 +86,20 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
         outputs = schedule.outputs if hoist is None else tuple(hoist.step_outputs)
-        kept = () if step.search is None else step.search.vars
+        search_vars = () if step.search is None else step.search.vars
         states = (schedule.new[place] for place in step.unfrozen)
-        schedule = replace(schedule, outputs=(*outputs, *kept, *states))
+        schedule = replace(schedule, outputs=(*outputs, *search_vars, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
             deferred.defer()
-        wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
-        frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
+        results = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
+        frames = [*self._frames(None if record else deferred.program.reads(results)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
         progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
         seed = int(step.seed or 0)
-        own = frames[: len(program.inputs) - len(schedule.states)]
-        recorded = Bindings(own, program.externals, seed, call=step.call)
+        own_frames = frames[: len(program.inputs) - len(schedule.states)]
+        recorded = Bindings(own_frames, program.externals, seed, call=step.call)
         pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), recorded)
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed), _initial(step),
@@ -132,10 +132,10 @@ class BodyRun:
         if outcome.error is not None:
             raise self._located(outcome)
         if hoist is not None and outcome.steps:
-            taken = [step.backend.stack_raw(each) for each in outcome.outputs]
+            outputs = [step.backend.stack_raw(rows) for rows in outcome.outputs]
             moves = step.reordered or step.hypotheses is not None
             limit = step.limit if moves else steps_of(step, outcome.states)
-            stacked = hoist.after(taken, outcome.steps, limit)
+            stacked = hoist.after(outputs, outcome.steps, limit)
         else:
             stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
         if not outcome.steps:
@@ -161,8 +161,8 @@ class BodyRun:
         plan = plan_of(step, None) if step.recorder.recorded else None
 
         def run(*flat: Any) -> list[Any]:
-            rest = iter(flat)
-            initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
+            values = iter(flat)
+            initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(values), structure)
             inspection = current_inspection()
             runs = None if inspection is None or plan is None else inspection.runs
             bindings = Bindings(all_frames, externals, int(seed))
@@ -189,11 +189,11 @@ def _take_ends(step: TracedStep, outcome: Outcome) -> None:
     after_each = outcome.outputs[count:]
     del outcome.outputs[count:]
     if outcome.error is None and outcome.steps:
-        found = {
+        ends = {
             place: at_the_end(step.backend, step.carried[place], step.limit, states)
             for place, states in zip(step.unfrozen, after_each, strict=True)
         }
-        outcome.states = tuple(found.get(place, state) for place, state in enumerate(outcome.states))
+        outcome.states = tuple(ends.get(place, state) for place, state in enumerate(outcome.states))
 
 
 def _take_choices(step: TracedStep, outcome: Outcome) -> None:
@@ -201,14 +201,14 @@ def _take_choices(step: TracedStep, outcome: Outcome) -> None:
     if step.hypotheses is None or step.search is None:
         return
     count = len(outcome.outputs) - len(step.search.vars)
-    kept = outcome.outputs[count:]
+    choices = outcome.outputs[count:]
     del outcome.outputs[count:]
     if outcome.error is None and outcome.steps:
-        step.hypotheses.take(kept)
+        step.hypotheses.take(choices)
 
 
 def _initial(step: TracedStep) -> list[Any]:
-    return [each.initial for each in step.carried]
+    return [carry.initial for carry in step.carried]
 
 
 def _stacked(step: TracedStep, taken: Sequence[list[Any]]) -> list[Any]:
@@ -229,8 +229,8 @@ def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, 
     if hoist is None or hoist.failed is None:
         return failure(error, max(outcome.steps - 1, 0), None, None)
     number, node = hoist.failed
-    own = set(map(id, all_nodes([node])))
-    position = next((i for i, call in enumerate(step.program.calls) if id(call.node) in own), None)
+    nodes = set(map(id, all_nodes([node])))
+    position = next((i for i, call in enumerate(step.program.calls) if id(call.node) in nodes), None)
     return failure(error, number, node, position)
 
 
@@ -239,9 +239,9 @@ def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, 
 
 def _explanation_data(step: TracedStep, hoist: Hoist | None) -> ExplanationData:
     placements = [*_loops_inside(step.program.calls), *(_in_steps(step) if hoist is None else hoist.placements())]
-    states = [each for each in step.carried if each.kind == "state"]
-    names = [each.name for each in states]
-    return ExplanationData(placements, step.recorder.graph, [each.var for each in states], names, step.source)
+    states = [state for state in step.carried if state.kind == "state"]
+    names = [state.name for state in states]
+    return ExplanationData(placements, step.recorder.graph, [state.var for state in states], names, step.source)
 
 
 def _in_steps(step: TracedStep) -> list[OpPlacement]:
@@ -250,13 +250,13 @@ def _in_steps(step: TracedStep) -> list[OpPlacement]:
 
 
 def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
-    found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
+    loops = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         OpPlacement(
             call.node, _LOOP, frozenset(map(Var, call.read_vars)),
             frozenset(Var(number) for number in call.made), "steps", "a nested loop",
         )
-        for call in found
+        for call in loops
     ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Results(NamedTuple):
 
 def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     """Gives states and outputs their final values, and returns the number of steps of each sequence."""
-    final = [_final(each, raw) for each, raw in zip(step.carried, results.final, strict=True)]
+    final = [_final(carry, raw) for carry, raw in zip(step.carried, results.final, strict=True)]
     size = _steps_taken(loop, step, final)
     outputs = [
         _output(step, pair, _in_final_order(step, pair, raw)[: size.max], size)
@@ -54,7 +54,7 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
         pending.settle(result)
     for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
         pending.settle(final[place])
-    by_name = {each.name: value for each, value in zip(step.carried, final, strict=True) if each.kind == "state"}
+    by_name = {carry.name: value for carry, value in zip(step.carried, final, strict=True) if carry.kind == "state"}
     loop.state._replace([by_name[name] for name, _ in loop.state._leaves()])
     return size
 
@@ -67,7 +67,7 @@ def _final(carried: Carried, raw: Any) -> Any:
 def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size) -> Tensor:
     traced, pending = pair
     lengths = traced.lengths
-    if (known := lengths.size(step.axis)) is None or not known.agrees(size):
+    if (extent := lengths.size(step.axis)) is None or not extent.agrees(size):
         lengths = lengths.bind({step.axis: size})
     return tensor_of(raw, pending.sig, lengths)
 
@@ -75,10 +75,10 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
 def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
     """The result of a search."""
     place = place_of(step.carried, "ended")
-    ended, first = None if place is None else final[place]._raw, None
+    ended, nan_finder = None if place is None else final[place]._raw, None
     if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
-        first = partial(first_nan, run.replay)
-    return hypotheses.searched(ended, size, step.include_eos, step.limit, first, run)
+        nan_finder = partial(first_nan, run.replay)
+    return hypotheses.searched(ended, size, step.include_eos, step.limit, nan_finder, run)
 
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
@@ -90,23 +90,23 @@ def _in_outer_body(
     step: TracedStep, outer: Any, final: list[Any], outputs: list[Tensor], position: int
 ) -> tuple[list[Any], list[Tensor]]:
     """Final values and outputs as values of the outer body, except those that the loop itself carries."""
-    names = {place: each.name for place, each in enumerate(step.carried) if each.kind == "state"}
+    names = {place: carry.name for place, carry in enumerate(step.carried) if carry.kind == "state"}
     for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
         names[place] = names[place] if step.carried[place].kind == "state" else pending.name
     places = [place for place in names if isinstance(final[place], Tensor)]
     named = [(names[place], final[place]) for place in places]
     named += [(pending.name, output) for output, (_, pending) in zip(outputs, step.outputs, strict=True)]
-    inside = outer.inner_loop(step.recorder, named, position)
-    values = dict(zip(places, inside, strict=False))
-    return [values.get(place, value) for place, value in enumerate(final)], inside[len(places) :]
+    results = outer.inner_loop(step.recorder, named, position)
+    values = dict(zip(places, results, strict=False))
+    return [values.get(place, value) for place, value in enumerate(final)], results[len(places) :]
 
 
 def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[Any]:
     """The final values, with each grown dim replaced by a Dim of its final size."""
     grown = {
-        each.before: _grown(each.before, each.initial, size, steps)
-        for each, size in zip(step.carried, values, strict=True)
-        if isinstance(each.before, Dim)
+        carry.before: _grown(carry.before, carry.initial, size, steps)
+        for carry, size in zip(step.carried, values, strict=True)
+        if isinstance(carry.before, Dim)
     }
 
     def with_dims(old: Any, value: Any) -> Any:
@@ -118,8 +118,8 @@ def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[A
         return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), lengths)
 
     return [
-        with_dims(each.before, value) if grown and each.kind == "state" else value
-        for each, value in zip(step.carried, values, strict=True)
+        with_dims(carry.before, value) if grown and carry.kind == "state" else value
+        for carry, value in zip(step.carried, values, strict=True)
     ]
 
 
@@ -136,7 +136,7 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
     """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
     if step.ends and step.outer is not None:
         return step.limit  # nothing is stacked
-    size = steps_of(step, [each._raw if isinstance(each, Tensor) else each for each in final])
+    size = steps_of(step, [value._raw if isinstance(value, Tensor) else value for value in final])
     loop.axis = step.axis
     if step.gives_size:
         step.axis.define(size, by=f"loop {step.name}", by_loop=True)

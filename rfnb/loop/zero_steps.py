@@ -14,8 +14,8 @@ def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
     All parameters then have a gradient, which distributed training waits for in every process.
     """
     backend = step.backend
-    read = [*step.tape.externals, *(source._raw for source, _ in step.unstacked)]
-    sources = [raw for raw in read if backend.needs_gradient_raw(raw)]
+    raws = [*step.tape.externals, *(source._raw for source, _ in step.unstacked)]
+    sources = [raw for raw in raws if backend.needs_gradient_raw(raw)]
     if not sources:
         return list(results)
     return [raw if isinstance(raw, int | None) else backend.reaching_raw(raw, sources) for raw in results]

@@ -76,11 +76,11 @@ class NetworkDims:
 
     def instead(self, old: Dim, size: int | Dim, x: Tensor, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of this size in the place of another one of `x`: of features, of frames, or of anything else."""
-        others = [*(dim for dim in x.dims if dim is not old), *taken]
+        neighbours = [*(dim for dim in x.dims if dim is not old), *taken]
         if isinstance(size, int) and not self.made(old):
             size = Dim(size, name=old.name, kind=old.kind)
         time = self.time if is_marked_time(old) else self.static
-        return (self.feature if old is x.feature_dim else time)(size, others)
+        return (self.feature if old is x.feature_dim else time)(size, neighbours)
 
     def made(self, dim: Dim) -> bool:
         """Whether a dim was made for a number, or derived from such dims; the others are those of the user."""
@@ -100,14 +100,14 @@ class NetworkDims:
         for dim in source.dims:
             if not _static(dim) or dim in first.sig.index:
                 continue
-            same = [other for other in free if other.dimension == dim.dimension]
+            twins = [twin for twin in free if twin.dimension == dim.dimension]
             if strict:
-                same = [other for other in same if self.made(other) and self.made(dim)]
-            preferred = [other for other in same if (other is first.feature_dim) == (dim is source.feature_dim)]
-            if same:
-                chosen = (preferred or same)[0]
-                free.remove(chosen)
-                pairs.append((dim, chosen))
+                twins = [twin for twin in twins if self.made(twin) and self.made(dim)]
+            preferred = [twin for twin in twins if (twin is first.feature_dim) == (dim is source.feature_dim)]
+            if twins:
+                match = (preferred or twins)[0]
+                free.remove(match)
+                pairs.append((dim, match))
         return tuple(pairs)
 
     def make_same(self, old: Dim, new: Dim) -> None:
@@ -133,8 +133,8 @@ class NetworkDims:
     def names_of(self, dim: Dim) -> list[str]:
         """All names: its own, those that layers gave it, and those of the dims that it is derived from."""
         parts = [] if dim.expr is None else [part for part in dim.expr.dims if part is not dim]
-        found = [dim.name, *self._names.get(dim, ()), *(name for part in parts for name in self.names_of(part))]
-        return list(dict.fromkeys(found))
+        names = [dim.name, *self._names.get(dim, ()), *(name for part in parts for name in self.names_of(part))]
+        return list(dict.fromkeys(names))
 
     def _nth(self, pool: dict[int, list[Dim]], size: int, name: str, taken: Iterable[Dim]) -> Dim:
         dims, taken = pool.setdefault(size, []), set(taken)
@@ -151,7 +151,7 @@ class NetworkDims:
         described: a name, a Dim, a number if `numbers`, or several of these. Raises DimError if there is no such axis.
         """
         if isinstance(described, list | tuple | set):
-            return tuple(dict.fromkeys(dim for each in described for dim in self.find(each, template, numbers=numbers)))
+            return tuple(dict.fromkeys(dim for part in described for dim in self.find(part, template, numbers=numbers)))
         if isinstance(described, Dim):
             described = self.of(described)
             template.axis(described)
@@ -168,19 +168,19 @@ class NetworkDims:
         if not isinstance(described, str):
             raise DimError("not an axis", got=repr(described), expected="a name such as T, a Dim, or a list of these")
         order = AxisOrder(dims, template.feature_dim, self.names_of, static_time=False)
-        found = order.find(described)
-        if not found and described.lower() != "t?" and not described.lower().startswith(_GROUPS):
+        axes = order.find(described)
+        if not axes and described.lower() != "t?" and not described.lower().startswith(_GROUPS):
             hint = order.suggestion(described)
             raise DimError(f"there is no axis {described!r}", got=show_dims(template.dims), hint=hint)
-        return tuple(dims[i] for i in found)
+        return tuple(dims[i] for i in axes)
 
     def one(self, described: Any, template: Tensor, *, numbers: bool = True) -> Dim:
         """The only axis that a description means. Raises DimError if there is none, or more than one."""
-        found = self.find(described, template, numbers=numbers)
-        if len(found) != 1:
-            what = "more than one axis" if found else "no axis"
-            raise DimError(f"there is {what} {described!r}", got=show_dims(template.dims), expected="one axis")
-        return found[0]
+        dims = self.find(described, template, numbers=numbers)
+        if len(dims) != 1:
+            fault = "more than one axis" if dims else "no axis"
+            raise DimError(f"there is {fault} {described!r}", got=show_dims(template.dims), expected="one axis")
+        return dims[0]
 
 
 _GROUPS = ("except_batch", "except_time", "spatial", "static", "dyn", "*")
@@ -189,8 +189,8 @@ _GROUPS = ("except_batch", "except_time", "spatial", "static", "dyn", "*")
 
 def time_of(template: Tensor) -> Dim | None:
     """The first dim of frames of a template."""
-    found = AxisOrder(template.dims, template.feature_dim, static_time=False).time()
-    return template.dims[found[0]] if found else None
+    axes = AxisOrder(template.dims, template.feature_dim, static_time=False).time()
+    return template.dims[axes[0]] if axes else None
 
 
 def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
@@ -201,29 +201,29 @@ def declared_order(out: Tensor, sources: Sequence[Tensor]) -> list[Dim]:
     order = list(sources[0].dims) if sources else [batch_dim]
     old_feature = sources[0].feature_dim if sources else None
     for source in sources[1:]:
-        more = [dim for dim in source.dims if dim not in order]
-        ends = [dim for dim in more if dim is source.feature_dim and not dim.is_spatial_dim()]
+        unplaced = [dim for dim in source.dims if dim not in order]
+        ends = [dim for dim in unplaced if dim is source.feature_dim and not dim.is_spatial_dim()]
         place = len(order) - (old_feature is not None and order[-1] is old_feature)
-        order[place:place] = [dim for dim in more if dim not in ends]
+        order[place:place] = [dim for dim in unplaced if dim not in ends]
         order += ends
-    gone = [dim for dim in order if dim not in out.sig.index]
+    dropped = [dim for dim in order if dim not in out.sig.index]
     new = [dim for dim in out.dims if dim not in order]
     swapped: dict[Dim, Dim] = {}
-    if out.feature_dim in new and old_feature in gone:
+    if out.feature_dim in new and old_feature in dropped:
         swapped[old_feature] = out.feature_dim
-        gone.remove(old_feature)
+        dropped.remove(old_feature)
         new.remove(out.feature_dim)
-    last = new.pop() if new and new[-1] is out.feature_dim and len(new) > len(gone) else None
-    swapped.update(zip(gone, new, strict=False))
-    rest = new[len(gone) :]
+    feature = new.pop() if new and new[-1] is out.feature_dim and len(new) > len(dropped) else None
+    swapped.update(zip(dropped, new, strict=False))
+    extra = new[len(dropped) :]
     placed = [swapped.get(dim, dim) for dim in order if dim in swapped or dim in out.sig.index]
     at = len(placed)
-    if new and rest and gone:
-        at = placed.index(new[len(gone) - 1]) + 1
+    if new and extra and dropped:
+        at = placed.index(new[len(dropped) - 1]) + 1
     elif placed and placed[-1] is out.feature_dim:
         at -= 1
-    placed[at:at] = rest
-    return placed if last is None else [*placed, last]
+    placed[at:at] = extra
+    return placed if feature is None else [*placed, feature]
 
 
 def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
@@ -233,8 +233,8 @@ def order_now(order: Sequence[Dim], x: Tensor) -> list[Dim]:
     """
     new = [dim for dim in x.dims if dim not in order]
     beam = next((dim for dim in new if is_beam(dim)), None)
-    now = [beam if beam is not None and is_beam(dim) else dim for dim in order]
-    return [*(dim for dim in new if dim is not beam), *(dim for dim in now if dim in x.sig.index)]
+    current = [beam if beam is not None and is_beam(dim) else dim for dim in order]
+    return [*(dim for dim in new if dim is not beam), *(dim for dim in current if dim in x.sig.index)]
 
 
 def _static(dim: Dim) -> bool:
@@ -256,7 +256,7 @@ def broadcast(sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> list[list[
         [
             dim
             for dim in dims
-            if dim.dimension == 1 and any(_stands_for(dim, dims, feature, *other) for other in sources)
+            if dim.dimension == 1 and any(_stands_for(dim, dims, feature, *source) for source in sources)
         ]
         for dims, feature in sources
     ]
@@ -270,9 +270,9 @@ def _stands_for(
         return False
     of_features = dim is feature
     return any(
-        (each is feature_there) == of_features and each.dimension != 1 and not each.is_batch_dim()
-        for each in others
-        if each not in dims
+        (candidate is feature_there) == of_features and candidate.dimension != 1 and not candidate.is_batch_dim()
+        for candidate in others
+        if candidate not in dims
     )
 
 

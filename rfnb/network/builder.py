@@ -87,41 +87,41 @@ class Builder:
         self.loops.order()
 
     def _construct_ends(self) -> None:
-        done: set[str] = set()
-        while more := [scope for scope in self._all_subs() if scope.path not in done]:
-            for scope in more:
-                done.add(scope.path)
+        constructed: set[str] = set()
+        while pending := [scope for scope in self._all_subs() if scope.path not in constructed]:
+            for scope in pending:
+                constructed.add(scope.path)
                 assert scope.parent is not None
-                whole = scope.path.rstrip("/")
-                if whole not in self.nodes and scope.root.main is None and scope.parent.in_loop is None:
+                owner = scope.path.rstrip("/")
+                if owner not in self.nodes and scope.root.main is None and scope.parent.in_loop is None:
                     self._in_order(scope.parent, scope.name)
-                if whole in self.nodes:
+                if owner in self.nodes:
                     for name in ends_of(scope.layers, search=scope.search):
                         self._in_order(scope, name)
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
         todo = [(scope, name, False)]
-        begun: dict[str, None] = {}  # in their order
+        open_layers: dict[str, None] = {}  # in their order
         while todo:
             scope, name, ready = todo.pop()
             path = scope.path + name
             if ready:
-                del begun[path]
+                del open_layers[path]
                 self.layer(scope, name)
-            elif path in begun:
-                raise in_circle(path, list(begun))
+            elif path in open_layers:
+                raise in_circle(path, list(open_layers))
             elif path not in self.nodes:
-                begun[path] = None
+                open_layers[path] = None
                 todo.append((scope, name, True))
-                needed = [*sources_of(scope, name), *named_layers(scope, name)]
-                todo.extend((*found, False) for found in reversed(needed))
+                needs = [*sources_of(scope, name), *named_layers(scope, name)]
+                todo.extend((*reference, False) for reference in reversed(needs))
 
     def _all_subs(self) -> list[Scope]:
         return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
 
     def _subs(self, scope: Scope) -> list[Scope]:
-        return [each for sub in scope.subs.values() for each in (sub, *self._subs(sub))]
+        return [scope_inside for sub in scope.subs.values() for scope_inside in (sub, *self._subs(sub))]
 
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
         """The path of the layer or data that a reference means, which is constructed if it is not yet.
@@ -141,8 +141,8 @@ class Builder:
         if head in where.layers:
             path = self.layer(where, head)
             if f"{path}/{part}" not in self.nodes:
-                what = f"{needed_by}: the layer {path!r} has no part {part!r}"
-                raise LayerNotFound(what, hint=f"its parts: {', '.join(self._parts(path)) or 'none'}")
+                fault = f"{needed_by}: the layer {path!r} has no part {part!r}"
+                raise LayerNotFound(fault, hint=f"its parts: {', '.join(self._parts(path)) or 'none'}")
             return f"{path}/{part}"
         key = name.partition(":")[2]
         return self.loops.frame(where, key) if where.recurrent else self.data(where, key, needed_by)
@@ -176,8 +176,8 @@ class Builder:
         if path not in self.nodes:
             if not self.extern.has_data(key):
                 hint = did_you_mean(key, [*self.extern.data, *self._aliases])
-                what = f"{needed_by}: there is no data key {key!r}" if needed_by else f"there is no data key {key!r}"
-                raise DataNotFound(what, expected=", ".join(self.extern.data) or "none", hint=hint)
+                fault = f"{needed_by}: there is no data key {key!r}" if needed_by else f"there is no data key {key!r}"
+                raise DataNotFound(fault, expected=", ".join(self.extern.data) or "none", hint=hint)
             self.nodes[path] = NetNode(path, None, template_of(self.extern.get_data(key)))
         return path
 
@@ -202,8 +202,8 @@ class Builder:
             return self.loops.guess(scope, name)
         described = scope.layers[name]
         if not isinstance(described, Mapping) or "class" not in described:
-            what = f"layer {path!r} is not described by a dict with a class"
-            raise NetworkError(what, got=repr(described)[:60], expected='{"class": …}')
+            fault = f"layer {path!r} is not described by a dict with a class"
+            raise NetworkError(fault, got=repr(described)[:60], expected='{"class": …}')
         self.stack.append(path)
         try:
             options = class_of(described).options
@@ -241,7 +241,7 @@ class Builder:
         """Constructs a layer, and attaches it to its owner."""
         cls, original = class_of(described), described
         described = cls.rewritten(described)
-        given = known_options(cls, described)
+        values = known_options(cls, described)
         rec: RecNet | None = None
         if "subnetwork" in cls.options:
             inner = scope.sub(path[len(scope.path) :])
@@ -255,16 +255,16 @@ class Builder:
             sources = self.sources(cls, described, scope, path)
         inputs: dict[str, str] = {}
         for name, option in cls.options.items() if rec is None else ():
-            if option.kind == "layer" and isinstance(given.get(name), str):
-                inputs[name] = self.find(scope, given.pop(name), path)
-            elif option.kind == "layers" and given.get(name) is not None:
-                found: dict[str, str] = {}
-                given[name] = _options.without_layers(given[name], option.types, name, found)
-                inputs.update({key: self.find(scope, reference, path) for key, reference in found.items()})
-        for name, reference in outputs_as_parameters(given.get("reuse_params")).items():
+            if option.kind == "layer" and isinstance(values.get(name), str):
+                inputs[name] = self.find(scope, values.pop(name), path)
+            elif option.kind == "layers" and values.get(name) is not None:
+                references: dict[str, str] = {}
+                values[name] = _options.without_layers(values[name], option.types, name, references)
+                inputs.update({key: self.find(scope, reference, path) for key, reference in references.items()})
+        for name, reference in outputs_as_parameters(values.get("reuse_params")).items():
             inputs[f"parameter {name}"] = self.find(scope, reference, path)
-        inner, more = cls.net_inside(self, scope, path, original)
-        inputs.update(more)
+        inner, inputs_inside = cls.net_inside(self, scope, path, original)
+        inputs.update(inputs_inside)
         templates = [self.seen(source, scope) for source in sources]
         layer = self.modules.get(path) or cls(path, self.version)
         layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
@@ -283,8 +283,8 @@ class Builder:
                 prepared = layer.prepared(*templates) if rec is None else tuple(templates)
             first = prepared[0] if prepared else None
             if rec is None:
-                set_options(layer, given, self, first)
-            self._set_target(node, scope, first, given)
+                set_options(layer, values, self, first)
+            self._set_target(node, scope, first, values)
             if layer.takes_target and node.target is not None:
                 targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
                 for i, target in enumerate(targets):
@@ -295,7 +295,7 @@ class Builder:
             layer._origin_of = lambda i, dim: origin_of(self.nodes, sources[i], dim)
             layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
-            self._give_parameters(layer, scope, path, given, by_name)
+            self._give_parameters(layer, scope, path, values, by_name)
             layer.setup(*prepared, **{name: x for name, x in by_name.items() if not name.startswith("parameter ")})
             with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
                 with changed_parameters(layer, by_name) as rest:
@@ -340,8 +340,8 @@ class Builder:
             raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
         names = names_of_sources(described, default)
         later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
-        found = {i: self.find(scope, names[i], path) for i in later}
-        return [found[i] for i in range(len(names))]
+        paths = {i: self.find(scope, names[i], path) for i in later}
+        return [paths[i] for i in range(len(names))]
 
     def _set_target(self, node: NetNode, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
         layer = node.layer
@@ -359,17 +359,17 @@ class Builder:
             target = target[0] if target else None
         if target is not None:
             node.target = self._target(scope, target, node.path)
-        taken = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
+        used_dims = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
         if layer.out_dim is None and layer.n_out is not None:
-            same = self.seen(node.sources[0], scope).feature_dim if layer.keeps_features and node.sources else None
-            keeps = same is not None and same.dimension == layer.n_out and not self.axes.made(same)
-            layer.out_dim = same if keeps else self.axes.feature(layer.n_out, taken)
+            feature = self.seen(node.sources[0], scope).feature_dim if layer.keeps_features and node.sources else None
+            keeps = feature is not None and feature.dimension == layer.n_out and not self.axes.made(feature)
+            layer.out_dim = feature if keeps else self.axes.feature(layer.n_out, used_dims)
         elif layer.out_dim is None and node.target is not None:
             of = self.nodes[node.target].template
             dim = layer.target_dim = of.sparse_dim or of.feature_dim
-            more = 0 if node.loss is None else node.loss.more_labels
+            extra = 0 if node.loss is None else node.loss.more_labels
             if dim is not None and dim.dimension is not None:
-                layer.out_dim = self.axes.feature(dim.dimension + more, taken) if more else dim
+                layer.out_dim = self.axes.feature(dim.dimension + extra, used_dims) if extra else dim
 
     def _target(self, scope: Scope, target: str, needed_by: str) -> str:
         """The path of a target: a layer if there is one with this name, else a data key, with all frames."""
@@ -393,12 +393,12 @@ class Builder:
                 with on_meta():
                     return renamed(inputs[key], pairs)
             if shared := layer_of_parameter(reused, name):
-                other = self.nodes[self.find(scope, shared, path)].layer
-                found = {} if other is None else other.params
-                if name not in found:
-                    raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(found))
-                check_shape(name, found[name], dims)
-                return shared_here(found[name], name, dims)
+                owner = self.nodes[self.find(scope, shared, path)].layer
+                table = {} if owner is None else owner.params
+                if name not in table:
+                    raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(table))
+                check_shape(name, table[name], dims)
+                return shared_here(table[name], name, dims)
             cell = "" if name.startswith("batch_norm/") else layer.cell_scope
             parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
             # the steps of a loop name the dims themselves, and are kept from call to call

@@ -72,17 +72,17 @@ class DataKey:
         if lengths is not None and not isinstance(lengths, Mapping):
             lengths = dict.fromkeys(dynamic[:1], lengths)
         shape = tuple(np.shape(array)) if not hasattr(array, "shape") else tuple(array.shape)
-        given: dict[Dim, Any] = {}
+        sizes: dict[Dim, Any] = {}
         for axis in dynamic if len(shape) == len(self.dims) else ():
             full = np.full(shape[0], shape[axis], "int32") if at is not None else shape[axis]
-            given[self.dims[axis]] = _numbers((lengths or {}).get(axis, full))
+            sizes[self.dims[axis]] = _numbers((lengths or {}).get(axis, full))
         return convert_to_tensor(
             array,
             dims=self.dims,
             dtype=self.dtype,
             sparse_dim=self.sparse_dim,
             feature_dim=self.feature_dim,
-            lengths=given or None,
+            lengths=sizes or None,
             name=self.name,
         )
 
@@ -90,10 +90,10 @@ class DataKey:
         """A Tensor of data whose batch axis is not the first one."""
         order = [at, *(i for i in range(len(self.dims)) if i != at)]
         if isinstance(lengths, Mapping):
-            lengths = {order.index(axis): given for axis, given in lengths.items()}
+            lengths = {order.index(axis): sizes for axis, sizes in lengths.items()}
         array = array.permute(order) if hasattr(array, "permute") else np.transpose(array, order)
-        first = replace(self, dims=tuple(self.dims[i] for i in order))
-        return first.tensor((array, lengths)).copy_transpose(self.dims)
+        batch_major = replace(self, dims=tuple(self.dims[i] for i in order))
+        return batch_major.tensor((array, lengths)).copy_transpose(self.dims)
 
 
 class ExternData:
@@ -125,14 +125,14 @@ class ExternData:
 
     def register_data_from_dict(self, data: Mapping[str, Any]) -> None:
         """Adds data keys."""
-        before = dict(self.data)
+        previous = dict(self.data)
         try:
             for key, described in data.items():
                 if not isinstance(key, str):
                     raise NetworkError("extern_data: a key is not a string", got=repr(key)[:60], expected="a string")
                 self.data[key] = self._described(key, _as_dict(key, described))
         except Exception:
-            self.data = before
+            self.data = previous
             raise
         self.data = {key: described.with_dims(self.axes.of) for key, described in self.data.items()}
 
@@ -186,11 +186,11 @@ class ExternData:
 
     def tensors(self, batch: Mapping[str, Any] | TensorDict) -> dict[str, Tensor]:
         """The Tensors of a batch, by key. Raises DataNotFound for a key that is not described."""
-        given = batch.data if isinstance(batch, TensorDict) else batch
-        made = {key: self.get_data(key).tensor(value) for key, value in given.items()}
-        for x in made.values():
+        values = batch.data if isinstance(batch, TensorDict) else batch
+        tensors = {key: self.get_data(key).tensor(value) for key, value in values.items()}
+        for x in tensors.values():
             bind_again(x.dims, x.lengths)  # another batch may have been made since
-        return made
+        return tensors
 
     def collate(self, samples: Sequence[Mapping[str, Any]]) -> TensorDict:
         """A batch of samples, each a dict of arrays without batch axis: the `collate_fn` of torch's DataLoader.
@@ -221,7 +221,7 @@ class ExternData:
         """
         draw = np.random.default_rng(seed)
         sizes: dict[Dim, list[int]] = {}
-        made = {}
+        tensors = {}
         for key, data in self.data.items():
             shape = []
             for dim in data.dims:
@@ -238,14 +238,14 @@ class ExternData:
                 if data.dtype.startswith(("int", "uint"))
                 else draw.normal(size=shape)
             )
-            made[key] = data.tensor((array.astype(data.dtype), lengths))
-        return TensorDict(made)
+            tensors[key] = data.tensor((array.astype(data.dtype), lengths))
+        return TensorDict(tensors)
 
     def _described(self, key: str, given: dict[str, Any]) -> DataKey:
         for name, value in given.items():
             if name not in KINDS:
-                what, hint = f"extern_data {key!r}: unknown option {name!r}", did_you_mean(name, KINDS)
-                raise NetworkError(what, expected=", ".join(KINDS), hint=hint)
+                fault, hint = f"extern_data {key!r}: unknown option {name!r}", did_you_mean(name, KINDS)
+                raise NetworkError(fault, expected=", ".join(KINDS), hint=hint)
             _check(key, name, value, *KINDS[name])
         for entry in given.get("dim_tags") or ():
             _check(key, "an entry of dim_tags", entry, Dim, optional=False)
@@ -259,8 +259,8 @@ class ExternData:
         for name in ("time_dim_axis", "feature_dim_axis"):
             at = given.get(name)
             if at is not None and not -len(dims) <= at < len(dims):
-                what = f"extern_data {key!r}: {name} is not an axis"
-                raise NetworkError(what, got=at, expected=f"0 to {len(dims) - 1}")
+                fault = f"extern_data {key!r}: {name} is not an axis"
+                raise NetworkError(fault, got=at, expected=f"0 to {len(dims) - 1}")
         if (at := given.get("time_dim_axis")) is not None:
             mark_time(dims[at])
         feature = given.get("feature_dim")
@@ -271,8 +271,8 @@ class ExternData:
             features = [dim for dim in dims if dim.is_feature_dim()]
             fixed = [dim for dim in dims if dim.dimension is not None and not dim.is_batch_dim()]
             feature = next(reversed(fixed or features), None)
-        if isinstance(same := given.get("same_dim_tags_as"), Mapping):
-            dims, feature = self._same(key, dims, feature, same, own=tags is not None)
+        if isinstance(shared_tags := given.get("same_dim_tags_as"), Mapping):
+            dims, feature = self._same(key, dims, feature, shared_tags, own=tags is not None)
         label = given.get("sparse_dim") or (self.axes.feature(size) if sparse and size is not None else None)
         words = given.get("vocab")
         words = words.get("labels") if isinstance(words, Mapping) else words
@@ -285,9 +285,9 @@ class ExternData:
         shape: list[Any] = list(given.get("shape", (None,) if sparse else (None, size)))
         if (at := given.get("batch_dim_axis", 0)) is not None:
             shape.insert(at, batch_dim)
-        same = given.get("same_dim_tags_as")
-        like = self.data.get(same) if isinstance(same, str) else None
-        known = [dim for dim in like.dims if dim.dimension is None and not dim.is_batch_dim()] if like else []
+        reference = given.get("same_dim_tags_as")
+        like = self.data.get(reference) if isinstance(reference, str) else None
+        dynamic_dims = [dim for dim in like.dims if dim.dimension is None and not dim.is_batch_dim()] if like else []
         dims: list[Dim] = []
         dynamic = 0
         for i, entry in enumerate(shape):
@@ -295,7 +295,7 @@ class ExternData:
                 dims.append(entry)
             elif entry is None:
                 name = key if not dynamic else f"{key}{dynamic}"
-                dim = known[dynamic] if dynamic < len(known) else Dim(None, name=name)
+                dim = dynamic_dims[dynamic] if dynamic < len(dynamic_dims) else Dim(None, name=name)
                 dim.kind = "spatial"
                 dims.append(self.axes.name(dim, f"time:var:extern_data:{key}"))
                 dynamic += 1
@@ -319,11 +319,11 @@ class ExternData:
             try:
                 old = dims[described if isinstance(described, int) else order.one(str(described))]
             except (DimError, IndexError) as error:
-                what = f"extern_data {key!r}: same_dim_tags_as has no axis {described!r}"
-                raise NetworkError(what, got=show_dims(dims), expected='{"T": dim}') from error
+                fault = f"extern_data {key!r}: same_dim_tags_as has no axis {described!r}"
+                raise NetworkError(fault, got=show_dims(dims), expected='{"T": dim}') from error
             if not isinstance(new, Dim) or new.dimension not in (old.dimension, None):
-                what = f"extern_data {key!r}: same_dim_tags_as gives {described!r} something else"
-                raise NetworkError(what, got=repr(new)[:60], expected=f"a Dim for {old.describe()}")
+                fault = f"extern_data {key!r}: same_dim_tags_as gives {described!r} something else"
+                raise NetworkError(fault, got=repr(new)[:60], expected=f"a Dim for {old.describe()}")
             if new.dimension is None and old.dimension is not None:
                 self.axes.make_same(new, old)
                 continue

@@ -62,10 +62,10 @@ class LossHolder:
         reduce_func: Callable[[Tensor], Any] | None = None,
     ) -> LossHolder:
         """The same loss with another name, layer, or way to make a value of the losses of all frames."""
-        other = copy(self)
-        other.name, other.layer = name or self.name, layer or self.layer
-        other.reduce_func = reduce_func or self.reduce_func
-        return other
+        holder = copy(self)
+        holder.name, holder.layer = name or self.name, layer or self.layer
+        holder.reduce_func = reduce_func or self.reduce_func
+        return holder
 
     def get_layer(self) -> Layer:
         """The layer whose output this is a loss of."""
@@ -169,8 +169,8 @@ def holder_of(node: NetNode, values: Mapping[str, Tensor]) -> LossHolder:
     assert layer is not None and node.loss is not None
     if node.target is not None and node.target not in values:
         key = node.target.removeprefix("data:")
-        what = f"the loss of {node.path!r}: the batch has no target {key!r}"
-        raise DataNotFound(what, hint=f'net.forward({{"{key}": …}})')
+        fault = f"the loss of {node.path!r}: the batch has no target {key!r}"
+        raise DataNotFound(fault, hint=f'net.forward({{"{key}": …}})')
     target = None if node.target is None or not node.loss.needs_target else values[node.target]
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
     loss = loss_by_name(layer.loss or "", layer.loss_opts)
@@ -189,15 +189,15 @@ def holders_of(
     nodes: Iterable[NetNode], values: Mapping[str, Tensor], counts: Callable[[NetNode], bool]
 ) -> dict[str, LossHolder]:
     """The losses of layers, and of those inside of them, by path. counts: whether that of a layer counts."""
-    found = {}
+    holders = {}
     for node in nodes:
         if counts(node):
-            found[node.path] = holder_of(node, values)
+            holders[node.path] = holder_of(node, values)
         for end in () if node.layer is None else node.layer.losses_inside(node):
             if counts(end):
                 assert node.layer is not None
-                found[end.path] = holder_of(end, node.layer.values_of_loss(node, end, values))
-    return found
+                holders[end.path] = holder_of(end, node.layer.values_of_loss(node, end, values))
+    return holders
 
 
 def constraints_of(layers: Iterable[Layer]) -> Any:
@@ -215,9 +215,9 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
 
 def _constraints(layer: Layer) -> Iterator[Tensor]:
     if layer.for_penalties is not None and layer.feature_dim is not None:
-        before, out = layer.for_penalties
+        source, out = layer.for_penalties
         if layer.darc1:
-            yield darc1(before, layer.feature_dim) * layer.darc1
+            yield darc1(source, layer.feature_dim) * layer.darc1
         if layer.spatial_smoothing:
             yield spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
     for parameter in layer.params.values() if layer.L2 else ():

@@ -92,12 +92,12 @@ class InnerNet(Module):
     @property
     def params(self) -> dict[str, Parameter]:
         """All parameters; those of the layers of a subnetwork with the names of the layers before theirs."""
-        found = {}
+        params = {}
         for path, node in self.nodes.items():
-            inside = "rec/" if node.layer is not None and node.layer.layer_class in ("rec", "rnn_cell") else ""
-            prefix = self.called(path) + "/" + inside if self.called(path) else ""
-            found.update({f"{prefix}{name}": each for name, each in (node.layer.params if node.layer else {}).items()})
-        return found
+            infix = "rec/" if node.layer is not None and node.layer.layer_class in ("rec", "rnn_cell") else ""
+            prefix = self.called(path) + "/" + infix if self.called(path) else ""
+            params.update({f"{prefix}{name}": x for name, x in (node.layer.params if node.layer else {}).items()})
+        return params
 
     def called(self, path: str) -> str:
         """How a layer of the unit is called outside of it; "" is the unit itself."""
@@ -161,11 +161,11 @@ class InnerNet(Module):
 
     def parts_of_state(self, state: State) -> dict[str, Tensor]:
         """The outputs of layers in the unit that belong to a state."""
-        found = {name: state[name] for name in self.kept}
+        outputs = {name: state[name] for name in self.kept}
         for name, node in self.carrying.items():
             parts = {} if node.layer is None else node.layer.parts_of(state[name])
-            found.update({self.called(f"{node.path}/{part}"): x for part, x in parts.items()})
-        return found
+            outputs.update({self.called(f"{node.path}/{part}"): x for part, x in parts.items()})
+        return outputs
 
     def first_state(self, given: Mapping[str, Tensor | None]) -> State:
         """The state before the first step. given: the values from outside, as far as they are known before the loop."""
@@ -175,8 +175,8 @@ class InnerNet(Module):
                 state[name] = self.first_output(given, self.nodes[node.of], node.first)
             else:
                 state[name] = self._first_state_of(node, given)
-        for name, (path, first) in self.kept.items():
-            state[name] = self.first_output(given, self.nodes[path], first)
+        for name, (path, initial) in self.kept.items():
+            state[name] = self.first_output(given, self.nodes[path], initial)
         return state
 
     def _first_state_of(self, node: NetNode, given: Mapping[str, Tensor | None]) -> State:
@@ -184,8 +184,8 @@ class InnerNet(Module):
         keys = {path: key for key, path in self.inputs.items()}
         with get_run_ctx().train_flag_ctx(False), on_meta():
             prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
-        known = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
-        return node.layer.first_state(*prepared, **known)
+        values = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
+        return node.layer.first_state(*prepared, **values)
 
     def first_output(
         self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: Any = None
@@ -201,8 +201,8 @@ class InnerNet(Module):
             x = layer.output_of(self._first_state_of(node, given))
             x = x if set(x.dims) == set(dims) else 0.0
         elif isinstance(first, str) and first == "apply(0)":
-            nothing = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
-            x = self.run(nothing, self.first_state(given))[0][node.path]
+            inputs = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
+            x = self.run(inputs, self.first_state(given))[0][node.path]
             x = x if self.frames is None else gather(x, indices=0, axis=self.frames)
         elif isinstance(first, str) and first not in NUMBERS and x is None:
             raise NetworkError("initial_output: the layer has no value before the loop", got=self.inputs[first])
@@ -246,8 +246,8 @@ class InnerBuilder(Builder):
         self.layer(self.scope, self.option)
         if ends:
             self._construct_ends()
-        known = self.outer.loops.nets
-        self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in known}
+        outer_nets = self.outer.loops.nets
+        self.loops.nets = {path: rec for path, rec in self.loops.nets.items() if path not in outer_nets}
         self.loops.order()
 
     def net(self, axis: Dim | None, frames: Dim | None) -> InnerNet:
@@ -256,32 +256,32 @@ class InnerBuilder(Builder):
         for node in [node for node in self.nodes.values() if node.kind == "previous" and node.loop is self.loop]:
             self._check_kept(node)
             node.first = self.first(node.of)
-        first = self.first(f"{self.scope.path}{self.option}")
-        made = InnerNet(self)
-        made.first, made.axis, made.frames = first, axis, frames
+        initial = self.first(f"{self.scope.path}{self.option}")
+        net = InnerNet(self)
+        net.first, net.axis, net.frames = initial, axis, frames
         top = self.around
         while top.parent is not None:
             top = top.parent
-        output = made.resolved(made.output)
-        made.grows = self._growing(output)
-        if made.grows and (output.layer is None or output.layer.so_far is None):
+        output = net.resolved(net.output)
+        net.grows = self._growing(output)
+        if net.grows and (output.layer is None or output.layer.so_far is None):
             self._check_kept(output)
-        used, own = set(texts_in(top.layers)), self.scope.path[len(self.around.path) :]
+        texts, unit_path = set(texts_in(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
-            name = made.called(path)
+            name = net.called(path)
             if node.layer is None or not name:
                 continue
-            if node.layer.is_output_layer or any(text.endswith(f"{own}{name}") for text in used):
+            if node.layer.is_output_layer or any(text.endswith(f"{unit_path}{name}") for text in texts):
                 self._check_kept(node)
-                made.kept[name] = (path, self.first(path))
-        return made
+                net.kept[name] = (path, self.first(path))
+        return net
 
     def _growing(self, node: NetNode) -> bool:
         """Whether the output of a layer in a loop has an axis that grows from step to step."""
         if self.masked_loop is None or self.masked_loop is not self.loop:
             return False
-        grown = {dim for each in self.nodes.values() if each.state is not None for dim in _grown_in(each.state)}
-        layers = [each.layer for each in self.nodes.values() if each.layer is not None]
+        grown = {dim for member in self.nodes.values() if member.state is not None for dim in _grown_in(member.state)}
+        layers = [member.layer for member in self.nodes.values() if member.layer is not None]
         grown.update(layer.so_far for layer in layers if layer.so_far is not None)
         return not grown.isdisjoint(node.template.dims)
 
@@ -297,26 +297,26 @@ class InnerBuilder(Builder):
     def first(self, path: str) -> Any:
         """What is given for the output of a layer before the first frame."""
         scope, name = self.scope.find(path.removeprefix(self.scope.path))
-        given = scope.layers[name].get("initial_output")
-        while given is None and scope.is_subnet(name) and scope.layers[name]["class"] == "subnetwork":
+        value = scope.layers[name].get("initial_output")
+        while value is None and scope.is_subnet(name) and scope.layers[name]["class"] == "subnetwork":
             scope, name = scope.sub(name), "output"
-            given = scope.layers[name].get("initial_output")
+            value = scope.layers[name].get("initial_output")
         template = self.nodes[scope.path + name].template
-        if given is None and template.sparse_dim is not None and self.nodes[scope.path + name].state is None:
+        if value is None and template.sparse_dim is not None and self.nodes[scope.path + name].state is None:
             raise NetworkError(
                 "labels have no value before the first frame", got=template.describe_dims(),
                 expected='"initial_output": 0, in the unit',
             )  # fmt: skip
-        if given == "var":
-            own, feature = scope.path[len(self.around.path) :].rstrip("/"), template.feature_dim
+        if value == "var":
+            unit_path, feature = scope.path[len(self.around.path) :].rstrip("/"), template.feature_dim
             assert feature is not None
-            variable = f"{variable_scope(scope, name, scope.layers[name].get('name_scope'))}init_{own}_var"
-            made = self.variables.get(variable, [feature], 0.0, trainable=is_trainable(scope))
-            setattr(self.root, f"init_{name}_var", made)
-            return made
-        if isinstance(given, str) and given not in (*NUMBERS, "apply(0)"):
-            return self.inputs[self.find(scope, given, path)]
-        return given
+            variable = f"{variable_scope(scope, name, scope.layers[name].get('name_scope'))}init_{unit_path}_var"
+            parameter = self.variables.get(variable, [feature], 0.0, trainable=is_trainable(scope))
+            setattr(self.root, f"init_{name}_var", parameter)
+            return parameter
+        if isinstance(value, str) and value not in (*NUMBERS, "apply(0)"):
+            return self.inputs[self.find(scope, value, path)]
+        return value
 
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
         """The path of a layer or data; what is outside of the unit becomes an input of it."""
@@ -324,9 +324,9 @@ class InnerBuilder(Builder):
         where, name = scope.find(reference.removeprefix(frame) if frame else reference, needed_by)
         if self._contains(where):
             return super().find(scope, reference, needed_by)
-        inside = f"prev:{self.scope.path.removeprefix(where.path)}"
-        if name.startswith(inside):
-            return self._previous(name.removeprefix(inside))
+        previous = f"prev:{self.scope.path.removeprefix(where.path)}"
+        if name.startswith(previous):
+            return self._previous(name.removeprefix(previous))
         path = self.outer.find(where, frame + name, needed_by)
         if path not in self.nodes:
             with on_meta():
@@ -375,8 +375,8 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
         return set_feature_dim(set_sparse_dim(x, new.sparse_dim), new.feature_dim)
     if isinstance(new, dict):
         grown = _grown_in(new)
-        kept = {name for name, part in new.items() if isinstance(part, Tensor) and not grown.isdisjoint(part.dims)}
-        return type(new)({name: part if name in kept else chosen(mask, part, old[name]) for name, part in new.items()})
+        names = {name for name, part in new.items() if isinstance(part, Tensor) and not grown.isdisjoint(part.dims)}
+        return type(new)({name: part if name in names else chosen(mask, part, old[name]) for name, part in new.items()})
     return new
 
 

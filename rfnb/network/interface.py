@@ -133,9 +133,9 @@ class Interface(Module):
 
         sources: several layers, of which the last one that comes from a search counts.
         """
-        given = [src] if src is not None else list(sources or ())
-        found = [layer.get_search_choices() for layer in given if hasattr(layer, "get_search_choices")]
-        return next((each for each in reversed(found) if each is not None), None)
+        layers = [src] if src is not None else list(sources or ())
+        choices = [layer.get_search_choices() for layer in layers if hasattr(layer, "get_search_choices")]
+        return next((layer_choices for layer_choices in reversed(choices) if layer_choices is not None), None)
 
     def print_network_info(self, name: str = "Network") -> None:
         """Prints the layers with their classes and dims, and the number of parameters."""
@@ -165,7 +165,7 @@ class Interface(Module):
     def get_used_targets(self) -> list[str]:
         """The data keys that are targets of layers, sorted."""
         targets = {node.target for node in every_node(self._builder.nodes).values() if node.target is not None}
-        return sorted(each.removeprefix("data:") for each in targets if each.startswith("data:"))
+        return sorted(target.removeprefix("data:") for target in targets if target.startswith("data:"))
 
     def get_default_target(self) -> str:
         """The target of losses that name none."""
@@ -222,10 +222,10 @@ class Interface(Module):
             self._trained = {id(parameter): parameter.trainable for parameter in self.parameters()}
         for path, layer in self.layers.items():
             head = path if hidden is not None and path in hidden else path.partition("/")[0]
-            chosen = with_output is not False if head in ends else hidden is None or head in hidden
+            selected = with_output is not False if head in ends else hidden is None or head in hidden
             for parameter in layer.params.values():
                 trained = self._trained.get(id(parameter), parameter.trainable)
-                parameter.trainable = trained and chosen and global_trainable is not False
+                parameter.trainable = trained and selected and global_trainable is not False
 
     def get_param_values_dict(self, session: Any = None) -> dict[str, dict[str, Any]]:
         """The values of the parameters: {path of the layer: {name: array}}."""

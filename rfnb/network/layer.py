@@ -127,8 +127,8 @@ class Layer(Module):
 
     def __init_subclass__(cls, *, layer_class: str | Sequence[str] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
-        cls.options = {**cls.options, **own}
+        declared = {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
+        cls.options = {**cls.options, **declared}
         names = [layer_class] if isinstance(layer_class, str) else list(layer_class)
         if names:
             cls.layer_class = names[0]
@@ -172,13 +172,13 @@ class Layer(Module):
         """The output for these sources, and for further inputs by the names of their options."""
         if not self.changes:
             return self._finished(self.compute(*self.prepared(*sources), **inputs))
-        with changed_parameters(self, inputs) as rest:
-            return self._finished(self.compute(*self.prepared(*sources), **rest))
+        with changed_parameters(self, inputs) as plain_inputs:
+            return self._finished(self.compute(*self.prepared(*sources), **plain_inputs))
 
     def one_step(self, state: State, *sources: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """The output of a step of a loop, and the state after it."""
-        with changed_parameters(self, inputs) if self.changes else nullcontext(inputs) as rest:
-            out, state = self.step(state, *self.prepared(*sources), **rest)
+        with changed_parameters(self, inputs) if self.changes else nullcontext(inputs) as plain_inputs:
+            out, state = self.step(state, *self.prepared(*sources), **plain_inputs)
             return self._finished(out), state
 
     def _finished(self, out: Tensor) -> Tensor:
@@ -199,15 +199,15 @@ class Layer(Module):
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""
-        given = [renamed(x, pairs) for x, pairs in zip(sources, self.renamed, strict=True)]
-        if self.joins and len(given) > 1:
-            given = [joined(given, self.joined_dim)]
-        if self.dropout and given:
-            if given[0].sparse_dim is not None and get_run_ctx().train_flag:
-                got, hint = given[0].describe_dims(), "dropout in the layers after it"
+        prepared = [renamed(x, pairs) for x, pairs in zip(sources, self.renamed, strict=True)]
+        if self.joins and len(prepared) > 1:
+            prepared = [joined(prepared, self.joined_dim)]
+        if self.dropout and prepared:
+            if prepared[0].sparse_dim is not None and get_run_ctx().train_flag:
+                got, hint = prepared[0].describe_dims(), "dropout in the layers after it"
                 raise NetworkError("dropout in training needs numbers, and the source has labels", got=got, hint=hint)
-            given[0] = dropout(given[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
-        return tuple(given)
+            prepared[0] = dropout(prepared[0], self.dropout, axis=self.dropped_dims, on_forward=self.dropout_on_forward)
+        return tuple(prepared)
 
     def matching(self, axes: NetworkDims, source: Tensor, first: Tensor) -> Sequence[tuple[Dim, Dim]]:
         """Which dims of a source stand for dims of the first one."""
@@ -333,9 +333,9 @@ class Layer(Module):
     @property
     def params(self) -> dict[str, Parameter]:
         """The parameters by their names, "W" and "b" for example; inside of a call, those of this call."""
-        own = vars(self)
-        found = {name: own[name] for name in self._made if isinstance(own.get(name), Parameter)}
-        return {**found, **self.changes.now} if self.changes else found  # type: ignore[dict-item]
+        attributes = vars(self)
+        params = {name: attributes[name] for name in self._made if isinstance(attributes.get(name), Parameter)}
+        return {**params, **self.changes.now} if self.changes else params  # type: ignore[dict-item]
 
     pool: NetworkDims
     config: Mapping[str, Any] = MappingProxyType({})
@@ -348,9 +348,9 @@ class Layer(Module):
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
         assert self._new_parameter is not None
-        made = self._new_parameter(name, dims, initial)
-        self.own_parameter(name, made)
-        return made
+        parameter = self._new_parameter(name, dims, initial)
+        self.own_parameter(name, parameter)
+        return parameter
 
     def own_parameter(self, name: str, made: Any) -> None:
         """Makes a parameter one of this layer."""
@@ -393,10 +393,10 @@ def layer_by_class(name: Any) -> type[Layer]:
     if isinstance(name, str) and name in MODULES and name not in LAYERS:
         importlib.import_module(MODULES[name])
     if not isinstance(name, str) or name not in LAYERS:
-        known = sorted({*MODULES, *LAYERS})
+        names = sorted({*MODULES, *LAYERS})
         raise NetworkError(
             f"there is no layer class {name!r:.60}",
             expected='"class": one of the known classes',
-            hint=did_you_mean(name, known) or f"known: {', '.join(known)}",
+            hint=did_you_mean(name, names) or f"known: {', '.join(names)}",
         )
     return LAYERS[name]

@@ -66,12 +66,12 @@ class LayerLoss:
         LOSSES[loss] = cls
 
     def __init__(self, **given: Any):
-        known = {**self.shared, **self.own}
-        unknown = [name for name in given if name not in known]
+        options = {**self.shared, **self.own}
+        unknown = [name for name in given if name not in options]
         if unknown:
-            hint = did_you_mean(unknown[0], known)
-            raise NetworkError(f"loss_opts: unknown option {unknown[0]!r}", expected=", ".join(known), hint=hint)
-        self.opts = {**known, **given}
+            hint = did_you_mean(unknown[0], options)
+            raise NetworkError(f"loss_opts: unknown option {unknown[0]!r}", expected=", ".join(options), hint=hint)
+        self.opts = {**options, **given}
 
     def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
         """The loss of each frame, or of each sequence."""
@@ -81,8 +81,8 @@ class LayerLoss:
         """The error of each frame or sequence: by default, whether another output is the largest. It may be None."""
         axis = feature(output)
         labels = target if target.sparse_dim is not None else reduce_argmax(as_axis(target, axis), axis=axis)
-        found, wanted = (_plain(x) for x in (reduce_argmax(output, axis=axis), labels))
-        return cast(not_equal(found, wanted), "float32")
+        best, correct = (_plain(x) for x in (reduce_argmax(output, axis=axis), labels))
+        return cast(not_equal(best, correct), "float32")
 
 
 def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
@@ -113,12 +113,12 @@ class CrossEntropy(LayerLoss, loss="ce"):
         log_p = log(maximum(output, 1e-20)) if logits is None else log_softmax(logits, axis=axis)
         if target.sparse_dim is not None:
             labels = set_sparse_dim(target, axis)
-            taken = gather(log_p, indices=labels, axis=axis)
+            log_p_target = gather(log_p, indices=labels, axis=axis)
         else:
             return -reduce_sum(as_axis(target, axis) * log_p, axis=axis)
-        value = self._smoothed(log_p, taken, labels, axis, smoothing, logits) if smoothing else -taken
+        value = self._smoothed(log_p, log_p_target, labels, axis, smoothing, logits) if smoothing else -log_p_target
         if self.opts["focal_loss_factor"]:  # of the target's own probability, with label smoothing too
-            value = value * (1.0 - exp(taken)) ** self.opts["focal_loss_factor"]
+            value = value * (1.0 - exp(log_p_target)) ** self.opts["focal_loss_factor"]
         return value
 
     def _smoothed(
@@ -134,8 +134,8 @@ class CrossEntropy(LayerLoss, loss="ce"):
             density = exp(square(distance) * (-0.5 / high**2)) * (1.0 / (high * math.sqrt(2 * math.pi)))
             value = -reduce_sum(density * log_p, axis=axis)
             if logits is not None:  # the reference takes the gradient as if the densities summed to 1
-                other = reduce_logsumexp(logits, axis=axis) - reduce_sum(density * logits, axis=axis)
-                value = stop_gradient(value - other) + other
+                surrogate = reduce_logsumexp(logits, axis=axis) - reduce_sum(density * logits, axis=axis)
+                value = stop_gradient(value - surrogate) + surrogate
             return value - constant
         return -((high - low) * taken + low * reduce_sum(log_p, axis=axis)) - constant
 
@@ -149,10 +149,10 @@ class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
         """The loss of each frame or sequence."""
         axis = feature(output)
         weight = 1.0 if self.opts["pos_weight"] is None else self.opts["pos_weight"]
-        given = as_axis(cast(target, output.dtype), axis)
+        targets = as_axis(cast(target, output.dtype), axis)
         softplus = log1p(exp(-abs_(output))) + relu(-output)  # of −output
-        each = (1.0 - given) * output + (1.0 + (weight - 1.0) * given) * softplus
-        return reduce_mean(each, axis=axis)
+        loss = (1.0 - targets) * output + (1.0 + (weight - 1.0) * targets) * softplus
+        return reduce_mean(loss, axis=axis)
 
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""
@@ -222,9 +222,9 @@ class Ctc(LayerLoss, loss="ctc"):
         """The loss of each frame or sequence."""
         logits, frames, labels = self._parts(output, logits, target)
         if self.opts["auto_clip_target_len"]:
-            most = minimum(get_size_tensor(labels), get_size_tensor(frames))
-            target, labels = slice_(target, axis=labels, end=most)
-        found = ctc_loss(
+            limit = minimum(get_size_tensor(labels), get_size_tensor(frames))
+            target, labels = slice_(target, axis=labels, end=limit)
+        loss = ctc_loss(
             logits=logits,
             targets=set_sparse_dim(target, feature(output)),
             input_spatial_dim=frames,
@@ -233,8 +233,8 @@ class Ctc(LayerLoss, loss="ctc"):
             max_approx=self.opts["use_viterbi"],
         )
         if (self.opts["ctc_opts"] or {}).get("ignore_longer_outputs_than_inputs"):
-            found = where(is_finite(found), found, 0.0)  # targets that are too long have an infinite loss
-        return found
+            loss = where(is_finite(loss), loss, 0.0)  # targets that are too long have an infinite loss
+        return loss
 
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""
@@ -242,26 +242,26 @@ class Ctc(LayerLoss, loss="ctc"):
         axis = feature(output)
         blank = axis.get_dim_value() - 1
         if self.opts["beam_width"] and not train and logits.device != "meta":
-            found, dim = self._searched(log_softmax(logits, axis=axis), frames, axis)
+            decoded, dim = self._searched(log_softmax(logits, axis=axis), frames, axis)
         else:
-            found, dim = ctc_greedy_decode(logits, in_spatial_dim=frames, blank_index=blank)[:2]
-        a, b = _plain(found), _plain(target)
+            decoded, dim = ctc_greedy_decode(logits, in_spatial_dim=frames, blank_index=blank)[:2]
+        a, b = _plain(decoded), _plain(target)
         return cast(edit_distance(a, dim, b, labels), "float32")
 
     def _searched(self, log_probs: Tensor, frames: Dim, axis: Dim) -> tuple[Tensor, Dim]:
         """The best label sequences of a beam search, and their dim. {…, frames, axis} → {…, labels}"""
         with stop_gradient_scope():
-            found = ctc_beam(
+            search = ctc_beam(
                 log_probs, spatial_dim=frames, axis=axis, blank=axis.get_dim_value() - 1, beam=self.opts["beam_width"]
             )
-        best = [sequences[0] if sequences else () for sequences in found.nbest(1, text=False)]
-        assert isinstance(found.scores, Tensor)
-        labels, batch = Dim(None, name="labels", kind="spatial"), found.scores.dims[:-1]
+        best = [sequences[0] if sequences else () for sequences in search.nbest(1, text=False)]
+        assert isinstance(search.scores, Tensor)
+        labels, batch = Dim(None, name="labels", kind="spatial"), search.scores.dims[:-1]
         sizes = [log_probs.size_of(dim).max for dim in batch]
-        array = np.zeros((len(best), max([len(each) for each in best], default=0)), "int32")
-        for row, each in zip(array, best, strict=True):
-            row[: len(each)] = each
-        count = np.array([len(each) for each in best], "int32").reshape(sizes)
+        array = np.zeros((len(best), max([len(sequence) for sequence in best], default=0)), "int32")
+        for row, sequence in zip(array, best, strict=True):
+            row[: len(sequence)] = sequence
+        count = np.array([len(sequence) for sequence in best], "int32").reshape(sizes)
         lengths = {labels: convert_to_tensor(count, dims=batch)} if batch else None
         array = array.reshape([*sizes, array.shape[-1]])
         x = convert_to_tensor(array, dims=[*batch, labels], lengths=lengths, device=log_probs.device)
@@ -288,8 +288,8 @@ class EditDistanceLoss(LayerLoss, loss="edit_distance"):
         """The error of each sequence."""
         frames, labels = time_of(output), time_of(target)
         if frames is None or labels is None or output.sparse_dim is None:
-            what = "edit_distance: the output and the target must be sequences of labels"
-            raise DimError(what, got=output.describe_dims())
+            fault = "edit_distance: the output and the target must be sequences of labels"
+            raise DimError(fault, got=output.describe_dims())
         return cast(edit_distance(_plain(output), frames, _plain(target), labels), "float32")
 
 
@@ -313,10 +313,10 @@ def as_axis(target: Tensor, axis: Dim) -> Tensor:
 
 def on_frames_of(target: Tensor, output: Tensor) -> Tensor:
     """The target on the time axis of the output. Raises DimError if a sequence has another length there."""
-    frames, own = time_of(output), time_of(target)
-    if frames is None or own is None or own is frames or own in output.sig.index:
+    frames, target_frames = time_of(output), time_of(target)
+    if frames is None or target_frames is None or target_frames is frames or target_frames in output.sig.index:
         return target
-    expected, got = output.size_of(frames).values.ravel(), target.size_of(own).values.ravel()
+    expected, got = output.size_of(frames).values.ravel(), target.size_of(target_frames).values.ravel()
     if len(expected) != len(got) or (expected != got).any():
         wrong = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), 0)
         raise DimError(
@@ -324,4 +324,4 @@ def on_frames_of(target: Tensor, output: Tensor) -> Tensor:
             got=f"a target of {int(got[wrong])} frames, an output of {int(expected[wrong])}",
             expected="equal lengths, frame by frame",
         )
-    return replace_dim(target, in_dim=own, out_dim=frames)[0]
+    return replace_dim(target, in_dim=target_frames, out_dim=frames)[0]

@@ -123,7 +123,7 @@ class Network(Interface):
         ['output']
         """
         config = read_config(path, options=options)
-        own = {name: Own(function) for name, function in (functions or {}).items()}
+        wrapped = {name: Own(function) for name, function in (functions or {}).items()}
         extern, unclear = ExternData(), dict[str, Exception]()
         for key, described in config.extern_data().items():
             try:
@@ -133,7 +133,7 @@ class Network(Interface):
                     raise
                 unclear[f"data:{key}"] = error
         net = cls(
-            config={**config.values, **own},
+            config={**config.values, **wrapped},
             extern_data=extern,
             train_flag=train_flag,
             search_flag=search_flag,
@@ -143,7 +143,7 @@ class Network(Interface):
         )
         net_dict = config.network(epoch)
         net.notes = config.notes
-        net.construct_from_dict(with_own(net_dict, own), strict=strict)
+        net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
         net.failures = {**unclear, **net.failures}
         return net
 
@@ -161,8 +161,8 @@ class Network(Interface):
         ('b', ['a', 'b'])
         """
         if get_layer is not None or add_layer is not None:
-            what = "construct_layer: get_layer and add_layer are for the graphs of TensorFlow"
-            raise NetworkError(what, hint='"from" in the net dict says which layer is meant')
+            fault = "construct_layer: get_layer and add_layer are for the graphs of TensorFlow"
+            raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
         check_net(net_dict)
         path = self._builder.construct_one(net_dict, name)
         self._order = order_of(self._nodes, None)
@@ -178,11 +178,11 @@ class Network(Interface):
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
         if get_layer is not None:
-            what = "construct_from_dict: get_layer is for the graphs of TensorFlow"
-            raise NetworkError(what, hint='"from" in the net dict says which layer is meant')
+            fault = "construct_from_dict: get_layer is for the graphs of TensorFlow"
+            raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
         if not isinstance(net_dict, Mapping):
-            what = "construct_from_dict: this is not a net dict"
-            raise NetworkError(what, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
+            fault = "construct_from_dict: this is not a net dict"
+            raise NetworkError(fault, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
         check_net(net_dict)
         ends = ends_of(net_dict, search=self.search_flag, evaluate=self.eval_flag)
         if not ends and strict:
@@ -240,8 +240,8 @@ class Network(Interface):
         """
         if self.failures:
             raise next(iter(self.failures.values()))
-        given = self.extern_data.tensors(data)
-        values = {f"data:{key}": x for key, x in given.items()}
+        tensors = self.extern_data.tensors(data)
+        values = {f"data:{key}": x for key, x in tensors.items()}
         with self._flags():
             for node in self._order:
                 self._run(node, values)
@@ -319,14 +319,14 @@ class Network(Interface):
         if layer not in nets:
             hint = did_you_mean(layer, nets) or '"class": "rec", "unit": {…}'
             raise LayerNotFound(f"explain: {layer!r} has no loop", expected=", ".join(nets) or None, hint=hint)
-        found = explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
-        return found if batch is None else found.timed(self, self.layers, batch)
+        explanation = explanation_of(nets[layer], self._nodes, trains=self.train_flag is not False)
+        return explanation if batch is None else explanation.timed(self, self.layers, batch)
 
     def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
         """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""
         nodes = [node for node in self._nodes.values() if node.layer is not None]
-        found = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
-        return {path: mask for path, mask in found.items() if mask is not None}
+        masks = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
+        return {path: mask for path, mask in masks.items() if mask is not None}
 
     # -- losses
 
@@ -345,15 +345,15 @@ class Network(Interface):
             with self._flags():
                 nodes = self._nodes.values() if self.eval_flag else ()
                 self._holders = holders_of(nodes, self._values, self._has_loss)
-        found = self._holders
+        holders = self._holders
         if reduce_func is not None:
-            found = {name: holder.copy_new_base(reduce_func=reduce_func) for name, holder in found.items()}
+            holders = {name: holder.copy_new_base(reduce_func=reduce_func) for name, holder in holders.items()}
         if not with_total:
-            return found, None, None
+            return holders, None, None
         total: Any = 0
         for value in map(LossHolder.get_loss_value_for_objective, self._holders.values()):
             total = total if value is None else value + total
-        return found, total, self.get_total_constraints()
+        return holders, total, self.get_total_constraints()
 
     def _has_loss(self, node: NetNode) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
@@ -376,7 +376,7 @@ class Network(Interface):
     def get_total_constraints(self) -> Any:
         """The sum of the constraints on parameters, such as L2. → {}"""
         if self._builder.every_layer is None:
-            self._builder.every_layer = [each for each in self.modules() if isinstance(each, Layer)]
+            self._builder.every_layer = [module for module in self.modules() if isinstance(module, Layer)]
         return constraints_of(self._builder.every_layer)
 
     def extra_repr(self) -> str:

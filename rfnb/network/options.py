@@ -109,12 +109,12 @@ def checked(option: Option, name: str, given: Any) -> Any:
     if given is option.default or not types:
         return given
     if all(mismatches(given, int if kind is bool else kind) for kind in types):
-        what, got = f"{name} has a value of another type", f"{type(given).__name__} {given!r:.60}"
-        raise NetworkError(what, got=got, expected=" or ".join(map(kind_in_words, types)))
+        fault, got = f"{name} has a value of another type", f"{type(given).__name__} {given!r:.60}"
+        raise NetworkError(fault, got=got, expected=" or ".join(map(kind_in_words, types)))
     for check in filter(None, map(check_of, types)):
         try:
             check(name, name, given)
         except ParameterError as error:
-            what = error.what.removeprefix(f"{name}: ")
-            raise NetworkError(what, got=error.got, expected=error.expected, hint=error.hint) from None
+            fault = error.what.removeprefix(f"{name}: ")
+            raise NetworkError(fault, got=error.got, expected=error.expected, hint=error.hint) from None
     return bool(given) if types == (bool,) else given

@@ -41,17 +41,17 @@ def outputs_as_parameters(reused: Any) -> dict[str, str]:
     >>> outputs_as_parameters({"map": {"W": {"layer_output": "embedding"}, "b": None}})
     {'W': 'embedding'}
     """
-    given = reused.get("map") if isinstance(reused, Mapping) else None
-    found = {name: each.get("layer_output") for name, each in (given or {}).items() if isinstance(each, Mapping)}
-    return {name: reference for name, reference in found.items() if reference is not None}
+    entries = reused.get("map") if isinstance(reused, Mapping) else None
+    layers = {name: entry.get("layer_output") for name, entry in (entries or {}).items() if isinstance(entry, Mapping)}
+    return {name: reference for name, reference in layers.items() if reference is not None}
 
 
 def reused_layers(reused: Any) -> list[str]:
     """All layers that `reuse_params` names."""
     if not isinstance(reused, Mapping):
         return [reused] if isinstance(reused, str) else []
-    each = [reused, *(given for given in reused.get("map", {}).values() if isinstance(given, Mapping))]
-    named = [given.get(key) for given in each for key in ("reuse_layer", "layer_output")]
+    entries = [reused, *(entry for entry in reused.get("map", {}).values() if isinstance(entry, Mapping))]
+    named = [entry.get(key) for entry in entries for key in ("reuse_layer", "layer_output")]
     return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
@@ -62,13 +62,13 @@ def layer_of_parameter(reused: Any, name: str) -> str | None:
     """
     if not isinstance(reused, Mapping):
         return reused
-    given = reused.get("map", {}).get(name) if "map" in reused else reused
-    return given.get("reuse_layer") if isinstance(given, Mapping) else given
+    entry = reused.get("map", {}).get(name) if "map" in reused else reused
+    return entry.get("reuse_layer") if isinstance(entry, Mapping) else entry
 
 
 def check_shape(name: str, parameter: Parameter, dims: Sequence[Dim]) -> None:
     """Raises ParameterError if a shared parameter does not have the sizes that a layer needs."""
-    got, expected = ([dim.dimension for dim in each] for each in (parameter.dims, dims))
+    got, expected = ([dim.dimension for dim in axes] for axes in (parameter.dims, dims))
     if got != expected:
         raise ParameterError(f"{name} is shared, but has another shape", got=got, expected=expected)
 
@@ -85,33 +85,33 @@ def set_values(
 
     variables: by variable name. A layer with a net has the parameters in it too, by the ends of these: "s/rec/W_re".
     """
-    wrong, found = [], []
+    wrong, assignments = [], []
     for path, arrays in values.items():
         path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
         if path not in layers and arrays and all(f"{path}/{name}" in variables for name in arrays):
-            known = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
+            parameters = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
         elif path in layers:
-            known = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
+            parameters = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
         else:
             if not ignore_non_existing:
                 wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))
             continue
         for name, array in arrays.items():
-            if name not in known:
-                near = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
+            if name not in parameters:
+                near = did_you_mean(name, parameters) or f"it has {', '.join(parameters) or 'none'}"
                 wrong.append(f"{path} has no parameter {name!r}; {near}")
                 continue
-            shape, expected = tuple(np.shape(array)), tuple(dim.dimension for dim in known[name].dims)
+            shape, expected = tuple(np.shape(array)), tuple(dim.dimension for dim in parameters[name].dims)
             if shape == expected:
-                found.append((known[name], array))
+                assignments.append((parameters[name], array))
             elif not ignore_wrong_shape:
                 wrong.append(f"{path}/{name} has the shape {expected}, not {shape}")
     if wrong:
-        what = (
+        fault = (
             f"set_param_values_by_dict: {len(wrong)} {'parameter does' if len(wrong) == 1 else 'parameters do'} not fit"
         )
-        raise ParameterError(what, got="\n".join(wrong[:20]), hint="nothing was set")
-    for parameter, array in found:
+        raise ParameterError(fault, got="\n".join(wrong[:20]), hint="nothing was set")
+    for parameter, array in assignments:
         parameter.assign(np.asarray(array).astype(parameter.dtype))
 
 
@@ -119,22 +119,22 @@ def _params_inside(
     layers: Mapping[str, Layer], path: str, variables: Mapping[str, Parameter], names: Iterable[str]
 ) -> dict[str, Parameter]:
     """The parameters of layers inside of a layer that these names mean, which are ends of their variable names."""
-    wanted = [name for name in names if "/" in name and name not in layers[path].params]
-    if not wanted:
+    short_names = [name for name in names if "/" in name and name not in layers[path].params]
+    if not short_names:
         return {}
-    inside = {id(x) for each, layer in layers.items() if each.startswith(f"{path}/") for x in layer.params.values()}
-    there = sorted((name for name, x in variables.items() if id(x) in inside), key=len)
-    ends = {each: next((name for name in there if name.endswith(f"/{each}")), None) for each in wanted}
-    return {each: variables[name] for each, name in ends.items() if name is not None}
+    ids = {id(x) for key, layer in layers.items() if key.startswith(f"{path}/") for x in layer.params.values()}
+    full_names = sorted((name for name, x in variables.items() if id(x) in ids), key=len)
+    ends = {key: next((name for name in full_names if name.endswith(f"/{key}")), None) for key in short_names}
+    return {key: variables[name] for key, name in ends.items() if name is not None}
 
 
 def values_of(layers: Mapping[str, Layer]) -> dict[str, dict[str, np.ndarray]]:
     """The values of all parameters, by layer and name; a shared one once, with additional nets last."""
-    seen: set[int] = set()
-    found: dict[str, dict[str, np.ndarray]] = {}
+    ids: set[int] = set()
+    values: dict[str, dict[str, np.ndarray]] = {}
     for path, layer in sorted(layers.items(), key=lambda item: EXTRA.match(item[0]) is not None):
         for name, parameter in layer.params.items():
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                found.setdefault(path, {})[name] = parameter.numpy().copy()
-    return found
+            if id(parameter) not in ids:
+                ids.add(id(parameter))
+                values.setdefault(path, {})[name] = parameter.numpy().copy()
+    return values

@@ -50,8 +50,8 @@ def size_told(described: Any) -> Any:
         return None
     size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
     inner = described.get("subnetwork")
-    inside = [inner.get("output")] if isinstance(inner, Mapping) else layers_inside(described)
-    return size or next((told for each in inside if (told := size_told(each)) is not None), None)
+    layers = [inner.get("output")] if isinstance(inner, Mapping) else layers_inside(described)
+    return size or next((inner_size for layer in layers if (inner_size := size_told(layer)) is not None), None)
 
 
 @dataclass(eq=False)
@@ -89,8 +89,8 @@ class Scope:
         if self.main is not None:
             return self.main.extra(prefix)
         if prefix not in self.extras:
-            own = {name[len(prefix) :]: layer for name, layer in self.layers.items() if str(name).startswith(prefix)}
-            self.extras[prefix] = Scope(own, prefix, searches=".search" in prefix, main=self)
+            layers = {name[len(prefix) :]: layer for name, layer in self.layers.items() if str(name).startswith(prefix)}
+            self.extras[prefix] = Scope(layers, prefix, searches=".search" in prefix, main=self)
         return self.extras[prefix]
 
     def sub(self, name: str) -> Scope:
@@ -98,8 +98,8 @@ class Scope:
         if name not in self.subs:
             inner = inner_net(self.layers[name])
             if not isinstance(inner, Mapping):
-                what = f"{self.path}{name}: the option subnetwork is not a net dict"
-                raise NetworkError(what, got=type(inner).__name__, expected='"subnetwork": {…}')
+                fault = f"{self.path}{name}: the option subnetwork is not a net dict"
+                raise NetworkError(fault, got=type(inner).__name__, expected='"subnetwork": {…}')
             self.subs[name] = Scope(inner, f"{self.path}{name}/", self, name)
         return self.subs[name]
 
@@ -133,24 +133,24 @@ class Scope:
         Raises LayerNotFound, with the most similar name.
         """
         if not isinstance(reference, str):
-            what = f"{needed_by or 'a layer'} refers to something that is not a name"
-            raise NetworkError(what, got=repr(reference)[:60], expected="the name of a layer")
+            fault = f"{needed_by or 'a layer'} refers to something that is not a name"
+            raise NetworkError(fault, got=repr(reference)[:60], expected="the name of a layer")
         if reference.startswith("base:"):
             if self.parent is None:
                 raise self._missing(reference, needed_by, "base: is the net around a subnetwork; here is none")
             return self.parent.find(reference[len("base:") :], needed_by)
-        if found := EXTRA.match(reference):
-            return self.root.extra(found.group())._again(reference[found.end() :], needed_by)
+        if match := EXTRA.match(reference):
+            return self.root.extra(match.group())._again(reference[match.end() :], needed_by)
         if reference in self.layers:
             return self, reference
         if reference.startswith("prev:") or reference == STEP:
             return self._of_loop(reference, needed_by)
-        head, _, rest = reference.partition("/")
-        if rest and head in self.layers:
+        head, _, tail = reference.partition("/")
+        if tail and head in self.layers:
             if not self.is_subnet(head):
                 return self, reference
-            inside = f"output/{rest}" if rest.startswith("state:") else rest  # the state of a net is that of its output
-            return self.sub(head).find(inside, needed_by)
+            path = f"output/{tail}" if tail.startswith("state:") else tail  # the state of a net is that of its output
+            return self.sub(head).find(path, needed_by)
         if reference == "data" or reference.startswith("data:"):
             return self, reference
         if self.main is not None:
@@ -179,15 +179,15 @@ class Scope:
     def _missing(self, reference: str, needed_by: str, hint: str | None) -> LayerNotFound:
         where = f"the net {self.path.rstrip('/')}" if self.path else "the net"
         names = list(self.layers)
-        known = ", ".join(names[:10]) + (f", … ({len(names)})" if len(names) > 10 else "")
-        what = f"{where} has no layer {reference!r}"
-        return LayerNotFound(f"{needed_by}: {what}" if needed_by else what, got=reference, expected=known, hint=hint)
+        listed = ", ".join(names[:10]) + (f", … ({len(names)})" if len(names) > 10 else "")
+        fault = f"{where} has no layer {reference!r}"
+        return LayerNotFound(f"{needed_by}: {fault}" if needed_by else fault, got=reference, expected=listed, hint=hint)
 
 
 def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[str]:
     """The names under `from`, without "none"."""
-    given = described.get("from", default)
-    listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    sources = described.get("from", default)
+    listed = [] if sources is None else list(sources) if isinstance(sources, list | tuple) else [sources]
     return [name for name in listed if not (isinstance(name, str) and name == "none")]
 
 
@@ -213,7 +213,7 @@ def sources_of(scope: Scope, name: str) -> list[tuple[Scope, str]]:
 
 def places_of(scope: Scope, names: Iterable[Any]) -> list[tuple[Scope, str]]:
     """The layers that names mean, with their nets. What does not exist is an error when it is needed."""
-    found = []
+    places = []
     for name in names:
         try:
             where, reference = scope.find(name)
@@ -224,16 +224,16 @@ def places_of(scope: Scope, names: Iterable[Any]) -> list[tuple[Scope, str]]:
             continue
         head = reference if reference in where.layers else reference.partition("/")[0]
         if head in where.layers:
-            found.append((where, head))
-    return found
+            places.append((where, head))
+    return places
 
 
 def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopException:
     """The error for a layer that is needed for its own construction."""
     circle = [*begun[begun.index(path) :], path]
-    shown = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
+    steps = circle if len(circle) < 12 else [*circle[:5], "…", *circle[-5:]]
     return NetworkConstructionDependencyLoopException(
-        f"layer {path!r} needs itself: {' → '.join(shown)}",
+        f"layer {path!r} needs itself: {' → '.join(steps)}",
         got=f"a circle of {len(circle) - 1} layers",
         hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
     )

@@ -90,8 +90,8 @@ class VarianceScaling(ParamInit):
         distribution: str | None = None,
         dtype: str | None = None,
     ):
-        given = {"scale": scale, "mode": mode, "distribution": distribution}
-        vars(self).update({name: value for name, value in given.items() if value is not None})
+        options = {"scale": scale, "mode": mode, "distribution": distribution}
+        vars(self).update({name: value for name, value in options.items() if value is not None})
         self.dtype = dtype
         _require("mode", self.mode, ("fan_in", "fan_out", "fan_avg"))
         _require("distribution", self.distribution, tuple(_DISTRIBUTIONS))

@@ -87,12 +87,12 @@ def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
     >>> inside.dtype, rf.amp_cast_compute(x).dtype
     ('bfloat16', 'float32')
     """
-    before = _policy
+    previous = _policy
     set_amp_policy(policy)
     try:
         yield
     finally:
-        set_amp_policy(before)
+        set_amp_policy(previous)
 
 
 @guarded

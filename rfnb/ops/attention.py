@@ -98,13 +98,13 @@ def attend(
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
     listener = active_listener()
-    found: Tensor | None = None
+    result: Tensor | None = None
     broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
-    own = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
+    extended = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
     if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
         backend = backend_of_raw(query._raw)
-        found = backend.fused_attention(
+        result = backend.fused_attention(
             query,
             keys,
             values,
@@ -115,18 +115,18 @@ def attend(
             bias=bias,
             dropout=dropped,
         )
-        if found is not None and listener is None:
-            return found
+        if result is not None and listener is None:
+            return result
     if axis in query.sig.index:
-        keys, values, axis = own or own_axis(query, keys, values, axis=axis)
+        keys, values, axis = extended or own_axis(query, keys, values, axis=axis)
     how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
-    if found is not None and listener is not None:
-        listener.attention(query, keys, values, **how, result=found)
-        return found
+    if result is not None and listener is not None:
+        listener.attention(query, keys, values, **how, result=result)
+        return result
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
-    found = matmul(weights, values, reduce=axis, use_mask=not values.lengths.finite)  # weights are 0 in padding
-    return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))
+    result = matmul(weights, values, reduce=axis, use_mask=not values.lengths.finite)  # weights are 0 in padding
+    return result.copy_transpose(_in_order(result.dims, query.dims, key_dim))
 
 
 _keys_axes: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
@@ -185,8 +185,8 @@ def relative_shift(scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Ten
 
 def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:
     """The dims of `query` in its order, then the others; the dims of the values stand in place of `key_dim`."""
-    others = [dim for dim in found if dim is key_dim or dim not in query]
-    return [new for dim in query for new in (others if dim is key_dim else [dim])]
+    value_dims = [dim for dim in found if dim is key_dim or dim not in query]
+    return [new for dim in query for new in (value_dims if dim is key_dim else [dim])]
 
 
 def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:

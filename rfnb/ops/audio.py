@@ -64,8 +64,8 @@ def log_mel_filterbank_from_raw(
         raw_audio, in_spatial_dim=in_spatial_dim, frame_step=step, frame_length=length, fft_length=n_fft
     )
     energy = mel_filterbank(square(abs(spectrum)), in_dim=bins, out_dim=out_dim, sampling_rate=sampling_rate)
-    found = log(maximum(energy, 1e-10)) / math.log(log_base)
-    return cast(found, raw_audio.dtype) if is_float_dtype(raw_audio.dtype) else found, frames
+    features = log(maximum(energy, 1e-10)) / math.log(log_base)
+    return cast(features, raw_audio.dtype) if is_float_dtype(raw_audio.dtype) else features, frames
 
 
 @guarded
@@ -154,24 +154,24 @@ def random_mask(
         broadcast_axis: the masks are the same along these dims.
         max_num_bound: upper bound of `max_num`, needed if that is a Tensor.
     """
-    same = {mask_axis, *([broadcast_axis] if isinstance(broadcast_axis, Dim) else broadcast_axis)}
-    each = [dim for dim in x.dims if dim not in same]
-    most = max_num if isinstance(max_num, int) else max_num_bound
-    if most is None:
+    masked = {mask_axis, *([broadcast_axis] if isinstance(broadcast_axis, Dim) else broadcast_axis)}
+    batch = [dim for dim in x.dims if dim not in masked]
+    limit = max_num if isinstance(max_num, int) else max_num_bound
+    if limit is None:
         raise DimError(
             "random_mask: with a Tensor as `max_num`, `max_num_bound` is needed",
             expected="`max_num_bound`, the largest possible value",
         )
-    masks = Dim(min(most, x.size_of(mask_axis).max), name="masks")
+    masks = Dim(min(limit, x.size_of(mask_axis).max), name="masks")
     if not masks.dimension:
         return x
-    draws = random_uniform([*each, mask_axis], device=x.device)
+    draws = random_uniform([*batch, mask_axis], device=x.device)
     _, pos, _ = top_k(draws, axis=mask_axis, k_dim=masks)
     assert isinstance(pos, Tensor)
     span = add(sub(max_num, min_num), 1)
-    num = add(floor(mul(random_uniform(each, device=x.device), span)), min_num)
-    used = compare_bc(range_over_dim(masks, dtype=num.dtype, device=x.device), "less", num)
-    covered = logical_and(_covered(mask_axis, pos, max_dims), used)
+    num = add(floor(mul(random_uniform(batch, device=x.device), span)), min_num)
+    active = compare_bc(range_over_dim(masks, dtype=num.dtype, device=x.device), "less", num)
+    covered = logical_and(_covered(mask_axis, pos, max_dims), active)
     return where(reduce_any(covered, axis=masks), mask_value, x)
 
 
@@ -223,15 +223,15 @@ def specaugment(
         axis_of("specaugment", x, dim, "x")
     size = x.size_of(spatial_dim)
     frames = size.values if num_masks_per_seq else np.asarray(size.max)
-    most = np.maximum(frames // num_spatial_mask_factor, 2) * (1, 2, 4)[stage]
+    limits = np.maximum(frames // num_spatial_mask_factor, 2) * (1, 2, 4)[stage]
     x = random_mask(
         x,
         mask_axis=spatial_dim,
         broadcast_axis=feature_dim,
         min_num=stage,
-        max_num=convert_to_tensor(most, dims=size.dims, device=x.device) if most.ndim else int(most),
+        max_num=convert_to_tensor(limits, dims=size.dims, device=x.device) if limits.ndim else int(limits),
         max_dims=max_consecutive_spatial_dims,
-        max_num_bound=int(most.max(initial=0)),
+        max_num_bound=int(limits.max(initial=0)),
     )
     widest = max_consecutive_feature_dims
     return random_mask(

@@ -41,10 +41,10 @@ def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: 
         )
     total = cumsum(probs, spatial_dim=axis)
     point = random_uniform(dims, dtype=probs.dtype, device=probs.device)
-    drawn = mul(point, reduce_sum(probs, axis=axis))
-    found = search_sorted(total, drawn, axis=axis, side="right", out_dtype="int64")
-    last = reduce_argmax(total, axis=axis)  # with a probability above 0
-    return set_sparse_dim(minimum(found, last).copy_transpose(dims), axis)
+    threshold = mul(point, reduce_sum(probs, axis=axis))
+    index = search_sorted(total, threshold, axis=axis, side="right", out_dtype="int64")
+    final = reduce_argmax(total, axis=axis)  # with a probability above 0
+    return set_sparse_dim(minimum(index, final).copy_transpose(dims), axis)
 
 
 @guarded

@@ -96,8 +96,8 @@ class Collate:
         for name, entry in self.entries.items():
             rows = []
             for number, sample in enumerate(samples):
-                which = tags[number] if tags else f"number {number}"
-                rows.append(_row(name, _get(sample, name), entry, which))
+                label = tags[number] if tags else f"number {number}"
+                rows.append(_row(name, _get(sample, name), entry, label))
             rank = len(entry.dims) - 1
             shapes[name] = np.array([row.shape for row in rows], dtype=np.int64).reshape(len(rows), rank)
             arrays[name] = _padded(rows, shapes[name])
@@ -121,7 +121,7 @@ class Collate:
 
     def _sizes(self, padded: Padded) -> dict[Dim, Size]:
         sizes: dict[Dim, Size] = {}
-        first: dict[Dim, str] = {}
+        sources: dict[Dim, str] = {}
         for name, entry in self.entries.items():
             shapes, batch_dim = padded.shapes[name], entry.dims[0]
             if batch_dim.is_dynamic():
@@ -136,11 +136,11 @@ class Collate:
                 size = Size([batch_dim], values)
                 if not sizes.setdefault(dim, size).agrees(size):
                     raise DimError(
-                        f"collate: {name!r} and {first[dim]!r} differ in the length of {dim.name}",
+                        f"collate: {name!r} and {sources[dim]!r} differ in the length of {dim.name}",
                         got=f"{size} and {sizes[dim]}",
                         hint=f"give {name!r} a separate Dim",
                     )
-                first.setdefault(dim, name)
+                sources.setdefault(dim, name)
         return sizes
 
 

@@ -58,14 +58,14 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: OutDims) -> Any
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             raise DimError(f"raw_call: argument {position} is not an rf.Tensor", got=type(tensor).__name__)
-    several = any(isinstance(part, list | tuple) for part in out_dims)
-    dims: list[Any] = list(out_dims) if several else [out_dims]
-    result = opaque(_Fresh(fn, backend, len(dims) if several else None), *[tensor._raw for tensor in tensors])
-    made = [
-        _under(raw, each, join(*tensors) if tensors else current_lengths(each))
-        for raw, each in zip(result if several else [result], dims, strict=True)
+    is_list = any(isinstance(part, list | tuple) for part in out_dims)
+    dims: list[Any] = list(out_dims) if is_list else [out_dims]
+    result = opaque(_Fresh(fn, backend, len(dims) if is_list else None), *[tensor._raw for tensor in tensors])
+    outputs = [
+        _under(raw, dims_out, join(*tensors) if tensors else current_lengths(dims_out))
+        for raw, dims_out in zip(result if is_list else [result], dims, strict=True)
     ]
-    return tuple(made) if several else made[0]
+    return tuple(outputs) if is_list else outputs[0]
 
 
 def _under(raw: Any, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
@@ -104,10 +104,10 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
 
     Raises DimError if `pred` has dims; DimError, DtypeError or LoopError if the sides differ in a loop.
     """
-    for which, fn in (("true_fn", true_fn), ("false_fn", false_fn)):
+    for name, fn in (("true_fn", true_fn), ("false_fn", false_fn)):
         if not callable(fn):
             raise DtypeError(
-                f"cond: `{which}` is not a function",
+                f"cond: `{name}` is not a function",
                 got=type(fn).__name__ if not isinstance(fn, Tensor) else f"the Tensor {called(fn)}",
                 expected="a function that computes the value: only the chosen side is computed",
                 hint=f"lambda: {called(fn)}; or rf.where(pred, a, b), which chooses between values",
@@ -223,12 +223,12 @@ def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
     >>> inside, rf.is_static_traceable()
     (True, False)
     """
-    before = is_static_traceable()
+    previous = is_static_traceable()
     set_static_traceable(flag)
     try:
         yield
     finally:
-        SHAPES["fixed"] = before
+        SHAPES["fixed"] = previous
 
 
 def static_traceable_generation() -> int:
@@ -266,12 +266,12 @@ class _Fresh:
     def _checked(self, result: Any) -> tuple[Any, ...]:
         """The results as a tuple. Raises DtypeError if they are not raw tensors, as many as `out_dims` says."""
         parts = tuple(result) if isinstance(result, list | tuple) else (result,)
-        alone = self._count is None and not isinstance(result, list | tuple)
-        if not (alone or len(parts) == self._count) or not all(hasattr(part, "shape") for part in parts):
+        single = self._count is None and not isinstance(result, list | tuple)
+        if not (single or len(parts) == self._count) or not all(hasattr(part, "shape") for part in parts):
             raise DtypeError(
                 "raw_call: the result of `fn` is not what `out_dims` describes",
                 got=f"{type(result).__name__} of {', '.join(type(part).__name__ for part in parts) or 'nothing'}",
                 expected="a raw tensor" if self._count is None else f"{self._count} raw tensors",
-                hint=None if alone else "out_dims=[[…], […]], a list of dims for each result",
+                hint=None if single else "out_dims=[[…], […]], a list of dims for each result",
             )
         return parts

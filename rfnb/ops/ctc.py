@@ -142,10 +142,10 @@ def ctc_greedy_decode(
     labels = where(starts, set_sparse_dim(path, None), 0)  # each sum has a single label
     place = maximum(sub(cumsum(cast(starts, "int64"), spatial_dim=in_spatial_dim), 1), 0)
     if out.get_dim_value():
-        found = scatter(labels, indices=place, indices_dim=in_spatial_dim, out_dim=out)
+        decoded = scatter(labels, indices=place, indices_dim=in_spatial_dim, out_dim=out)
     else:
-        found = zeros([*(dim for dim in path.dims if dim is not in_spatial_dim), out], dtype=path.dtype)
-    return set_sparse_dim(found, target_dim or wb_target_dim), out
+        decoded = zeros([*(dim for dim in path.dims if dim is not in_spatial_dim), out], dtype=path.dtype)
+    return set_sparse_dim(decoded, target_dim or wb_target_dim), out
 
 
 @guarded
@@ -208,9 +208,9 @@ def ctc_no_label_loop_blank_durations_from_path(
     is_label = not_equal(path, blank_index)
     labels = _labels(is_label, path_spatial_dim, targets_spatial_dim, check_dims, stop_on_failed_check)
     out = _out(out_spatial_dim, labels + 1, path, check_dims, stop_on_failed_check)
-    before = cumsum(cast(is_label, "int32"), spatial_dim=path_spatial_dim)
+    place = cumsum(cast(is_label, "int32"), spatial_dim=path_spatial_dim)
     is_blank = cast(equal(path, blank_index), "int32")
-    return scatter(is_blank, indices=before, indices_dim=path_spatial_dim, out_dim=out), out
+    return scatter(is_blank, indices=place, indices_dim=path_spatial_dim, out_dim=out), out
 
 
 def _starts(path: Tensor, dim: Dim, blank: int) -> Tensor:

@@ -79,8 +79,8 @@ def copy_compatible_to(
     if check_dtype and self.dtype != data.dtype:
         raise DtypeError(f"{self.name} has a different dtype than {data.name}", got=self.dtype, expected=data.dtype)
     if check_sparse and self.sparse_dim is not data.sparse_dim:
-        found, expected = (x.sparse_dim and x.sparse_dim.describe() for x in (self, data))
-        raise DimError(f"{self.name} has different labels than {data.name}", got=found, expected=expected)
+        got, expected = (x.sparse_dim and x.sparse_dim.describe() for x in (self, data))
+        raise DimError(f"{self.name} has different labels than {data.name}", got=got, expected=expected)
     dims = list(data.dims)
     if except_axis is not None:
         del dims[data.get_axis_from_description(except_axis, allow_int=True)]

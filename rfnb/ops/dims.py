@@ -75,8 +75,8 @@ def linspace_over_dim(
     size = dim.size
     parts = np.arange(size.max) / np.maximum(size.values[..., None], 1)
     dtype, device = dtype or get_default_float_dtype(), device or get_default_device()
-    found = _tensor(parts, (*size.dims, dim), current_lengths([dim]), dtype, device)
-    return combine_bc(combine_bc(found, "mul", operator.sub(end, start)), "add", start)
+    fractions = _tensor(parts, (*size.dims, dim), current_lengths([dim]), dtype, device)
+    return combine_bc(combine_bc(fractions, "mul", operator.sub(end, start)), "add", start)
 
 
 @guarded
@@ -91,8 +91,8 @@ def last_frame_position_of_dim(
     if dim.dimension is not None:
         return max(dim.dimension - 1, 0)
     device = None if allow_scalar_on_cpu and not dim.size.dims else device
-    last = maximum(sub(get_size_tensor(dim, device=device), 1), 0)
-    return set_sparse_dim(cast(last, get_default_array_index_dtype()), dim)
+    position = maximum(sub(get_size_tensor(dim, device=device), 1), 0)
+    return set_sparse_dim(cast(position, get_default_array_index_dtype()), dim)
 
 
 @guarded
@@ -140,8 +140,8 @@ def fraction_of_entries(dims: Sequence[Dim], *, inverse: bool, device: str | Non
     """The fraction of entries that are not padding, or 1 divided by it; 1 if there are no entries."""
     lengths = current_lengths(dims)
     frames, padded = (_count(dims, lengths, use_mask=use_mask) for use_mask in (True, False))
-    above, below = (padded.values, frames.values) if inverse else (frames.values, padded.values)
-    part = np.where(padded.values == 0, 1.0, above / np.maximum(below, 1))
+    numerator, denominator = (padded.values, frames.values) if inverse else (frames.values, padded.values)
+    part = np.where(padded.values == 0, 1.0, numerator / np.maximum(denominator, 1))
     return _tensor(part, frames.dims, lengths, get_default_float_dtype(), device)
 
 
@@ -167,7 +167,7 @@ def dim_match_priority_when_needed(dim: Dim, *other_dims: Dim) -> Dim:
     >>> rf.dim_match_priority_when_needed(feat, out), rf.dim_match_priority_when_needed(feat, feat)
     (Dim{feat:4}, Dim{feat(1):4})
     """
-    highest = max((other.match_priority for other in other_dims if other.base is dim.base), default=-1)
+    highest = max((d.match_priority for d in other_dims if d.base is dim.base), default=-1)
     return dim if dim.match_priority > highest else dim.copy(match_priority=highest + 1)
 
 
@@ -195,10 +195,10 @@ def _count(dims: Sequence[Dim], lengths: Lengths, *, use_mask: bool) -> Size:
         Size([*size.dims, dim], np.arange(size.max) < size.values[..., None]) if dim in owners else size
         for dim, size in zip(dims, sizes, strict=True)
     ]
-    kept, values = aligned(factors)
+    all_dims, values = aligned(factors)
     total = np.asarray(math.prod(values, start=np.asarray(1)))
-    counted = tuple(axis for axis, dim in enumerate(kept) if dim in dims)
-    return Size([dim for dim in kept if dim not in dims], total.sum(counted))
+    counted = tuple(axis for axis, dim in enumerate(all_dims) if dim in dims)
+    return Size([dim for dim in all_dims if dim not in dims], total.sum(counted))
 
 
 def _several(dims: Dims) -> tuple[Dim, ...]:

@@ -85,8 +85,8 @@ def sparse_to_dense(
     axis = labels.sparse_dim if axis is None else axis
     if axis is None:
         raise DimError("sparse_to_dense: `labels` is not sparse", got=labels.describe_dims(), hint="axis=dim")
-    here = compare_bc(labels, "equal", range_over_dim(axis, device=labels.device))
-    return where(here, label_value, other_value, allow_broadcast_all_sources=True)
+    is_label = compare_bc(labels, "equal", range_over_dim(axis, device=labels.device))
+    return where(is_label, label_value, other_value, allow_broadcast_all_sources=True)
 
 
 @guarded
@@ -102,8 +102,8 @@ def smooth_one_hot(source: Tensor, *, label_prob: Probability) -> Tensor:
     """
     if source.sparse_dim is None:
         raise DimError("smooth_one_hot: `source` is not sparse", got=source.describe_dims())
-    others = source.sparse_dim.size.max - 1
-    return sparse_to_dense(source, label_value=label_prob, other_value=(1.0 - label_prob) / max(others, 1))
+    count = source.sparse_dim.size.max - 1
+    return sparse_to_dense(source, label_value=label_prob, other_value=(1.0 - label_prob) / max(count, 1))
 
 
 @method_of(Tensor)
@@ -122,8 +122,8 @@ def labels(self: Tensor) -> Any:
     sizes = {dim: self.size_of(dim) for dim in self.dims}
 
     def is_frame(at: dict[Dim, int]) -> bool:
-        known = [(dim, size) for dim, size in sizes.items() if dim in at and all(owner in at for owner in size.dims)]
-        return all(at[dim] < size.values[tuple(at[owner] for owner in size.dims)] for dim, size in known)
+        sized = [(dim, size) for dim, size in sizes.items() if dim in at and all(owner in at for owner in size.dims)]
+        return all(at[dim] < size.values[tuple(at[owner] for owner in size.dims)] for dim, size in sized)
 
     def read(values: Any, at: dict[Dim, int]) -> Any:
         if len(at) == len(self.dims):

@@ -61,8 +61,8 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
         )
     if prob.sparse_dim is axis:
         prob = one_hot(prob)
-    others = mul(tensor(smoothing), 1.0 / (axis.dimension - 1))
-    return add(mul(prob, sub(1.0 - smoothing, others)), others)
+    share = mul(tensor(smoothing), 1.0 / (axis.dimension - 1))
+    return add(mul(prob, sub(1.0 - smoothing, share)), share)
 
 
 @guarded
@@ -97,13 +97,14 @@ def label_smoothed_log_prob_gradient(
             got=log_prob.describe_dims() if axis is None else axis.describe(),
             hint=f"rf.label_smoothed_log_prob_gradient(…, axis={likely_features(log_prob) or 'dim'})",
         )
-    others = mul(tensor(smoothing), 1.0 / (axis.dimension - len(excluded) - 1))
-    scale, shift = sub(1.0, add(tensor(smoothing), others)), neg(others)
+    share = mul(tensor(smoothing), 1.0 / (axis.dimension - len(excluded) - 1))
+    scale, shift = sub(1.0, add(tensor(smoothing), share)), neg(share)
     if excluded:
         labels = [label not in excluded for label in range(axis.dimension)]
-        kept = convert_to_tensor(labels, dims=[axis], device=log_prob.device)
+        included = convert_to_tensor(labels, dims=[axis], device=log_prob.device)
         scale, shift = (
-            where(kept, value, other, allow_broadcast_all_sources=True) for value, other in ((scale, 1.0), (shift, 0.0))
+            where(included, value, default, allow_broadcast_all_sources=True)
+            for value, default in ((scale, 1.0), (shift, 0.0))
         )
     return scaled_gradient_ext(log_prob, scale=scale, shift=shift, scale_shift_by_sum_over_axis=axis)
 

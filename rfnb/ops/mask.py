@@ -34,8 +34,8 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
     mask = None
     for dim in dims:
         if dim.is_dynamic() and dim.size.dims:
-            own = get_mask(dim, device=device)
-            mask = own if mask is None else logical_and.__wrapped__(mask, own)
+            factor = get_mask(dim, device=device)
+            mask = factor if mask is None else logical_and.__wrapped__(mask, factor)
     if mask is None:
         raise DimError("sequence_mask: no dim has lengths", got=align.show_dims(dims))
     order = [dim for dim in dims if dim in mask.dims_set]

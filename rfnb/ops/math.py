@@ -107,8 +107,8 @@ def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None
 
 def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
     other = "compare" if op == "combine" else "combine"
-    known = kind in (COMPARE_KINDS if other == "compare" else COMBINE_KINDS)
-    hint = f'rf.{other}(a, "{kind}", b), or rf.{other}_bc' if known else did_you_mean(kind, kinds)
+    exists = kind in (COMPARE_KINDS if other == "compare" else COMBINE_KINDS)
+    hint = f'rf.{other}(a, "{kind}", b), or rf.{other}_bc' if exists else did_you_mean(kind, kinds)
     return RfError(f"{op}: unknown `kind`", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 
@@ -247,8 +247,8 @@ def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     >>> rf.maximum(x, rf.range_over_dim(time), 2).raw_tensor.tolist()
     [2, 5, 3]
     """
-    for other in (b, *other_tensors):
-        a = _maximum(a, other)
+    for x in (b, *other_tensors):
+        a = _maximum(a, x)
     return tensor(a)
 
 
@@ -261,8 +261,8 @@ def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     >>> rf.minimum(x, rf.range_over_dim(time), 1).raw_tensor.tolist()
     [0, 0, 1]
     """
-    for other in (b, *other_tensors):
-        a = _minimum(a, other)
+    for x in (b, *other_tensors):
+        a = _minimum(a, x)
     return tensor(a)
 
 
@@ -315,8 +315,8 @@ def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sourc
     weight = tensor(weight, start)
     backend = backend_of_raw(start._raw)
     if not allow_broadcast_all_sources:
-        given = [start.dims, end.dims, weight.dims]
-        check_all_in_one(given, align.broadcast(given)[0], "lerp", ("`start`", "`end`", "`weight`"))
+        orders = [start.dims, end.dims, weight.dims]
+        check_all_in_one(orders, align.broadcast(orders)[0], "lerp", ("`start`", "`end`", "`weight`"))
     way = backend.combine(end, "sub", start, allow_broadcast_all_sources=True)
     part = backend.combine(way, "mul", weight, allow_broadcast_all_sources=True)
     return backend.combine(start, "add", part, allow_broadcast_all_sources=True)

@@ -119,8 +119,8 @@ def masked_scatter_nested(
     result = mask_nested(padded, mask=mask, mask_cpu=mask_cpu, mask_value=backup, dim_map=table)
     for selected, scattered in put_back.items():
         table[selected] = table.get(scattered, scattered)
-    for before, selected in masked_select_dim_map.items():
-        table.setdefault(before, table.get(selected, before))
+    for original, selected in masked_select_dim_map.items():
+        table.setdefault(original, table.get(selected, original))
     return result
 
 
@@ -166,8 +166,8 @@ def mask_nested(
     if mask_value is None or isinstance(mask_value, Tensor | int | float):
         return map_leaves(lambda leaf: _where(mask, leaf, mask_value) if isinstance(leaf, Tensor) else leaf, s)
     table = {} if dim_map is None else dim_map
-    chosen = _Chosen(mask if mask_cpu is None else mask_cpu, table, allow_dim_extension)
-    map_pairs(chosen.look, s, mask_value)
+    merging = _Chosen(mask if mask_cpu is None else mask_cpu, table, allow_dim_extension)
+    map_pairs(merging.look, s, mask_value)
 
     def choose(a: Any, b: Any) -> Any:
         if isinstance(a, Dim):
@@ -214,8 +214,8 @@ def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: Dim
         return picked
 
     tensors_first = tensors_in(s)
-    made = {id(x): leaf(x) for x in tensors_first}
-    return map_leaves(lambda x: made[id(x)] if isinstance(x, Tensor) else leaf(x), s)
+    leaves = {id(x): leaf(x) for x in tensors_first}
+    return map_leaves(lambda x: leaves[id(x)] if isinstance(x, Tensor) else leaf(x), s)
 
 
 def _size(dim: Dim) -> Size:
@@ -239,10 +239,10 @@ class _Chosen:
         if isinstance(a, Dim) and isinstance(b, Dim):
             self._pair(a, b, a.size, b.size)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            mine = [dim for dim in a.dims if dim not in b.dims_set and dim not in self.mask.dims]
-            theirs = [dim for dim in b.dims if dim not in a.dims_set and dim not in self.mask.dims]
-            for one, other in zip(mine, theirs, strict=False):
-                self._pair(one, other, a.size_of(one), b.size_of(other))
+            a_dims = [dim for dim in a.dims if dim not in b.dims_set and dim not in self.mask.dims]
+            b_dims = [dim for dim in b.dims if dim not in a.dims_set and dim not in self.mask.dims]
+            for a_dim, b_dim in zip(a_dims, b_dims, strict=False):
+                self._pair(a_dim, b_dim, a.size_of(a_dim), b.size_of(b_dim))
 
     def _pair(self, a: Dim, b: Dim, mine: Size, theirs: Size) -> None:
         if a is b or a in self.table or self.table.get(b) is a:

@@ -104,8 +104,8 @@ def group_norm(
         raise DimError("group_norm: the groups differ in size", got=f"{in_dim.describe()} in {groups.describe()}")
     size = in_dim.div_left(groups.get_dim_value())
     parts = split_dims(source, axis=in_dim, dims=[groups, size])
-    if others := as_dims(axis):
-        parts = normalize(parts, axis=[*others, size], epsilon=eps)
+    if extra := as_dims(axis):
+        parts = normalize(parts, axis=[*extra, size], epsilon=eps)
     else:
         parts = layer_norm(parts, None, None, in_dim=size, eps=eps)
     result, _ = merge_dims(parts, dims=[groups, size], out_dim=in_dim)

@@ -183,18 +183,18 @@ def _distances(query: Dim, key_value: Dim) -> Dim:
         return key_value
     lengths = current_lengths([query, key_value])
     sizes = [lengths.size(dim) for dim in (query, key_value)]
-    known = [size for size in sizes if size is not None]
-    if not any(size.ragged for size in known):
+    defined = [size for size in sizes if size is not None]
+    if not any(size.ragged for size in defined):
         key = ("distances", key_value.serial)
         return derived(align.sig([query]), key, lambda: query + key_value - 1)
 
     def make() -> Dim:
         dim = Dim(None, name=(query + key_value - 1).name)
-        dim.bind(Size((), max(sum(size.max for size in known) - 1, 0)))
+        dim.bind(Size((), max(sum(size.max for size in defined) - 1, 0)))
         return dim
 
-    found: Dim = lengths.cached(("distances", query.serial, key_value.serial), make)
-    return found
+    distances: Dim = lengths.cached(("distances", query.serial, key_value.serial), make)
+    return distances
 
 
 def frame_numbers(dim: Dim, device: str | None = None) -> Tensor:

@@ -301,12 +301,12 @@ def set_dropout_broadcast_ctx(shared: bool | None) -> Iterator[None]:
     >>> inside, rf.dropout_broadcast_default()
     (False, True)
     """
-    before = _dropout_broadcast
+    previous = _dropout_broadcast
     set_dropout_broadcast(shared)
     try:
         yield
     finally:
-        set_dropout_broadcast(before)
+        set_dropout_broadcast(previous)
 
 
 Axis = Dim | Sequence[Dim] | Literal[False] | None

@@ -127,8 +127,8 @@ def scatter_count(
     >>> rf.scatter_count(indices=words, indices_dim=time).raw_tensor.tolist()
     [3, 0, 1]
     """
-    one = ones([], dtype="int32", device=indices.device)
-    return scatter(one, indices=indices, indices_dim=indices_dim, fill_value=fill_value, out_dim=out_dim)
+    unit = ones([], dtype="int32", device=indices.device)
+    return scatter(unit, indices=indices, indices_dim=indices_dim, fill_value=fill_value, out_dim=out_dim)
 
 
 @guarded
@@ -147,8 +147,8 @@ def scatter_logsumexp(
     highest = stop_gradient(scatter(source, mode="max", **places))
     highest = where(is_finite(highest), highest, 0.0)
     total = scatter(exp(sub(source, _at(highest, indices, out_dim))), **places)
-    some = greater(total, 0.0)
-    result = where(some, add(log(where(some, total, 1.0)), highest), float("-inf"))
+    positive = greater(total, 0.0)
+    result = where(positive, add(log(where(positive, total, 1.0)), highest), float("-inf"))
     if fill_value is None:
         return result
     return where(greater(scatter_count(**places), 0), result, fill_value, allow_broadcast_all_sources=True)
@@ -193,8 +193,8 @@ def scatter_argmax(
     position = range_over_dim(dims[0], dtype="int64", device=source.device)
     nowhere = 2**62
     is_highest = equal(source, _at(highest, indices, out_dim))
-    found = scatter(where(is_highest, position, nowhere), mode="min", fill_value=nowhere, **places)
-    return set_sparse_dim(where(less(found, nowhere), found, invalid_idx), dims[0])
+    winners = scatter(where(is_highest, position, nowhere), mode="min", fill_value=nowhere, **places)
+    return set_sparse_dim(where(less(winners, nowhere), winners, invalid_idx), dims[0])
 
 
 def _at(values: Tensor, indices: Tensor, out_dim: Dims | None) -> Tensor:

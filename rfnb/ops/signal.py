@@ -66,5 +66,5 @@ def stft(
         return result, [dim]
 
     given = None if out_spatial_dim is None else [out_spatial_dim]
-    result, [found] = masked(run, x, [in_spatial_dim], given, use_mask)
-    return result, found, out_dim
+    result, [out_frames] = masked(run, x, [in_spatial_dim], given, use_mask)
+    return result, out_frames, out_dim

@@ -59,19 +59,19 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
 
 def _formula(axis: Dim, start: int | None, end: int | None, step: int | None, size: Any) -> Dim:
     """An expression of `axis` if there is one, so that equal slices have the same dim."""
-    for name, given in (("start", start), ("end", end), ("step", step), ("size", size)):
-        if given is not None and not isinstance(given, int | np.integer):
-            raise DtypeError(f"slice: `{name}` is not a whole number", got=repr(given), expected="an int or a Tensor")
-    first, step = start or 0, step or 1
+    for name, bound in (("start", start), ("end", end), ("step", step), ("size", size)):
+        if bound is not None and not isinstance(bound, int | np.integer):
+            raise DtypeError(f"slice: `{name}` is not a whole number", got=repr(bound), expected="an int or a Tensor")
+    offset, step = start or 0, step or 1
     if axis.dimension is not None and len(range(axis.dimension)[start:end:step]) == axis.dimension:
         return axis
-    if step < 0 or (first < 0 and end is not None and end >= 0):
+    if step < 0 or (offset < 0 and end is not None and end >= 0):
         return Dim(None, name=f"{axis.name}_slice")
-    length = axis if first < 0 else axis - first
-    if first < 0:
-        length = dim_math.extreme("min", [axis + (end or 0), (end or 0) - first])
+    length = axis if offset < 0 else axis - offset
+    if offset < 0:
+        length = dim_math.extreme("min", [axis + (end or 0), (end or 0) - offset])
     elif end is not None:
-        length = length + end if end < 0 else dim_math.extreme("min", [length, max(end - first, 0)])
+        length = length + end if end < 0 else dim_math.extreme("min", [length, max(end - offset, 0)])
     return length if step == 1 else length.ceildiv_right(step)
 
 

@@ -122,8 +122,8 @@ def _named(found: Any, length: Any, name: str | None) -> Any:
 
 
 def _numbers(name: str, sizes: Sizes, count: int) -> list[int]:
-    given = [sizes] * count if isinstance(sizes, Dim) else per_axis(name, "filter_size", sizes, count)
-    return [size.get_dim_value() if isinstance(size, Dim) else size for size in given]
+    values = [sizes] * count if isinstance(sizes, Dim) else per_axis(name, "filter_size", sizes, count)
+    return [size.get_dim_value() if isinstance(size, Dim) else size for size in values]
 
 
 Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]

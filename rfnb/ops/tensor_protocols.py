@@ -32,13 +32,13 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blo
     >>> rf.ones([rf.Dim(2, name="feat")]).to(torch.float64).dtype
     'float64'
     """
-    for given in where:
-        if isinstance(given, Tensor):
-            device, dtype = given.device, given.dtype
-        elif _is_type(given):
-            dtype = given
+    for target in where:
+        if isinstance(target, Tensor):
+            device, dtype = target.device, target.dtype
+        elif _is_type(target):
+            dtype = target
         else:
-            device = given
+            device = target
     if device is not None and str(device) != self.device:
         self = copy_to_device(self, f"cuda:{device}" if isinstance(device, int) else str(device))
     name = self.dtype if dtype is None else str(dtype).removeprefix("torch.")

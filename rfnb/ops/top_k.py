@@ -90,9 +90,9 @@ def top_p_mask(
     """
     largest, places, ranks = sort(probs, axis=axis, descending=True)
     total = cumsum(largest, spatial_dim=ranks)
-    kept = compare_bc(sub(total, largest), "less", p) if one_more else compare_bc(total, "less_equal", p)
-    kept = logical_or(kept, less(range_over_dim(ranks, device=probs.device), min_tokens_to_keep))
-    return _marked(kept, places, ranks, axis)
+    mask = compare_bc(sub(total, largest), "less", p) if one_more else compare_bc(total, "less_equal", p)
+    mask = logical_or(mask, less(range_over_dim(ranks, device=probs.device), min_tokens_to_keep))
+    return _marked(mask, places, ranks, axis)
 
 
 def _marked(kept: Tensor, places: Tensor, ranks: Dim, axis: Dim) -> Tensor:

@@ -126,8 +126,8 @@ def beam_step(
     if combine is None:
         total = tensor_of(backend.expand_dims_raw(compared, -1) + new, signature, lengths)
     else:
-        given = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
-        total = combine(*given)
+        operands = tensor_of(new, signature, lengths), tensor_of(compared, align.sig(places), lengths)
+        total = combine(*operands)
         if not isinstance(total, Tensor):
             raise not_a_tensor("beam_step: the result of `combine`", total)
         total = total.copy_transpose(order)
@@ -141,21 +141,21 @@ def beam_step(
     else:
         labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
     if threshold is not None:
-        left = above(best, out_beam, threshold, spared=gold is not None)
+        survivors = above(best, out_beam, threshold, spared=gold is not None)
         # where all have ended, further steps are those of other sequences, and stretch normalized scores
-        best = left if ended is None else where(reduce_all(ended, axis=beam), best, left)
+        best = survivors if ended is None else where(reduce_all(ended, axis=beam), best, survivors)
     if had_counts is None:
         return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     best = best.copy_transpose([*batch, out_beam])
     index = raw_in_order(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
     if combine is None:
-        kept = backend.gather_raw(before, *index)
+        sums = backend.gather_raw(before, *index)
     else:
-        kept = best._raw / _power(longer / (counted + offset if offset else counted), exponent)
+        sums = best._raw / _power(longer / (counted + offset if offset else counted), exponent)
     dead = backend.activation_raw(best._raw, "is_neg_infinite")
     had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
-    total, counted = backend.where_raw(had, kept, best._raw), backend.where_raw(had, counted, number)
+    total, counted = backend.where_raw(had, sums, best._raw), backend.where_raw(had, counted, number)
     return BeamStep(labels, parents, best.like(total), best.like(counted))
 
 
@@ -190,15 +190,15 @@ def _chosen(
     best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
     if not keep:
         return labels, parents, best
-    several = Dim(out_beam.get_dim_value() // beam.get_dim_value(), name="labels of each")
-    own_best, own_labels, _ = top_k(total, axis=axis, k_dim=several)
-    own_parents = expand_dim(range_over_dim(beam, device=total.device), several)
+    per_parent = Dim(out_beam.get_dim_value() // beam.get_dim_value(), name="labels of each")
+    own_best, own_labels, _ = top_k(total, axis=axis, k_dim=per_parent)
+    own_parents = expand_dim(range_over_dim(beam, device=total.device), per_parent)
     assert isinstance(own_labels, Tensor)
-    own = [_merged(x, beam, several, out_beam) for x in (own_labels, own_parents, own_best)]
+    parts = [_merged(x, beam, per_parent, out_beam) for x in (own_labels, own_parents, own_best)]
     if not isinstance(step, Tensor):
-        return (own[0], own[1], own[2]) if step else (labels, parents, best)
+        return (parts[0], parts[1], parts[2]) if step else (labels, parents, best)
     first = equal(step, 0)
-    return where(first, labels, own[0]), where(first, parents, own[1]), where(first, best, own[2])
+    return where(first, labels, parts[0]), where(first, parents, parts[1]), where(first, best, parts[2])
 
 
 def _merged(x: Tensor, beam: Dim, several: Dim, out_beam: Dim) -> Tensor:

@@ -102,15 +102,15 @@ def _chosen(body: Body, scores: Any, options: ChoiceOptions) -> Chosen:
     size = options.beam_size or _beam(body, options).get_dim_value()
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
-    chosen = _step(body, combined.scores, combined.axis, options)
-    labels = combined.labels(chosen.labels, chosen.follow)
+    choice = _step(body, combined.scores, combined.axis, options)
+    labels = combined.labels(choice.labels, choice.follow)
     hypotheses = body.hypotheses
     assert hypotheses is not None
     keep_labels(body, hypotheses, [*hypotheses.search.labels[:-1], *labels])
     if hypotheses.search.pruned:
-        own = combined.labels(*pruned_of(hypotheses))
-        keep_pruned_labels(body, hypotheses, [*hypotheses.search.pruned_labels[:-1], *own])
-    return replace(chosen, labels=labels)
+        pruned = combined.labels(*pruned_of(hypotheses))
+        keep_pruned_labels(body, hypotheses, [*hypotheses.search.pruned_labels[:-1], *pruned])
+    return replace(choice, labels=labels)
 
 
 def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
@@ -130,10 +130,10 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     axis = axis or _label_dim(body, tensors[0], None, options.beam)
     if not options.search:
         return _of_target(body, tensors[:1], [axis], options, several=False)
-    for each in parts:
-        if options.exponent and getattr(each.value, "needs_plain_sums", False):
+    for entry in parts:
+        if options.exponent and getattr(entry.value, "needs_plain_sums", False):
             raise ParameterError(
-                f"choice: with {each.name!r}, hypotheses cannot be compared by score / length",
+                f"choice: with {entry.name!r}, hypotheses cannot be compared by score / length",
                 hint="loop.choice(…, length_normalization=False)",
             )
     if options.blank is not None:
@@ -206,28 +206,28 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     if hypotheses.choices and (options.ended == "apart" or carried.endings.living):
         raise ParameterError(f'{body.loop.name}: choice: `ended="apart"` needs the only choice of a step')
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
-    asked = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
-    hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in asked.items() if x is not None}
-    given: Any = {
+    inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
+    hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
+    arguments: Any = {
         "axis": axis, "beam": before, "ended": ended, "counts": counts, "step": body.step_number(),
         "exponent": carried.exponent, "offset": carried.offset, "combine": options.custom_score_combine,
     }  # fmt: skip
-    found = beam_step(
-        scores, base, **given, out_beam=wide if options.by_rank else after, keep_beams=options.keep_beams,
+    result = beam_step(
+        scores, base, **arguments, out_beam=wide if options.by_rank else after, keep_beams=options.keep_beams,
         gold=options.target if options.cheating else None, gold_once=options.cheating == "exclusive",
         groups=options.groups, diversity=options.diversity, threshold=options.threshold, **carried.endings.selects,
     )  # fmt: skip
     if options.by_rank:
-        found, pruned = parted(found, wide, after)
+        result, pruned = parted(result, wide, after)
     else:
         pruned = None
         if wide is not after:
-            pruned = left_over(found, beam_step(scores, base, **given, out_beam=wide), axis, after, wide)
+            pruned = left_over(result, beam_step(scores, base, **arguments, out_beam=wide), axis, after, wide)
     keep_pruned(body, hypotheses, pruned, before)
     if carried.endings.stops:
-        had = gather(ended, indices=found.parents, axis=before)
-        found = carried.endings.stop(found, after, had, body.step_number(), carried.exponent, carried.offset)
-    return _take(body, hypotheses, found, before, after)
+        had = gather(ended, indices=result.parents, axis=before)
+        result = carried.endings.stop(result, after, had, body.step_number(), carried.exponent, carried.offset)
+    return _take(body, hypotheses, result, before, after)
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -246,17 +246,17 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
     target, carried = assigned_name() or "chosen", hypotheses.search
     for value, name in ((labels, "labels"), (parents, "parents"), (total, "scores")):
         value.with_name(f"{target}.{name}")
-    kept = {"labels": labels, "scores": total, "ended": carried.ended}
-    kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
+    values = {"labels": labels, "scores": total, "ended": carried.ended}
+    values["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(BeamChoice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
     if isinstance(found, FrameStep):
-        kept["joined"] = body.of_body(found.joined, "choice")
+        values["joined"] = body.of_body(found.joined, "choice")
     elif carried.counts_place is not None and found.counts is not None:
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
         hypotheses.asked["counts"] = counts
-    hypotheses.kept |= kept
+    hypotheses.kept |= values
     follow_sums(hypotheses)
     earlier = [gather(x, indices=parents, axis=before) for x in carried.labels]
     keep_labels(body, hypotheses, [*earlier, labels])
@@ -339,8 +339,8 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     ended_place = body.carry("search ended", like, "bool")
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
     with body.untraced():
-        ones = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
-    counts_place = body.carry("search", like, like.dtype, ones) if exponent else None
+        units = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
+    counts_place = body.carry("search", like, like.dtype, units) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
@@ -392,13 +392,13 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     states = {dim for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor) for dim in leaf.dims}
     hypotheses = body.hypotheses
     newest = beam if hypotheses is None else hypotheses.newest
-    given = axis if axis is not None else scores.feature_dim
-    found = [given] if given is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
-    if len(found) != 1 or found[0] not in scores.dims or not found[0].get_dim_value():
+    axis = axis if axis is not None else scores.feature_dim
+    candidates = [axis] if axis is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
+    if len(candidates) != 1 or candidates[0] not in scores.dims or not candidates[0].get_dim_value():
         raise DimError(
             f"{body.loop.name}: choice: which dim of `scores` has the labels?",
             got=scores.describe_dims(),
             expected="one of its dims, with one label or more",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
-    return found[0]
+    return candidates[0]

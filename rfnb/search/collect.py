@@ -77,31 +77,31 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         )
     sizes = initial.shape[:-1]
     flat = (math.prod(sizes), initial.shape[-1])
-    kept = {name: numpy(raw) for name, raw in searched.kept.items()}
-    kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
-    vocab = join_labels(kept, plan.vocabs) if len(plan.vocabs) > 1 and "labels" in kept else plan.vocab
-    labels = kept.get("labels")
+    arrays = {name: numpy(raw) for name, raw in searched.kept.items()}
+    arrays = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in arrays.items()}
+    vocab = join_labels(arrays, plan.vocabs) if len(plan.vocabs) > 1 and "labels" in arrays else plan.vocab
+    labels = arrays.get("labels")
     lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
     none = np.zeros((0, *flat), int)
-    parents = kept.get("parents", none)
-    before = kept.get("ended", none.astype(bool))
+    parents = arrays.get("parents", none)
+    before = arrays.get("ended", none.astype(bool))
     steps = (~before).any(axis=2).sum(axis=0)
-    alive = kept["scores"][-1] if len(parents) else initial.reshape(flat)
-    more = _at_the_end(plan, kept, steps, ~ended.reshape(flat) & (alive > -np.inf))
-    if "scores" in kept:
+    alive = arrays["scores"][-1] if len(parents) else initial.reshape(flat)
+    added = _at_the_end(plan, arrays, steps, ~ended.reshape(flat) & (alive > -np.inf))
+    if "scores" in arrays:
         names = [dim.name for dim in plan.dims[:-1]]
-        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
+        check_kept(plan.what, arrays["scores"], sizes, names, _tags(plan), searched.first_nan)
     if len(parents):
-        steps = np.maximum(steps, _reordered(parents, kept["scores"]))
-    scores = _final_scores(plan, searched, counts, more)
+        steps = np.maximum(steps, _reordered(parents, arrays["scores"]))
+    scores = _final_scores(plan, searched, counts, added)
     final_scores = numpy(plan.backend.alias_raw(scores._raw)).reshape(flat)
     had_ended = np.take_along_axis(before, parents, axis=2)
     trace = Trace(
         labels=none if labels is None else labels,
         parents=parents,
-        scores=kept.get("scores", none.astype(initial.dtype)),
+        scores=arrays.get("scores", none.astype(initial.dtype)),
         ended=had_ended,
         final_scores=final_scores,
         lengths=np.where(np.isneginf(final_scores), 0, lengths.reshape(flat)),
@@ -112,17 +112,17 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
         length_normalization_offset=plan.offset,
-        parts=_parts(plan, kept, had_ended),
+        parts=_parts(plan, arrays, had_ended),
         scales=dict(plan.scales),
-        pruned=_pruned(kept),
-        ends=kept.get("ends"),
+        pruned=_pruned(arrays),
+        ends=arrays.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
         end_label=plan.places.end,
         again=_again(plan, searched),
         why_not=plan.why_not,
         blank=plan.blank,
-        joined=kept.get("joined"),
+        joined=arrays.get("joined"),
         living=plan.living,
         stops=plan.stops,
     )
@@ -154,35 +154,35 @@ def _at_the_end(
     names = [name.removeprefix(FINAL) for name in kept if name.startswith(FINAL)] or [*plan.at_start]
     if not names:
         return None
-    places, more = _places_at_the_end(kept, steps), np.zeros(going.shape)
+    places, total = _places_at_the_end(kept, steps), np.zeros(going.shape)
     worth = {name: _worth(plan, kept, name, steps, places) for name in names}
     for name, added in worth.items():
-        more += by_scale(added, plan.scales.get(name, 1.0))
-    more = np.where(going, more, 0.0)
+        total += by_scale(added, plan.scales.get(name, 1.0))
+    total = np.where(going, total, 0.0)
     if not places:
-        return more
-    stays = going & ~np.isneginf(more) & (steps > 0)[:, None]
+        return total
+    stays = going & ~np.isneginf(total) & (steps > 0)[:, None]
     for name in ("scores", *(f"part {name}" for name in names if f"part {name}" in kept)):
         kept[name] = kept[name].copy()
-        added = more if name == "scores" else worth[name.removeprefix("part ")]
+        added = total if name == "scores" else worth[name.removeprefix("part ")]
         for step, place in places.items():
-            here = np.equal(step, steps - 1) | np.greater(step, steps - 1) & (name == "scores")
-            at = np.nonzero(stays & here[:, None])
+            rows = np.equal(step, steps - 1) | np.greater(step, steps - 1) & (name == "scores")
+            at = np.nonzero(stays & rows[:, None])
             kept[name][step, at[0], place[at]] += added[at]
-    return more
+    return total
 
 
 def _places_at_the_end(kept: Mapping[str, np.ndarray], steps: np.ndarray) -> dict[int, np.ndarray]:
     """The place of each final hypothesis at the last step of its sequence, and at those behind it. [batch, beam]"""
-    parents, found = kept.get("parents"), dict[int, np.ndarray]()
+    parents, places = kept.get("parents"), dict[int, np.ndarray]()
     if parents is None or not len(parents):
-        return found
+        return places
     place = np.broadcast_to(np.arange(parents.shape[2]), parents.shape[1:])
     for step in range(len(parents) - 1, max(int(steps.min()) - 2, -1), -1):
-        found[step] = place
+        places[step] = place
         before = np.take_along_axis(parents[step], place, axis=1)
         place = np.where((step >= steps)[:, None], before, place)
-    return found
+    return places
 
 
 def _worth(
@@ -190,11 +190,11 @@ def _worth(
 ) -> np.ndarray:
     """What a scorer gives to the end of each final hypothesis. [batch, beam]"""
     shape = len(steps), plan.dims[-1].get_dim_value()
-    found = plan.at_start[name].reshape(shape) if name in plan.at_start else np.zeros(shape)
+    worth = plan.at_start[name].reshape(shape) if name in plan.at_start else np.zeros(shape)
     for step, place in places.items():
-        here = np.take_along_axis(kept[FINAL + name][step], place, axis=1)
-        found = np.where(np.equal(step, steps - 1)[:, None], here, found)
-    return found
+        finals = np.take_along_axis(kept[FINAL + name][step], place, axis=1)
+        worth = np.where(np.equal(step, steps - 1)[:, None], finals, worth)
+    return worth
 
 
 def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -210,8 +210,8 @@ def _reordered(parents: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def _parts(plan: CollectPlan, kept: Mapping[str, np.ndarray], ended: np.ndarray) -> dict[str, np.ndarray]:
     """The parts of the scores of labels that count."""
-    found = {name: kept[f"part {name}"] for name in plan.scales if f"part {name}" in kept}
-    return {name: np.where(ended | np.isneginf(kept["scores"]), 0.0, part) for name, part in found.items()}
+    parts = {name: kept[f"part {name}"] for name in plan.scales if f"part {name}" in kept}
+    return {name: np.where(ended | np.isneginf(kept["scores"]), 0.0, part) for name, part in parts.items()}
 
 
 def _final_scores(plan: CollectPlan, searched: Searched, counts: np.ndarray, more: np.ndarray | None) -> Tensor:

@@ -110,11 +110,11 @@ def decode(
     numbers = {"diversity": diversity} | ({} if most_gain is None else {"most_gain": most_gain})
     check_numbers("decode", length_normalization_exponent=exponent, **numbers)
     check_offset("decode", offset)
-    own = labels if isinstance(labels, Dim) else None
-    labels = labels if own is None else own.vocab
+    label_dim = labels if isinstance(labels, Dim) else None
+    labels = labels if label_dim is None else label_dim.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     if any(isinstance(leaf, Tensor) for leaf in leaves(state)):
-        step = with_tensors = WithTensors(step, state, beam, own)
+        step = with_tensors = WithTensors(step, state, beam, label_dim)
         state, tags = with_tensors.state, tags or with_tensors.tags
     sequences = batch_of(state, start, limit, tags) if batch is None else batch
     if tags is not None and len(tags) != sequences:
@@ -138,7 +138,7 @@ def decode(
         end=number, first=numbers_of("start", start, sequences, vocab),
         limits=numbers_of("limit", limit, sequences, None),
     )  # fmt: skip
-    search.labels = own or search.labels
+    search.labels = label_dim or search.labels
     prev = search.last[:, :beam].reshape(-1)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(_Rows(np.repeat(np.arange(sequences), beam), sequences).of, state)

@@ -110,7 +110,7 @@ class Found(InWords):
         """
         if n < 1:
             raise SearchError("nbest: `n` is the number of hypotheses", got=n, expected="1 or more")
-        return [[each.text if text else each.labels for each in tree.hypotheses[:n]] for tree in self.tree]
+        return [[item.text if text else item.labels for item in tree.hypotheses[:n]] for tree in self.tree]
 
     def best(self, x: Tensor) -> Tensor:
         """The entry of the best hypothesis, {…, beam} → {…}; of equal scores, the first.
@@ -177,8 +177,8 @@ class Found(InWords):
 
 
 def _names(names: list[str]) -> str:
-    shown = ", ".join(map(printable_name, names[:SHOWN]))
-    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    text = ", ".join(map(printable_name, names[:SHOWN]))
+    return text + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:

@@ -54,14 +54,14 @@ class ChoiceOptions(BlankOptions, EndOptions):
     @property
     def by_rank(self) -> bool:
         """Whether the best candidates get the places."""
-        other = self.keep_beams or self.cheating or self.groups != 1 or self.threshold is not None
-        return not other and self.ended == "compete"
+        restricted = self.keep_beams or self.cheating or self.groups != 1 or self.threshold is not None
+        return not restricted and self.ended == "compete"
 
     @property
     def gain(self) -> float | None:
         """The most that a label may add to a score, if that is known: nothing, for log-probabilities."""
-        other = self.custom_score_combine or self.random_sample_scale or self.base_beam_score_scale != 1.0
-        return None if other or self.prob_scale < 0 else 0.0
+        unbounded = self.custom_score_combine or self.random_sample_scale or self.base_beam_score_scale != 1.0
+        return None if unbounded or self.prob_scale < 0 else 0.0
 
     def check(self) -> None:
         """Raises ParameterError for numbers that are out of range."""
@@ -88,10 +88,10 @@ def read_options(given: dict[str, Any]) -> ChoiceOptions:
     """The options, from the arguments of `loop.choice`. Raises ParameterError for one that does not exist."""
     unknown = [name for name in given if name not in ChoiceOptions.__dataclass_fields__]
     if unknown:
-        known = list(ChoiceOptions.__dataclass_fields__)
+        options = list(ChoiceOptions.__dataclass_fields__)
         raise ParameterError(
-            "choice: there is no such option", got=unknown[0], expected=", ".join(known),
-            hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
+            "choice: there is no such option", got=unknown[0], expected=", ".join(options),
+            hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], options),
         )  # fmt: skip
     return ChoiceOptions(**given)
 

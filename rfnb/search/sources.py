@@ -60,13 +60,13 @@ class Combinations:
 
     def labels(self, numbers: Any, follow: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """The label of each source in some combinations. follow: gives each of them the value of its parent."""
-        found: list[Tensor] = []
+        labels_by_source: list[Tensor] = []
         for i, (labels, rank) in enumerate(zip(self.labels_of, self.ranks, strict=True)):
             later = math.prod(dim.get_dim_value() for dim in self.ranks[i + 1 :])
             number = numbers // later % rank.get_dim_value()
             number = set_sparse_dim(number, rank)
-            found.append(gather(follow(labels), indices=number, axis=rank))
-        return found
+            labels_by_source.append(gather(follow(labels), indices=number, axis=rank))
+        return labels_by_source
 
 
 def combinations(scores: Sequence[Tensor], axes: Sequence[Dim], sizes: Sequence[int]) -> Combinations:

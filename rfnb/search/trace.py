@@ -51,8 +51,8 @@ class Candidates:
 
 def joined(several: Sequence[Candidates]) -> Candidates:
     """The candidates of consecutive steps."""
-    three = [np.concatenate([getattr(each, name) for each in several]) for name in ("labels", "parents", "scores")]
-    parts = {name: np.concatenate([each.parts[name] for each in several]) for name in several[0].parts}
+    three = [np.concatenate([getattr(step, name) for step in several]) for name in ("labels", "parents", "scores")]
+    parts = {name: np.concatenate([step.parts[name] for step in several]) for name in several[0].parts}
     return Candidates(three[0], three[1], three[2], parts)
 
 
@@ -125,18 +125,18 @@ class Trace:
 
     def with_candidates(self) -> Trace:
         """The trace with the best pruned candidates of each step, computed by replay if they were not kept."""
-        found = None if self.pruned is not None or self.replayed is None else self.replayed.pruned()
-        return self if found is None else replace(self, pruned=found)
+        candidates = None if self.pruned is not None or self.replayed is None else self.replayed.pruned()
+        return self if candidates is None else replace(self, pruned=candidates)
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
-        found = np.empty_like(self.parents)
+        places = np.empty_like(self.parents)
         place = np.broadcast_to(np.arange(self.parents.shape[2]), self.parents.shape[1:])
         for step in range(len(self.parents) - 1, -1, -1):
-            found[step] = place
+            places[step] = place
             before = np.take_along_axis(self.parents[step], place, axis=1)
             place = np.where((step < self.steps)[:, None], before, place)
-        return found
+        return places
 
     def label_counts(self) -> np.ndarray:
         """How many labels other than blank each final hypothesis has in its first `lengths` steps. [batch, beam] int"""
@@ -146,10 +146,10 @@ class Trace:
 
     def alone(self, sequence: int) -> Trace:
         """One sequence of the batch, as a batch of one, with the steps that it took."""
-        steps, one = slice(int(self.steps[sequence])), slice(sequence, sequence + 1)
+        steps, row = slice(int(self.steps[sequence])), slice(sequence, sequence + 1)
 
         def cut(array: Any) -> Any:
-            return None if array is None else array[steps, one]
+            return None if array is None else array[steps, row]
 
         def cut_all(parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             return {name: cut(part) for name, part in parts.items()}
@@ -158,18 +158,18 @@ class Trace:
         return replace(
             self,
             **{name: cut(getattr(self, name)) for name in BY_STEP},
-            **{name: getattr(self, name)[one] for name in BY_SEQUENCE},
+            **{name: getattr(self, name)[row] for name in BY_SEQUENCE},
             parts=cut_all(self.parts),
             tags=None if self.tags is None else [self.tags[sequence]],
-            limit=None if self.limit is None else self.limit[one],
-            pruned=None if pruned is None else pruned.at(steps, one),
+            limit=None if self.limit is None else self.limit[row],
+            pruned=None if pruned is None else pruned.at(steps, row),
         )
 
 
 def by_length(lengths: Any, exponent: float, offset: float) -> np.ndarray:
     """What the scores of hypotheses are divided by, ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016)."""
-    found: np.ndarray = ((offset + np.maximum(lengths, 1)) / (offset + 1.0)) ** exponent
-    return found
+    divisor: np.ndarray = ((offset + np.maximum(lengths, 1)) / (offset + 1.0)) ** exponent
+    return divisor
 
 
 def by_scale(scores: np.ndarray, scale: float) -> np.ndarray:

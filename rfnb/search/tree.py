@@ -82,11 +82,11 @@ class Tree(TreeArrays, InWords):
 
     def text_of(self, labels: Iterable[int]) -> str:
         """The text of a sequence of labels."""
-        given = [int(label) for label in labels]
+        numbers = [int(label) for label in labels]
         vocab = self.own.vocab
-        if vocab is None or not all(0 <= label < len(vocab) for label in given):
-            return " ".join(map(self.label, given))
-        return vocab.join(given)
+        if vocab is None or not all(0 <= label < len(vocab) for label in numbers):
+            return " ".join(map(self.label, numbers))
+        return vocab.join(numbers)
 
     def prefix_text(self, labels: Sequence[int]) -> str:
         """The text of the labels of a prefix, with the end label if it has ended."""
@@ -101,11 +101,11 @@ class Tree(TreeArrays, InWords):
             return frozenset()
         if self.own.end_label is not None:
             return frozenset([self.own.end_label])
-        found = frozenset(self.labels[self.ends].tolist())
+        labels = frozenset(self.labels[self.ends].tolist())
         end = None if self.own.vocab is None else self.own.vocab.eos_id
-        if end is not None and (end in found or not found):
+        if end is not None and (end in labels or not labels):
             return frozenset([end])
-        return found if len(found) == 1 else frozenset()  # several: it is not the label by which they end
+        return labels if len(labels) == 1 else frozenset()  # several: it is not the label by which they end
 
     # -- nodes and hypotheses
 
@@ -113,15 +113,15 @@ class Tree(TreeArrays, InWords):
     def survives(self) -> np.ndarray:
         """Whether a hypothesis that was left at the end goes through each place, or one that joined it. [steps, beam]
         bool"""
-        found = np.zeros_like(self.ended)
-        final = self.places[:, [each.place for each in self.hypotheses]]
-        np.put_along_axis(found, final, True, axis=1)
+        marks = np.zeros_like(self.ended)
+        final = self.places[:, [hypothesis.place for hypothesis in self.hypotheses]]
+        np.put_along_axis(marks, final, True, axis=1)
         if self.joined is not None:
             for step in range(self.steps - 1, 0, -1):
-                here = found[step] & self.alive[step]
-                found[step - 1, self.parents[step, here]] = True
-                found[step - 1, self.joined[step, here & (self.joined[step] >= 0)]] = True
-        return found & self.alive
+                survivors = marks[step] & self.alive[step]
+                marks[step - 1, self.parents[step, survivors]] = True
+                marks[step - 1, self.joined[step, survivors & (self.joined[step] >= 0)]] = True
+        return marks & self.alive
 
     @cached_property
     def hypotheses(self) -> list[Hypothesis]:
@@ -136,19 +136,19 @@ class Tree(TreeArrays, InWords):
         return next(iter(self.hypotheses), None)
 
     def _hypothesis(self, place: int, rank: int) -> Hypothesis:
-        own, at = self.own, (np.arange(self.steps), self.places[:, place])
+        trace, at = self.own, (np.arange(self.steps), self.places[:, place])
         labels = tuple(self.labels[at][self.counts[at]].tolist())
-        parts = {name: float(part[:, 0][at][~self.ended[at]].sum()) for name, part in own.parts.items()}
-        counted = labels[: int(own.lengths[0, place])]
+        parts = {name: float(part[:, 0][at][~self.ended[at]].sum()) for name, part in trace.parts.items()}
+        counted = labels[: int(trace.lengths[0, place])]
         return Hypothesis(
             rank=rank,
             place=place,
             labels=counted,
             text=self.text_of(counted),
-            score=float(own.final_scores[0, place]),
-            sum=float(self.scores[-1, place]) if self.steps else float(own.final_scores[0, place]),
+            score=float(trace.final_scores[0, place]),
+            sum=float(self.scores[-1, place]) if self.steps else float(trace.final_scores[0, place]),
             parts=parts,
-            complete=bool(own.complete[0, place]),
+            complete=bool(trace.complete[0, place]),
             places=tuple(at[1].tolist()),
             taken=len(labels),
         )
@@ -160,13 +160,13 @@ class Tree(TreeArrays, InWords):
         """
         if step != -1:
             step, place = place_of("tree", "step", step, self.steps), place_of("tree", "place", place, self.beam)
-        found: list[int] = []
+        labels: list[int] = []
         counts = self.counts
         for at in range(step, -1, -1):
             if counts[at, place]:
-                found.append(int(self.labels[at, place]))
+                labels.append(int(self.labels[at, place]))
             place = int(self.parents[at, place])
-        return tuple(reversed(found))
+        return tuple(reversed(labels))
 
     def node(self, step: int, place: int) -> Node:
         """The node at a place of the beam. Raises SearchError if there is no hypothesis at it."""
@@ -210,27 +210,27 @@ class Tree(TreeArrays, InWords):
         step = place_of("tree", "step", step, max(self.steps, 1))  # without steps, none were pruned
         if most is not None and not most >= 0:
             raise SearchError("pruned: `most` is negative", got=most, expected="0 or more")
-        own, replayed = self.own.pruned, self.trace.replayed
-        if most is None or replayed is None or (own is not None and most <= own.labels.shape[2]):
-            kept = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
+        recorded, replayed = self.own.pruned, self.trace.replayed
+        if most is None or replayed is None or (recorded is not None and most <= recorded.labels.shape[2]):
+            candidates = None if self.candidates is None else self.candidates.at(slice(step, step + 1), slice(None))
         else:
-            kept = replayed.ranked(step, most).at(slice(None), slice(self.sequence, self.sequence + 1))
-        if kept is None:
+            candidates = replayed.ranked(step, most).at(slice(None), slice(self.sequence, self.sequence + 1))
+        if candidates is None:
             return []
-        arrays = kept.labels[0, 0], kept.parents[0, 0], kept.scores[0, 0]
-        found: list[Node] = []
+        arrays = candidates.labels[0, 0], candidates.parents[0, 0], candidates.scores[0, 0]
+        nodes: list[Node] = []
         for i, (label, parent, score) in enumerate(zip(*(array[:most].tolist() for array in arrays), strict=True)):
             if score > -np.inf:
-                parts = {name: float(part[0, 0, i]) for name, part in kept.parts.items()}
-                found.append(self._candidate(step, label, parent, score, parts, len(found)))
-        return found
+                parts = {name: float(part[0, 0, i]) for name, part in candidates.parts.items()}
+                nodes.append(self._candidate(step, label, parent, score, parts, len(nodes)))
+        return nodes
 
     def _candidate(self, step: int, label: int, parent: int, score: float, parts: Any, before: int) -> Node:
-        done = bool(step and (self.ended | self.ends)[step - 1, parent])
-        taken = (int(self.taken[step - 1, parent]) if step else 0) + (not done)
-        compared = float(normalized(np.array(score), taken, self.own))
+        copied = bool(step and (self.ended | self.ends)[step - 1, parent])
+        length = (int(self.taken[step - 1, parent]) if step else 0) + (not copied)
+        compared = float(normalized(np.array(score), length, self.own))
         better = int((self.alive[step] & (self.compared[step] >= compared)).sum())
-        ends = not done and label in self.end_labels
+        ends = not copied and label in self.end_labels
         return Node(
             step=step,
             place=None,
@@ -241,7 +241,7 @@ class Tree(TreeArrays, InWords):
             compared=compared,
             rank=better + before + 1,
             parts=parts,
-            ended=done,
+            ended=copied,
             ends=ends,
         )
 
@@ -336,15 +336,15 @@ COLUMNS = "step rank label text place parent joined score compared ended ends su
 def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
     """The best hypotheses of a tree, a line each."""
     if not tree.hypotheses:
-        after = "" if tree.died_at is None else f" after step {tree.died_at}"
-        return [f"  no hypothesis is left{after}" + (": none may end there" if tree.refused.any() else "")]
-    shown = tree.hypotheses[:most]
-    scores = [number(each.score) for each in shown]
+        step = "" if tree.died_at is None else f" after step {tree.died_at}"
+        return [f"  no hypothesis is left{step}" + (": none may end there" if tree.refused.any() else "")]
+    entries = tree.hypotheses[:most]
+    scores = [number(entry.score) for entry in entries]
     wide = max(map(len, scores))
-    notes = ["" if each.complete or tree.own.framewise else "  (reached the limit of steps)" for each in shown]
+    notes = ["" if entry.complete or tree.own.framewise else "  (reached the limit of steps)" for entry in entries]
     return [
-        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text) or '(no labels)'}{note}"
-        for each, score, note in zip(shown, scores, notes, strict=True)
+        f"  {entry.rank:>2}  {score:>{wide}}  {printable_name(entry.text) or '(no labels)'}{note}"
+        for entry, score, note in zip(entries, scores, notes, strict=True)
     ]
 
 

@@ -88,29 +88,29 @@ class TreeArrays:
     @property
     def refused(self) -> np.ndarray:
         """Whether the hypothesis at each place had one to the last step, but may not end there. [beam] bool"""
-        last = self.alive[-1] if self.steps else np.arange(self.beam) == 0
-        return last & np.isneginf(self.own.final_scores[0])
+        alive = self.alive[-1] if self.steps else np.arange(self.beam) == 0
+        return alive & np.isneginf(self.own.final_scores[0])
 
     @cached_property
     def ends(self) -> np.ndarray:
         """Whether the hypothesis at each place ends by the label of the step. [steps, beam] bool"""
         if self.own.ends is not None:
             return self.own.ends[:, 0] & ~self.ended & self.alive
-        found = np.zeros_like(self.ended)
+        ends = np.zeros_like(self.ended)
         for step in range(1, self.steps):
-            found[step - 1, self.parents[step, self.ended[step] & self.alive[step]]] = True
+            ends[step - 1, self.parents[step, self.ended[step] & self.alive[step]]] = True
         if self.steps and not self.own.framewise:
-            found[-1] |= self.own.complete[0]
-        return found & ~self.ended & self.alive
+            ends[-1] |= self.own.complete[0]
+        return ends & ~self.ended & self.alive
 
     @cached_property
     def taken(self) -> np.ndarray:
         """How many labels the hypothesis at each place has, an end label included. [steps, beam] int"""
-        found, counts = np.zeros_like(self.parents), self.counts
+        totals, counts = np.zeros_like(self.parents), self.counts
         for step in range(self.steps):
-            before = found[step - 1, self.parents[step]] if step else 0
-            found[step] = before + counts[step]
-        return found
+            before = totals[step - 1, self.parents[step]] if step else 0
+            totals[step] = before + counts[step]
+        return totals
 
     @cached_property
     def compared(self) -> np.ndarray:
@@ -121,9 +121,9 @@ class TreeArrays:
     def ranks(self) -> np.ndarray:
         """The rank of each place among those of the step, 1 for the best; 0 without a hypothesis. [steps, beam] int"""
         order = np.argsort(-self.compared, axis=1, kind="stable")
-        found = np.empty_like(order)
-        np.put_along_axis(found, order, np.broadcast_to(np.arange(1, self.beam + 1), order.shape), axis=1)
-        return np.where(self.alive, found, 0)
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.broadcast_to(np.arange(1, self.beam + 1), order.shape), axis=1)
+        return np.where(self.alive, ranks, 0)
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -133,13 +133,13 @@ class TreeArrays:
     @cached_property
     def part_sums(self) -> dict[str, np.ndarray]:
         """The score of the hypothesis at each place by each scorer, not scaled, over all its labels. [steps, beam]"""
-        found = {}
+        by_name = {}
         for name, part in self.own.parts.items():
             sums = np.where(self.ended, 0.0, part[:, 0]).astype(np.float64)
             for step in range(1, self.steps):
                 sums[step] += sums[step - 1, self.parents[step]]
-            found[name] = sums
-        return found
+            by_name[name] = sums
+        return by_name
 
 
 def normalized(scores: np.ndarray, lengths: Any, trace: Trace) -> np.ndarray:

@@ -124,8 +124,8 @@ class AttentionOps:
         """  # fmt: skip
         query = cls.finite_operand(query)
         parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
-        others = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
-        rows = [*others, *([queries] if queries in query.sig.index else [])]
+        outer = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
+        rows = [*outer, *([queries] if queries in query.sig.index else [])]
         raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), query._raw)
         raw_positions = align.apply(align.move(positions.dims, [*parts, key_dim, axis]), positions._raw)
         shape, n = cls.get_shape_tuple_raw(raw_query), len(parts)
@@ -140,9 +140,9 @@ class AttentionOps:
     def relative_shift(cls: type[Backend], scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Tensor:
         """Scores by distance as scores by key. {…, queries, axis} → {…, queries, keys}"""
         rows = [queries] if queries in scores.sig.index else []
-        others = [dim for dim in scores.dims if dim not in (queries, axis)]
-        raw = align.apply(align.move(scores.dims, [*others, *rows, axis]), scores._raw)
-        out, lengths = align.sig([*others, *rows, keys]), scores.lengths
+        outer = [dim for dim in scores.dims if dim not in (queries, axis)]
+        raw = align.apply(align.move(scores.dims, [*outer, *rows, axis]), scores._raw)
+        out, lengths = align.sig([*outer, *rows, keys]), scores.lengths
         if lengths.size(keys) is None:
             lengths = lengths.join(current_lengths([keys]), scores.sig, align.sig([keys]))
         raw = cls.relative_shift_raw(raw, lengths[keys].max) if rows else raw
@@ -152,12 +152,12 @@ class AttentionOps:
     def turn_pairs(cls: type[Backend], x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> Tensor:
         """Pairs of neighbours in `feat_dim` turned by angles. {…, feat_dim}, {…, feat_dim // 2} → {…, feat_dim}"""
         half = feat_dim // 2
-        rest = [dim for dim in cosines.dims if dim is not half and dim not in x.sig.index]
-        order = [*rest, *(dim for dim in x.dims if dim is not feat_dim)]
+        extra = [dim for dim in cosines.dims if dim is not half and dim not in x.sig.index]
+        order = [*extra, *(dim for dim in x.dims if dim is not feat_dim)]
         raw = align.apply(align.move(x.dims, [*order, feat_dim]), x._raw)
         turns = [align.apply(align.move(y.dims, [*order, half]), y._raw) for y in (cosines, sines)]
-        found = cls.turn_pairs_raw(raw, *turns)
-        return tensor_of(found, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
+        turned = cls.turn_pairs_raw(raw, *turns)
+        return tensor_of(turned, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
 
 
 def _plan(
@@ -172,10 +172,10 @@ def _plan(
     out = plan and plan.out()
     if out:
         return plan, out
-    made = _planned(query, keys, values, key_dim, axis, bias)
-    if made is not None:
-        query.keep(key, made[0])
-    return made
+    planned = _planned(query, keys, values, key_dim, axis, bias)
+    if planned is not None:
+        query.keep(key, planned[0])
+    return planned
 
 
 def _planned(

@@ -67,22 +67,22 @@ class ConcatOps:
         key: list[Any] = ["concat", out_dim and out_dim.serial]
         raws = []
         for x, dim in sources:
-            own, theirs = x.sig, x.lengths
-            key.append(own.serial)
+            sig, sizes = x.sig, x.lengths
+            key.append(sig.serial)
             key.append(dim.serial)
             raws.append(x._raw)
-            if dim in theirs.owners:
+            if dim in sizes.owners:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
-            if theirs is not lengths:
-                lengths = lengths.join(theirs, signature, own)
+            if sizes is not lengths:
+                lengths = lengths.join(sizes, signature, sig)
         plan: ConcatPlan | None = signature.plans.get(tuple(key))
         out = plan and plan.out()
         if plan is None or out is None:
             sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
-            found = _plan_static(sources, out_dim)
-            if found is None:
+            static = _plan_static(sources, out_dim)
+            if static is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
-            moves, place, out = found
+            moves, place, out = static
             plan = signature.keep(tuple(key), ConcatPlan(moves, place, weakref.ref(out)))
         moves, place, _ = plan
         if moves is not None:
@@ -105,8 +105,8 @@ class ConcatOps:
         if out_dim.dimension != len(raws):
             lengths = bound(lengths, out_dim, Size((), len(raws)), "stack")
         key = ("stack", out_dim.serial)
-        known = signature.plans.get(key)
-        out = known and known()
+        ref = signature.plans.get(key)
+        out = ref and ref()
         if not out:
             out = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
             signature.keep(key, weakref.ref(out))
@@ -148,8 +148,8 @@ def _joined(sources: Pairs, order: Sequence[Dim], axis: int, out_dim: Dim) -> al
     """The signature of the result."""
     first, first_dim = sources[0]
     sparse = next((x.sparse_dim for x, _ in sources if x.sparse_dim is not None), None)
-    kept = (x.feature_dim for x, dim in sources if x.feature_dim is not None and x.feature_dim is not dim)
-    feature = out_dim if first.feature_dim is first_dim else next(kept, None)
+    features = (x.feature_dim for x, dim in sources if x.feature_dim is not None and x.feature_dim is not dim)
+    feature = out_dim if first.feature_dim is first_dim else next(features, None)
     return align.sig([out_dim if i == axis else d for i, d in enumerate(order)], sparse, feature)
 
 
@@ -163,14 +163,14 @@ def _concat(
         if not close_gaps and out_dim.dimension is None:
             out_dim = Dim(None, name=out_dim.name)
     sizes = [size_in(x, dim) for x, dim in sources]
-    rest = [dim for i, dim in enumerate(order) if i != axis]
-    total, kept = _total(sizes, rest, close_gaps)
+    outer = [dim for i, dim in enumerate(order) if i != axis]
+    total, gaps = _total(sizes, outer, close_gaps)
     out = _joined(sources, order, axis, out_dim)
     lengths = bound(_lengths(sources, out_dim), out_dim, total, "concat")
     if out_dim in lengths.owners:
         sources = [(_widened(backend, x, dim, lengths), dim) for x, dim in sources]
     result = tensor_of(backend.concat_raw(_aligned(backend, sources, order, axis), axis), out, lengths)
-    return fitted(backend, result if kept is None else _without_gaps(backend, result, out_dim, kept), out_dim), out_dim
+    return fitted(backend, result if gaps is None else _without_gaps(backend, result, out_dim, gaps), out_dim), out_dim
 
 
 def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
@@ -181,8 +181,8 @@ def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
     for i, (x, dim) in enumerate(sources[1:], 1):
         axis_of("concat", x, dim, f"sources[{i}]")
         new_dims = [d for d in x.dims if d is not dim and d not in order]
-        gone = [d for d in order if d is not first_dim and d not in x.sig.index]
-        if (new_dims or gone) and not allow_broadcast:
+        missing = [d for d in order if d is not first_dim and d not in x.sig.index]
+        if (new_dims or missing) and not allow_broadcast:
             require_same_dims("concat", x, [dim if d is first_dim else d for d in order], f"sources[{i}]")
         order = [*new_dims, *order]
     return order, order.index(first_dim)
@@ -192,8 +192,8 @@ def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis:
     """The raw tensors with all axes of the result."""
     raws = []
     for x, dim in sources:
-        here = [dim if i == axis else d for i, d in enumerate(order)]
-        raws.append(align.apply(align.move(x.dims, here, trailing=False), x._raw))
+        axes = [dim if i == axis else d for i, d in enumerate(order)]
+        raws.append(align.apply(align.move(x.dims, axes, trailing=False), x._raw))
     shapes = [backend.get_shape_tuple_raw(raw) for raw in raws]
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1:
         return raws
@@ -208,12 +208,12 @@ def _lengths(sources: Pairs, out_dim: Dim) -> Lengths:
     """The lengths of the result. Lengths over the joined dims are joined as well."""
     if not any(dim in x.lengths.owners for x, dim in sources):
         return join(*[x for x, _ in sources])
-    own: dict[int, Size] = {}
+    joined_sizes: dict[int, Size] = {}
     for x, dim in sources:
         for serial in (s for s, size in x.lengths.sizes.items() if dim in size.dims and s in x.sig.roots):
-            own[serial] = _behind_each_other(sources, serial, out_dim)
-    rest = [tensor_of(None, x.sig, _without(x.lengths, own)) for x, _ in sources]
-    joined = Lengths({**join(*rest).sizes, **own})
+            joined_sizes[serial] = _behind_each_other(sources, serial, out_dim)
+    parts = [tensor_of(None, x.sig, _without(x.lengths, joined_sizes)) for x, _ in sources]
+    joined = Lengths({**join(*parts).sizes, **joined_sizes})
     return joined if all(x.lengths.finite for x, _ in sources) else joined.infinite()
 
 
@@ -226,11 +226,11 @@ def _without(lengths: Lengths, serials: Collection[int]) -> Lengths:
 
 def _behind_each_other(sources: Pairs, serial: int, out_dim: Dim) -> Size:
     sizes = [(x.lengths.sizes[serial], dim, x.size_of(dim).max) for x, dim in sources]
-    others = list(dict.fromkeys(d for size, dim, _ in sizes for d in size.dims if d is not dim))
-    parts = [size.over([dim, *others]) for size, dim, _ in sizes]
+    outer = list(dict.fromkeys(d for size, dim, _ in sizes for d in size.dims if d is not dim))
+    parts = [size.over([dim, *outer]) for size, dim, _ in sizes]
     shape = np.broadcast_shapes(*[part.shape[1:] for part in parts])
     full = [np.broadcast_to(part, (count, *shape)) for part, (_, _, count) in zip(parts, sizes, strict=True)]
-    return Size([out_dim, *others], np.concatenate(full))
+    return Size([out_dim, *outer], np.concatenate(full))
 
 
 def _widened(backend: type[Backend], x: Tensor, axis: Dim, lengths: Lengths) -> Tensor:
@@ -246,8 +246,8 @@ def _widened(backend: type[Backend], x: Tensor, axis: Dim, lengths: Lengths) -> 
 def _total(sizes: Sequence[Size], rest: Sequence[Dim], close_gaps: bool) -> tuple[Size, list[Size] | None]:
     """The size of the new axis, and the sizes of the parts if there is padding to remove between them."""
     if not close_gaps:
-        last = sizes[-1]
-        return Size(last.dims, sum(size.max for size in sizes[:-1]) + last.values), None
+        end = sizes[-1]
+        return Size(end.dims, sum(size.max for size in sizes[:-1]) + end.values), None
     dims = [dim for dim in rest if any(dim in size.dims for size in sizes)]
     values: Any = sum(size.over(dims) for size in sizes)
     gaps = any(size.dims for size in sizes[:-1])

@@ -66,7 +66,7 @@ class ControlOps:
 
         If each sequence has a length, frames after the longest one are dropped; only `gather` can reach them.
         """
-        size, given = axis.size if axis.is_defined() else None, tensor_array
+        size, entries = axis.size if axis.is_defined() else None, tensor_array
         if size is not None and size.dims:
             tensor_array = tensor_array[: size.max]
         if size is not None and size.max != len(tensor_array):
@@ -82,15 +82,15 @@ class ControlOps:
         if tensor_array:
             raw = cls.stack_raw([cls.move_raw(x._raw, align.move(x.dims, dims)) for x in tensor_array], 0)
         else:
-            shape = [known.max if (known := lengths.size(dim)) else 0 for dim in dims]
+            shape = [extent.max if (extent := lengths.size(dim)) else 0 for dim in dims]
             raw = cls.full_raw([0, *shape], 0, tensor_template.dtype, None)
         out = align.sig([axis, *dims], tensor_template.sparse_dim, tensor_template.feature_dim)
         lengths = lengths.join(axis.lengths, tensor_template.sig, out)
-        if len(given) > len(tensor_array):
-            every = Dim(len(given), name=axis.name)
-            whole = cls.tensor_array_stack(given, axis=every, tensor_template=tensor_template)
+        if len(entries) > len(tensor_array):
+            every = Dim(len(entries), name=axis.name)
+            stacked = cls.tensor_array_stack(entries, axis=every, tensor_template=tensor_template)
             lengths = lengths.bind({})  # no other tensor has these, except results computed from this one
-            lengths.keep(("stacked", axis.serial), Stacked(raw, whole, every))
+            lengths.keep(("stacked", axis.serial), Stacked(raw, stacked, every))
         return tensor_of(raw, out, lengths)
 
     @classmethod

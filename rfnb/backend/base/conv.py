@@ -110,8 +110,8 @@ def _convolved(
     """The common part of both directions. `options`: the op, the groups, and the options of `slides`."""
     inner, outer, spatial, out_spatial, filter_size = dims
     op, groups = options[:2]
-    for several in (spatial, filter_size):
-        check_dims(several, op)
+    for group in (spatial, filter_size):
+        check_dims(group, op)
     if not has_fractions(source.dtype):
         raise DtypeError(f"{op}: `source` does not hold numbers", got=source.dtype, expected="a float type")
     serials = serials_of([inner, outer, *spatial, *filter_size, *(out_spatial or ())])
@@ -129,12 +129,12 @@ def _convolved(
     raw = backend.move_raw(backend.fill_padding(source, 0), plan.there)
     weights = backend.move_raw(backend.fill_padding(filter, 0), plan.filter)
     if plan.each:
-        each = [backend.get_shape_tuple_raw(filter._raw)[axis] for axis in plan.each]
+        counts = [backend.get_shape_tuple_raw(filter._raw)[axis] for axis in plan.each]
         axes = backend.get_shape_tuple_raw(raw)
-        raw = backend.broadcast_raw(raw, [*axes[: plan.rest], *each, *axes[plan.rest + len(each) :]])
-        raw = backend.merge_axes_raw(raw, plan.rest, len(each) + 1)
-        weights = backend.merge_axes_raw(weights, 0, len(each) + 1)
-        groups *= math.prod(each)
+        raw = backend.broadcast_raw(raw, [*axes[: plan.rest], *counts, *axes[plan.rest + len(counts) :]])
+        raw = backend.merge_axes_raw(raw, plan.rest, len(counts) + 1)
+        weights = backend.merge_axes_raw(weights, 0, len(counts) + 1)
+        groups *= math.prod(counts)
     raw, shape = one_axis(backend, raw, plan.rest)
     raw_bias = bias._raw if bias is not None and plan.bias_inside else None
     try:
@@ -142,7 +142,7 @@ def _convolved(
     except RuntimeError as error:
         raise explain_dtypes(backend, op, error, source=source, filter=filter) from None
     if plan.each:
-        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension or 0])
+        raw = backend.split_axis_raw(raw, 1, [*counts, outer.dimension or 0])
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     result = fit(backend, plan, result)
     if bias is not None and not plan.bias_inside:
@@ -158,15 +158,15 @@ def _plan_filter(
         axis_of(op, source, dim)
     for dim in dims.filter_size:
         axis_of(op, filter, dim, "filter")
-    others = [dim for dim in filter.dims if dim not in dims.filter_size]
-    inner, outer = _in_and_out(op, filter, others, dims.inner, dims.outer, groups)
-    each = [dim for dim in others if dim is not inner and dim is not outer]
-    rest = [dim for dim in source.dims if dim is not in_dim and dim not in dims.spatial and dim not in each]
-    plan, out = plan_of(op, source, slides, rest, dims.spatial, dims.out_spatial, each, (in_dim, dims.outer))
-    order = [*each, *((outer, inner) if op == "conv" else (inner, outer)), *dims.filter_size]
+    free = [dim for dim in filter.dims if dim not in dims.filter_size]
+    inner, outer = _in_and_out(op, filter, free, dims.inner, dims.outer, groups)
+    shared = [dim for dim in free if dim is not inner and dim is not outer]
+    rest = [dim for dim in source.dims if dim is not in_dim and dim not in dims.spatial and dim not in shared]
+    plan, out = plan_of(op, source, slides, rest, dims.spatial, dims.out_spatial, shared, (in_dim, dims.outer))
+    order = [*shared, *((outer, inner) if op == "conv" else (inner, outer)), *dims.filter_size]
     return plan._replace(
         filter=align.move(filter.dims, order),
-        each=tuple(filter.dims.index(dim) for dim in each),
+        each=tuple(filter.dims.index(dim) for dim in shared),
         bias_inside=bias is not None and bias.dims == (dims.outer,),
     ), out
 

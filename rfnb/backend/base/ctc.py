@@ -60,9 +60,9 @@ class CtcOps:
             return loss
         # in each frame, log_softmax(logits) differs from the logits by this number
         sums = cls.reduce(problem.log_probs, mode="logsumexp", axis=problem.classes)
-        taken = cls.reduce(sums, mode="sum", axis=input_spatial_dim)
-        kept = cls.combine(loss, "sub", taken)
-        return cls.where(cls.activation(loss, "is_infinite"), loss, kept)
+        total = cls.reduce(sums, mode="sum", axis=input_spatial_dim)
+        normalized = cls.combine(loss, "sub", total)
+        return cls.where(cls.activation(loss, "is_infinite"), loss, normalized)
 
     @classmethod
     def ctc_best_path(
@@ -85,8 +85,8 @@ class CtcOps:
         dims = [input_spatial_dim, *problem.rest]
         raw = cls.cast_raw(cls.reshape_raw(raw, [time, *problem.shape]), targets.dtype)
         path = tensor_of(raw, align.sig(dims, problem.classes), problem.lengths)
-        own = [dim for dim in logits.dims if dim in dims]
-        return path.copy_transpose([*own, *(dim for dim in dims if dim not in own)])
+        order = [dim for dim in logits.dims if dim in dims]
+        return path.copy_transpose([*order, *(dim for dim in dims if dim not in order)])
 
 
 def _problem(
@@ -101,22 +101,22 @@ def _problem(
             got=targets.describe_dims(),
             expected=f"{{…, {targets_dim.name}}}",
         )
-    rest = [dim for dim in logits.dims if dim is not input_dim and dim is not classes]
-    rest += [dim for dim in targets.dims if dim is not targets_dim and dim not in rest]
+    batch = [dim for dim in logits.dims if dim is not input_dim and dim is not classes]
+    batch += [dim for dim in targets.dims if dim is not targets_dim and dim not in batch]
     lengths = logits.lengths.join(targets.lengths, logits.sig, targets.sig)
     scores = logits.like(backend.fill_padding(logits, 0))
     if scores.dtype not in ("float32", "float64"):
         scores = backend.cast(scores, "float32")
-    shape = _shape(backend, rest, logits, targets)
+    shape = _shape(backend, batch, logits, targets)
     log_probs = backend.log_softmax(scores, axis=classes)
     labels = backend.cast(targets.like(backend.fill_padding(targets, 0)), "int64")
     raws = (
-        _merged(backend, log_probs, [input_dim, *rest, classes], 1, shape),
-        _counts(backend, logits, input_dim, rest, shape, lengths),
-        _merged(backend, labels, [*rest, targets_dim], 0, shape),
-        _counts(backend, targets, targets_dim, rest, shape, lengths),
+        _merged(backend, log_probs, [input_dim, *batch, classes], 1, shape),
+        _counts(backend, logits, input_dim, batch, shape, lengths),
+        _merged(backend, labels, [*batch, targets_dim], 0, shape),
+        _counts(backend, targets, targets_dim, batch, shape, lengths),
     )
-    return Problem(raws, scores, classes, rest, shape, lengths)
+    return Problem(raws, scores, classes, batch, shape, lengths)
 
 
 def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, blank: int) -> Dim:
@@ -124,9 +124,9 @@ def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, bla
 
     Raises DimError if `blank` is not one of its entries, or is a label.
     """
-    given = [dim for dim in (labels, logits.feature_dim) if dim in logits.sig.index]
+    named = [dim for dim in (labels, logits.feature_dim) if dim in logits.sig.index]
     fixed = [dim for dim in logits.dims if dim.dimension is not None and dim is not spatial_dim]
-    classes = given[0] if given else fixed[-1] if len(fixed) == 1 else None
+    classes = named[0] if named else fixed[-1] if len(fixed) == 1 else None
     if classes is None:
         dim = likely_features(logits) or "…"
         raise DimError(
@@ -154,10 +154,10 @@ def _shape(backend: type[Backend], rest: list[Dim], *tensors: Tensor) -> list[in
 def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, shape: list[int]) -> Any:
     """The raw tensor in the order of dims, with those of `shape`, which begin at `start`, as one axis."""
     raw = backend.move_raw(x._raw, align.move(x.dims, order, trailing=False))
-    found = list(backend.get_shape_tuple_raw(raw))
+    sizes = list(backend.get_shape_tuple_raw(raw))
     end = start + len(shape)
-    raw = backend.broadcast_raw(raw, [*found[:start], *shape, *found[end:]])
-    return backend.reshape_raw(raw, [*found[:start], int(np.prod(shape)), *found[end:]])
+    raw = backend.broadcast_raw(raw, [*sizes[:start], *shape, *sizes[end:]])
+    return backend.reshape_raw(raw, [*sizes[:start], int(np.prod(shape)), *sizes[end:]])
 
 
 def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> Any:

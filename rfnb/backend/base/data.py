@@ -75,9 +75,9 @@ class DataOps:
     @classmethod
     def set_known_shape_raw(cls: type[Backend], raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
         """Checks the shape; None stands for any size. Raises DimError if it differs."""
-        own = cls.get_shape_tuple_raw(raw_tensor)
-        if len(own) != len(shape) or any(n not in (None, size) for n, size in zip(shape, own, strict=True)):
-            raise DimError("the raw tensor has a different shape", got=own, expected=shape)
+        sizes = cls.get_shape_tuple_raw(raw_tensor)
+        if len(sizes) != len(shape) or any(n not in (None, size) for n, size in zip(shape, sizes, strict=True)):
+            raise DimError("the raw tensor has a different shape", got=sizes, expected=shape)
 
     @classmethod
     def get_new_dim_raw(cls: type[Backend], raw_tensor: Any, axis: int, *, name: str) -> Dim:

@@ -93,14 +93,14 @@ class FiniteOps:
         lengths: those of the result.
         """
         lengths = x.lengths if lengths is None else lengths
-        ended, raw = _ended.get(), x._raw
-        if ended is None and not lengths.ragged:
+        guard, raw = _ended.get(), x._raw
+        if guard is None and not lengths.ragged:
             return raw
         finite = x.lengths.finite and not cls.version_raw(raw)
         ignored = cls.ignored_for(x, lengths)
         if ignored is not None:
             raw = cls.harmless_raw(raw, ignored, domain, x.dtype, finite=finite)
-        return raw if ended is None else ended.guard(cls, x, raw, domain, finite=finite)
+        return raw if guard is None else guard.guard(cls, x, raw, domain, finite=finite)
 
     @classmethod
     def harmless_raw(
@@ -126,15 +126,15 @@ class FiniteOps:
         """The raw mask of entries of `x` that no result with these lengths counts; None if there are none."""
         device = cls.device_key_raw(x._raw)
         key = ("ignored", x.sig.serial, device)
-        found = lengths.cache.get(key, lengths)
-        if found is lengths:
+        ignored = lengths.cache.get(key, lengths)
+        if ignored is lengths:
             mask = _ignored(x, lengths)
-            found = lengths.keep(key, None if mask is None else cls.from_numpy_raw(mask, device))
-        ended = _ended.get()
-        if ended is None:
-            return found
-        over = ended(cls, x.sig, device)
-        return found if over is None else over if found is None else cls.combine_raw(found, "logical_or", over)
+            ignored = lengths.keep(key, None if mask is None else cls.from_numpy_raw(mask, device))
+        guard = _ended.get()
+        if guard is None:
+            return ignored
+        over = guard(cls, x.sig, device)
+        return ignored if over is None else over if ignored is None else cls.combine_raw(ignored, "logical_or", over)
 
 
 def _ignored(x: Tensor, lengths: Lengths) -> np.ndarray | None:

@@ -146,15 +146,15 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, GatherPlan]:
                 hint="rf.set_sparse_dim(indices, axis), if this is intended",
             )
     before, after = source.dims[:place], source.dims[place + 1 :]
-    own = [d for d in indices.dims if d is axis or d not in source.sig.index]
+    new = [d for d in indices.dims if d is axis or d not in source.sig.index]
     shared = any(d is not axis and d in source.sig.index for d in indices.dims)
-    order = [*before, *(own or [axis]), *after]
+    order = [*before, *(new or [axis]), *after]
     feature = None if source.feature_dim is axis else source.feature_dim
-    out = align.sig([*before, *own, *after], source.sparse_dim, feature)
+    out = align.sig([*before, *new, *after], source.sparse_dim, feature)
     how = align.move(indices.dims, order, trailing=False) if shared else None
     expand = any(d not in indices.sig.index for d in (*before, *after))
     ragged_too = any(d.dimension is None and d not in indices.sig.index for d in (*before, *after))
-    plan = GatherPlan(place, shared, len(own), expand, how, ragged_too, weakref.ref(out))
+    plan = GatherPlan(place, shared, len(new), expand, how, ragged_too, weakref.ref(out))
     source.sig.keep(("gather", axis, indices.sig.serial), plan)
     return out, plan
 
@@ -179,8 +179,8 @@ def _number(source: Tensor, index: Any, axis: Dim) -> int:
 
 def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry at one position; a negative one counts from the end of each sequence."""
-    found = source.sig.plans.get(("select", axis))
-    place, out, may_differ = found or source.sig.keep(
+    stored = source.sig.plans.get(("select", axis))
+    place, out, may_differ = stored or source.sig.keep(
         ("select", axis),
         (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
     )
@@ -191,10 +191,10 @@ def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_
     try:
         return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
     except IndexError:
-        whole, every = _with_dropped(source, axis)
-        if whole is source:
+        full, every = _with_dropped(source, axis)
+        if full is source:
             raise _no_entry(source, index, axis) from None
-        return _select(backend, whole, index, every, clip_to_valid)
+        return _select(backend, full, index, every, clip_to_valid)
 
 
 def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
@@ -282,12 +282,12 @@ def check_range(
         return
     place = tuple(bad[0].tolist())
     at = ", ".join(f"{dim.name} {i}" for dim, i in zip(indices.dims, place, strict=True))
-    found = values[place]
+    value = values[place]
     raise DimError(
-        f"{what}: {found} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
-        got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
+        f"{what}: {value} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
+        got=f"{value}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
         expected=f"0 to {size - 1}" if size else "none: the size is 0",
-        hint=hint if found < 0 else above,
+        hint=hint if value < 0 else above,
     ) from None
 
 

@@ -47,9 +47,9 @@ class LossOps:
             return _dense(cls, target, log_probs(cls, estimated, axis), axis)
         if target.sparse_dim is not axis:
             raise _other_labels(estimated, target, axis)
-        rest = [dim for dim in estimated.dims if dim is not axis]
-        if estimated_type == "logits" and axis.dimension is not None and set(rest) == set(target.dims):
-            plan = align.move(estimated.dims, [*rest, axis]), align.move(target.dims, rest), align.sig(rest)
+        batch = [dim for dim in estimated.dims if dim is not axis]
+        if estimated_type == "logits" and axis.dimension is not None and set(batch) == set(target.dims):
+            plan = align.move(estimated.dims, [*batch, axis]), align.move(target.dims, batch), align.sig(batch)
             estimated.sig.keep(("cross_entropy", axis, target.sig.serial), plan)
             return _sparse(cls, estimated, target, plan)
         picked = cls.gather(log_probs(cls, estimated, axis), indices=target, axis=axis)
@@ -68,15 +68,15 @@ class LossOps:
         for x in (a, b):
             if has_fractions(x.dtype):
                 raise DtypeError("edit_distance: labels must be integers", got=x.dtype, expected="int64, int32, …")
-        rest = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
+        batch = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         distance = cls.edit_distance_raw(
-            align.apply(align.move(a.dims, [*rest, a_dim], trailing=False), a._raw),
-            _lengths(cls, a, a_dim, rest, lengths),
-            align.apply(align.move(b.dims, [*rest, b_dim], trailing=False), b._raw),
-            _lengths(cls, b, b_dim, rest, lengths),
+            align.apply(align.move(a.dims, [*batch, a_dim], trailing=False), a._raw),
+            _lengths(cls, a, a_dim, batch, lengths),
+            align.apply(align.move(b.dims, [*batch, b_dim], trailing=False), b._raw),
+            _lengths(cls, b, b_dim, batch, lengths),
         )
-        return tensor_of(cls.cast_raw(distance, dtype), align.sig(rest), lengths)
+        return tensor_of(cls.cast_raw(distance, dtype), align.sig(batch), lengths)
 
 
 def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:

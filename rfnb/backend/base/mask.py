@@ -139,10 +139,10 @@ class MaskOps:
     @classmethod
     def is_empty_in_padding(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim] | None = None) -> bool:
         """Whether it is known to have 0 in the padding of `dims`, by default of all dims."""
-        known = getattr(tensor, "_emptied", None)
-        if known is None or not tensor.lengths.ragged:
+        record = getattr(tensor, "_emptied", None)
+        if record is None or not tensor.lengths.ragged:
             return False
-        raw, version, emptied = known
+        raw, version, emptied = record
         dims = tensor.sig.frames if dims is None else dims
         return (
             raw is tensor._raw
@@ -207,9 +207,9 @@ class MaskOps:
         mask = cls.mask_for(tensor, dims)
         if mask is None:
             return tensor
-        found, (here, there) = align.broadcast([tensor.dims, value.dims])
-        mask, raw, fill = align.apply(here, mask), align.apply(here, tensor._raw), align.apply(there, value._raw)
-        out = align.sig(found, tensor.sparse_dim, tensor.feature_dim)
+        dims_out, (how, how_value) = align.broadcast([tensor.dims, value.dims])
+        mask, raw, fill = align.apply(how, mask), align.apply(how, tensor._raw), align.apply(how_value, value._raw)
+        out = align.sig(dims_out, tensor.sparse_dim, tensor.feature_dim)
         return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
 
     @classmethod
@@ -221,16 +221,16 @@ class MaskOps:
         make: maps lengths [… , 1] to values [… , frames]. It is called once per batch and `key`.
         """
         key = (key, tensor.sig.serial, dim.serial, cls.device_key_raw(tensor._raw))
-        found = tensor.lengths.cache.get(key)
-        if found is None:
+        raw = tensor.lengths.cache.get(key)
+        if raw is None:
             size = size_in(tensor, dim)
             aligned = align.apply(
                 align.move((*size.dims, dim), tensor.dims, trailing=False), make(size.values[..., None])
             )
-            found = cls.from_numpy_raw(aligned, key[-1])
+            raw = cls.from_numpy_raw(aligned, key[-1])
             if tensor.lengths.sizes:
-                tensor.lengths.keep(key, found)
-        return found
+                tensor.lengths.keep(key, raw)
+        return raw
 
 
 def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:
@@ -239,13 +239,13 @@ def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], devi
         mask = frames_of(tensor, uneven)
         return None if mask is None else backend.from_numpy_raw(~mask, device)
     size = size_in(tensor, uneven[0])
-    needed = (uneven[0], *size.dims)
-    key = (device, *[needed.index(dim) if dim in needed else None for dim in tensor.dims])
+    axes = (uneven[0], *size.dims)
+    key = (device, *[axes.index(dim) if dim in axes else None for dim in tensor.dims])
     masks = _of_size.setdefault(size, {})
-    found = masks.get(key)
-    if found is None:
-        found = masks[key] = backend.from_numpy_raw(~frames_of(tensor, uneven), device)  # type: ignore[operator]
-    return found
+    padding = masks.get(key)
+    if padding is None:
+        padding = masks[key] = backend.from_numpy_raw(~frames_of(tensor, uneven), device)  # type: ignore[operator]
+    return padding
 
 
 def _rows(
@@ -262,13 +262,13 @@ def _rows(
         outer = [axis for axis in range(mask.ndim) if max(mask.shape[axis:]) > 1]
     else:
         outer = [axis for axis, dim in enumerate(tensor.dims) if dim not in inner]
-    rest = [axis for axis in range(mask.ndim) if axis not in outer]
+    inner_axes = [axis for axis in range(mask.ndim) if axis not in outer]
     count = math.prod(shape[axis] for axis in outer)
-    if not outer or any(mask.shape[axis] > 1 for axis in rest):
+    if not outer or any(mask.shape[axis] > 1 for axis in inner_axes):
         return None
     if not few and math.prod(shape) < ROW * count:
         return None
-    mask = mask.transpose([*outer, *rest]).reshape([mask.shape[axis] for axis in outer])
+    mask = mask.transpose([*outer, *inner_axes]).reshape([mask.shape[axis] for axis in outer])
     flat = np.broadcast_to(mask, [shape[axis] for axis in outer]).ravel()
     frames, padding = (backend.from_numpy_raw(np.flatnonzero(rows), device) for rows in (flat, ~flat))
     return Rows(frames, padding, len(outer))

@@ -37,8 +37,8 @@ class MaskedOps:
         """
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
-        known = cls.to_numpy_raw(cls.fill_padding(cls.with_numbers(mask, True), False))
-        holds = align.apply(align.move(mask.dims, [*batch, *dims]), known)
+        numbers = cls.to_numpy_raw(cls.fill_padding(cls.with_numbers(mask, True), False))
+        holds = align.apply(align.move(mask.dims, [*batch, *dims]), numbers)
         return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
 
     @classmethod
@@ -63,7 +63,7 @@ class MaskedOps:
         indices = tensor_of(cls.clip_raw(number - 1, 0, None), align.sig(order), mask.lengths)
         source_frames = cls.not_empty(source, in_dim)
         try:
-            found = cls.gather(source_frames, indices=indices, axis=in_dim)
+            entries = cls.gather(source_frames, indices=indices, axis=in_dim)
         except DimError as error:
             if not len(out_of_range(cls, indices, source_frames.size_of(in_dim).max)[1]):
                 raise
@@ -72,9 +72,9 @@ class MaskedOps:
                 got=f"`mask` {mask.describe_dims()}, `source` {source.describe_dims()}",
                 expected=f"one entry of {in_dim.name} for each place where the mask is true",
             ) from error
-        found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
-        zero = False if found.dtype == "bool" else 0  # which keeps the dtype
-        return cls.where(holds, found, zero if backup is None else backup, allow_broadcast_all_sources=True)
+        entries, backup = _same_lengths(cls, entries, backup, source, holds, in_dim)
+        zero = False if entries.dtype == "bool" else 0  # which keeps the dtype
+        return cls.where(holds, entries, zero if backup is None else backup, allow_broadcast_all_sources=True)
 
     @classmethod
     def pack_padded(
@@ -116,7 +116,7 @@ class MaskedOps:
         for dim, size in sizes.items():
             if (place := tensor.sig.index.get(dim)) is not None:
                 missing[place] = (0, size.max - cls.get_shape_tuple_raw(raw)[place])
-        if any(more for _, more in missing.values()):
+        if any(end for _, end in missing.values()):
             raw = cls.pad_raw(raw, missing, 0)
         return tensor_of(raw, tensor.sig, tensor.lengths.bind(sizes) if sizes else tensor.lengths)
 
@@ -139,11 +139,11 @@ def _owners(what: str, source: Tensor, lengths: Lengths, dims: Sequence[Dim]) ->
 def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     """Whether a position of `dims` is a valid frame."""
     sizes = [lengths[dim] for dim in dims]
-    found = np.ones([size.max for size in sizes], dtype=bool)
+    frames = np.ones([size.max for size in sizes], dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):
         if size.ragged:
-            found &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
-    return found
+            frames &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
+    return frames
 
 
 def _select(
@@ -157,8 +157,8 @@ def _select(
     what: str,
 ) -> tuple[Tensor, Dim]:
     """The entries where `holds` [batch…, dims…] is true."""
-    first, features = len(batch), [d for d in tensor.dims if d not in dims and d not in batch]
-    flat = holds.reshape(*holds.shape[:first], math.prod(holds.shape[first:]))
+    start, features = len(batch), [d for d in tensor.dims if d not in dims and d not in batch]
+    flat = holds.reshape(*holds.shape[:start], math.prod(holds.shape[start:]))
     counts = flat.sum(-1)
     positions = np.argsort(~flat, axis=-1, kind="stable")[..., : counts.max(initial=0)]
     out_dim = Dim(None, name=what) if out_dim is None else out_dim
@@ -166,14 +166,14 @@ def _select(
     lengths = bound(lengths, out_dim, Size(batch, counts), what)
     raw = align.apply(align.move(tensor.dims, [*batch, *dims, *features], trailing=False), tensor._raw)
     raw = backend.broadcast_raw(raw, [*holds.shape, *backend.get_shape_tuple_raw(raw)[holds.ndim :]])
-    raw = backend.merge_axes_raw(raw, first, len(dims))
+    raw = backend.merge_axes_raw(raw, start, len(dims))
     index = positions.reshape(*positions.shape, *[1] * len(features)) if batch else positions
     index = backend.from_numpy_raw(index, backend.device_key_raw(raw))
-    raw = backend.gather_raw(raw, index, first, 1) if batch else backend.index_raw(raw, index, 0)
+    raw = backend.gather_raw(raw, index, start, 1) if batch else backend.index_raw(raw, index, 0)
     feature = tensor.feature_dim if tensor.feature_dim in features else None
-    found = tensor_of(raw, align.sig([*batch, out_dim, *features], tensor.sparse_dim, feature), lengths)
-    found = fitted(backend, backend.resized(found, sizes), out_dim)
-    return found.like(backend.fill_padding(found, 0, (out_dim,))), out_dim
+    result = tensor_of(raw, align.sig([*batch, out_dim, *features], tensor.sparse_dim, feature), lengths)
+    result = fitted(backend, backend.resized(result, sizes), out_dim)
+    return result.like(backend.fill_padding(result, 0, (out_dim,))), out_dim
 
 
 def _sizes(
@@ -186,18 +186,18 @@ def _sizes(
     out_dim: Dim,
 ) -> dict[Dim, Size]:
     """Lengths over the dims that are selected from become lengths over the new dim."""
-    found = {}
+    resized = {}
     for dim in tensor.dims:
         size = size_in(tensor, dim) if dim.dimension is None and dim not in dims else None
         if size is None or not any(d in dims for d in size.dims):
             continue
-        others = [d for d in size.dims if d not in dims and d not in batch]
-        values = size.over([*batch, *dims, *others])
-        rest = values.shape[holds.ndim :]
-        values = np.broadcast_to(values, (*holds.shape, *rest)).reshape(*holds.shape[: len(batch)], -1, *rest)
-        at = positions.reshape(*positions.shape, *[1] * len(others))
-        found[dim] = Size([*batch, out_dim, *others], np.take_along_axis(values, at, len(batch)))
-    return found
+        outer = [d for d in size.dims if d not in dims and d not in batch]
+        values = size.over([*batch, *dims, *outer])
+        inner = values.shape[holds.ndim :]
+        values = np.broadcast_to(values, (*holds.shape, *inner)).reshape(*holds.shape[: len(batch)], -1, *inner)
+        at = positions.reshape(*positions.shape, *[1] * len(outer))
+        resized[dim] = Size([*batch, out_dim, *outer], np.take_along_axis(values, at, len(batch)))
+    return resized
 
 
 def _same_lengths(
@@ -209,13 +209,13 @@ def _same_lengths(
         size = source.lengths.size(dim) if dim.dimension is None else None
         if size is None or in_dim not in size.dims:
             continue
-        now = found.size_of(dim)
-        other = backup.lengths.size(dim) if backup is not None else None
-        over = [*now.dims, *(d for d in (other.dims if other else ()) if d not in now.dims)]
+        current = found.size_of(dim)
+        base = backup.lengths.size(dim) if backup is not None else None
+        over = [*current.dims, *(d for d in (base.dims if base else ()) if d not in current.dims)]
         mask = align.apply(
             align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(backend.with_numbers(holds, True)._raw)
         )
-        sizes[dim] = Size(over, np.where(mask, now.over(over), 0 if other is None else other.over(over)))
+        sizes[dim] = Size(over, np.where(mask, current.over(over), 0 if base is None else base.over(over)))
     if not sizes:
         return found, backup
     return backend.resized(found, sizes), None if backup is None else backend.resized(backup, sizes)

@@ -138,8 +138,8 @@ class MathOps:
         """`true_` where `cond` is true, else `false_`; both are Tensors or numbers. → {… of all}"""
         if isinstance(cond, Tensor) and cond.dtype != "bool":
             raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
-        given = (cond, true_, false_)
-        (on, yes, no), out, lengths = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
+        operands = (cond, true_, false_)
+        (on, yes, no), out, lengths = _together(cls, "where", WHERE, operands, allow_broadcast_all_sources)
         lengths = lengths.infinite() if _is_infinite(true_) or _is_infinite(false_) else lengths
         return tensor_of(cls.where_raw(on, yes, no), out, lengths)
 
@@ -153,10 +153,10 @@ class MathOps:
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
         """`x` limited to the range between two Tensors or numbers; None means no bound on that side. → {… of all}"""
-        given = (x, clip_value_min, clip_value_max)
+        operands = (x, clip_value_min, clip_value_max)
         if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
             return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
-        raws, out, lengths = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
+        raws, out, lengths = _together(cls, "clip_by_value", CLIP, operands, allow_broadcast_all_sources)
         return tensor_of(cls.clip_raw(*raws), out, lengths)
 
     @classmethod
@@ -218,12 +218,12 @@ def _together(
 
 
 def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, Together]:
-    given = [s for s in sigs if s is not None]
-    dims, _ = align.broadcast([s.dims for s in given])
+    present = [s for s in sigs if s is not None]
+    dims, _ = align.broadcast([s.dims for s in present])
     if not allow:
-        own = [name for name, s in zip(names, sigs, strict=True) if s is not None]
-        check_all_in_one([s.dims for s in given], dims, op, own)
-    values = given[1:] if op == "where" else given
+        labels = [name for name, s in zip(names, sigs, strict=True) if s is not None]
+        check_all_in_one([s.dims for s in present], dims, op, labels)
+    values = present[1:] if op == "where" else present
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
     how_x, how_y, how_z = (None if s is None else align.move(s.dims, dims) for s in sigs)
@@ -259,9 +259,9 @@ def plan(
         order: the dims that come first. If it names all dims of the result, broadcasting is allowed, as with `allow`.
     """
     key: Any = sign * b.serial if allow is None else ("broadcast", allow, sign * b.serial)
-    known: Broadcast | None = a.plans.get(key) if order is None else None
-    if known is not None:
-        how_a, how_b, out_ref, _ = known
+    stored: Broadcast | None = a.plans.get(key) if order is None else None
+    if stored is not None:
+        how_a, how_b, out_ref, _ = stored
         if out := out_ref():
             return how_a, how_b, out
     dims = _dims_of_both(a.dims, b.dims, order or ())
@@ -270,8 +270,8 @@ def plan(
     how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
     out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, _feature(a, b))
     if order is None:
-        made: Broadcast = (how_a, how_b, weakref.ref(out), _with_own_frames(a, b))
-        a.keep(key, made)
+        entry: Broadcast = (how_a, how_b, weakref.ref(out), _with_own_frames(a, b))
+        a.keep(key, entry)
     return how_a, how_b, out
 
 
@@ -308,6 +308,6 @@ def _feature(a: Sig, b: Sig) -> Dim | None:
 def join(first: Tensor, *others: Tensor) -> Lengths:
     """The joined lengths of all these tensors. Raises DimRebound if two of them disagree."""
     lengths = first.lengths
-    for other in others:
-        lengths = lengths.join(other.lengths, first.sig, other.sig)
+    for x in others:
+        lengths = lengths.join(x.lengths, first.sig, x.sig)
     return lengths

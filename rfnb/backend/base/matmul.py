@@ -76,9 +76,9 @@ class MatmulOps:
         if lengths is not b.lengths and b.lengths is not EMPTY:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
         if how.ragged and use_mask and lengths.ragged:
-            others = not lengths.owners.isdisjoint(how.reduce)
-            if others or how.dynamic:
-                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if others else how.dynamic)
+            uneven = not lengths.owners.isdisjoint(how.reduce)
+            if uneven or how.dynamic:
+                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if uneven else how.dynamic)
         try:
             if how.einsum is not None:
                 raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
@@ -118,7 +118,7 @@ class MatmulOps:
 
 def _without_padding(backend: type[Backend], a: Tensor, b: Tensor, dims: tuple[Any, Any]) -> tuple[Any, Any]:
     """The raw operands of a product, so that the padding of `dims`, or of all dims, adds 0: one of them is 0 there."""
-    over = [x.sig.dims if own is None else own for x, own in zip((a, b), dims, strict=True)]
+    over = [x.sig.dims if axes is None else axes for x, axes in zip((a, b), dims, strict=True)]
     if set(sized(a, over[0])) != set(sized(b, over[1])):
         return backend.fill_padding(a, 0, over[0]), backend.fill_padding(b, 0, over[1])
     if backend.is_empty_in_padding(a, over[0]) or backend.is_empty_in_padding(b, over[1]):
@@ -143,15 +143,15 @@ def _linear_in_parts(
 def _plan_linear(
     source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
 ) -> tuple[Sig, LinearPlan]:
-    here, rows = source.sig.resolve(in_dim), weight.sig.resolve(in_dim)
-    place = axis_of("linear", source, here)
+    axis, rows = source.sig.resolve(in_dim), weight.sig.resolve(in_dim)
+    place = axis_of("linear", source, axis)
     require_same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
         require_same_dims("linear", bias, (out_dim,), "bias")
-    rest = [dim for dim in source.dims if dim is not here]
-    out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
-    there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)
-    return out, LinearPlan(there, weight.dims == (rows, out_dim), back, weakref.ref(out))
+    outer = [dim for dim in source.dims if dim is not axis]
+    out = align.sig([*outer[:place], out_dim, *outer[place:]], None, out_dim)
+    front, back = align.move(source.dims, [*outer, axis]), align.move([*outer, out_dim], out.dims)
+    return out, LinearPlan(front, weight.dims == (rows, out_dim), back, weakref.ref(out))
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
@@ -169,19 +169,19 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = tuple(tuple(dim for dim in over if dim.dimension is None) for over in (over_a, over_b))
     ragged = bool(a.sig.frames or b.sig.frames)
-    last = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), ragged)
+    common = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), ragged)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *over_a])
         how_b = _move(b, [*shared, *over_b, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *last)  # type: ignore[arg-type]
+        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *common)  # type: ignore[arg-type]
     number = {dim: i for i, dim in enumerate(out.dims)}
     axes = []
     for x, over in ((a, over_a), (b, over_b)):
         summed = {dim: len(number) + i for i, dim in enumerate(over)}
         axes.append([summed[d] if d in summed else number[d] for d in x.dims])
-    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)  # type: ignore[arg-type]
+    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *common)  # type: ignore[arg-type]
 
 
 def _of_weight(x: Tensor, weight: Tensor, over: Sequence[Dim], new: Sequence[Dim]) -> Dim | None:

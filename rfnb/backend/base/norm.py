@@ -119,8 +119,8 @@ class NormOps:
             result = _by_kernel(cls, source, features, weights, use_mask, (train or running is None, momentum, epsilon))
             if result is not None:
                 return result
-        given = source.dtype
-        source = cls.cast(source, "float32") if given in _HALF else source
+        dtype = source.dtype
+        source = cls.cast(source, "float32") if dtype in _HALF else source
         if train or running is None:
             axes = tuple(dim for dim in source.dims if dim not in features)
             mean, variance = cls.moments(source, axes, use_mask=use_mask, distributed=distributed)
@@ -134,7 +134,7 @@ class NormOps:
         for kind, weight in ("mul", scale), ("add", bias):
             if weight is not None:
                 result = cls.combine(result, kind, weight, allow_broadcast_all_sources=True)
-        return cls.cast(result, given) if given in _HALF else result
+        return cls.cast(result, dtype) if dtype in _HALF else result
 
 
 def _by_kernel(
@@ -172,12 +172,12 @@ def _kernel_takes(
     """Whether a kernel supports these dims and dtypes. Kernels give no gradient of running statistics."""
     if backend.batch_norm_raw is None or "float" not in source.dtype:
         return False
-    given = [x for x in weights if x is not None]
+    present = [x for x in weights if x is not None]
     running = [x for x in weights[2:] if x is not None]
-    types = {x.dtype for x in given}
+    types = {x.dtype for x in present}
     fit = types <= {source.dtype} or (types == {"float32"} and source.dtype in _HALF)
     trained = any(x is not None and backend.needs_gradient_raw(x._raw) for x in running)
-    return fit and all(x.dims == features for x in given) and not trained
+    return fit and all(x.dims == features for x in present) and not trained
 
 
 def _corrected(
@@ -217,10 +217,10 @@ def _per_frame(
     plan = source.sig.plans.get(key)
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
-    there, back, sizes, moves = plan
+    front, back, sizes, moves = plan
     source = backend.finite_operand(source)
     eps = max(eps, BOUNDS.get(source.dtype, FLOAT32).small ** 2)  # a frame of padding may have a variance of 0
-    raw = source._raw if there is None else backend.move_raw(source._raw, there)
+    raw = source._raw if front is None else backend.move_raw(source._raw, front)
     if moves is None:  # the weights differ between frames
         raw = align.apply(back, function(raw, sizes, None, None, eps))
         result = tensor_of(raw, source.sig, source.lengths)
@@ -244,6 +244,6 @@ def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bi
     if len(sizes) < len(dims):
         raise DimError(f"{op}: `in_dim` must have a fixed size", got=align.show_dims(dims), expected="Dim(number)")
     order = [*(dim for dim in source.dims if dim not in dims), *dims]
-    own = [dims if x is None else x.dims for x in (scale, bias)]
-    moves = [align.move(x, dims) for x in own] if all(set(x) == set(dims) for x in own) else None
+    orders = [dims if x is None else x.dims for x in (scale, bias)]
+    moves = [align.move(x, dims) for x in orders] if all(set(x) == set(dims) for x in orders) else None
     return align.move(source.dims, order), align.move(order, source.dims), sizes, moves

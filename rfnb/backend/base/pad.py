@@ -62,8 +62,8 @@ class PadOps:
             key = ("pad", *axes, *[n for pair in padding for n in pair], *out_dims)
             plan: Any = source.sig.plans.get(key)
             out = plan and plan.out()
-            if not out and (found := _plan_pad(source, axes, padding, out_dims)):
-                amounts, out = found
+            if not out and (static := _plan_pad(source, axes, padding, out_dims)):
+                amounts, out = static
                 plan = source.sig.keep(key, PadPlan(amounts, weakref.ref(out)))
             if out:
                 return tensor_of(cls.pad_raw(source._raw, plan.amounts, value or 0), out, source.lengths)
@@ -201,11 +201,11 @@ def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count:
 
     def take(values: np.ndarray, i: int) -> np.ndarray:
         at = np.arange(count) - left
-        there = (at >= 0) & (at < values.shape[i])
-        found = np.moveaxis(values, i, -1)[..., at[there]]
-        kept = np.zeros((*found.shape[:-1], count), np.int64)
-        kept[..., there] = found
-        return np.moveaxis(kept, -1, i)
+        valid = (at >= 0) & (at < values.shape[i])
+        entries = np.moveaxis(values, i, -1)[..., at[valid]]
+        shifted = np.zeros((*entries.shape[:-1], count), np.int64)
+        shifted[..., valid] = entries
+        return np.moveaxis(shifted, -1, i)
 
     return taken(lengths, axis, out_dim, ("pad", left, count), take)
 
@@ -213,15 +213,15 @@ def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count:
 def _outside(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
     """Whether a place is outside the frames; for modes that copy frames, whether there are none to copy."""
     frames = np.arange(longest) - left[..., None]
-    last = n[..., None]
-    return (frames < 0) | (frames >= last) if mode == "constant" else np.broadcast_to(last == 0, (frames + last).shape)
+    end = n[..., None]
+    return (frames < 0) | (frames >= end) if mode == "constant" else np.broadcast_to(end == 0, (frames + end).shape)
 
 
 def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
     """Positions of the frames, with copied ones before and after them."""
-    frames, last = np.arange(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
+    frames, end = np.arange(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
     if mode == "circular":
-        frames = frames % (last + 1)
+        frames = frames % (end + 1)
     elif mode == "reflect":
-        frames = last - np.abs(frames % np.maximum(2 * last, 1) - last)
-    return np.clip(frames, 0, last)
+        frames = end - np.abs(frames % np.maximum(2 * end, 1) - end)
+    return np.clip(frames, 0, end)

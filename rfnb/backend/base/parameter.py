@@ -61,16 +61,16 @@ class ParameterOps:
         keys: list[Any] = list(key) if isinstance(key, list | tuple) else [key]
         axes = [_axis(k, a) for k, a in zip(keys, _each(axis, len(keys), "axis"), strict=True)]
         places = {
-            a: _indices(cls, param, *one)
-            for a, *one in zip(axes, axes, keys, _each(key_dim, len(keys), "key_dim"), strict=True)
+            a: _indices(cls, param, *entry)
+            for a, *entry in zip(axes, axes, keys, _each(key_dim, len(keys), "key_dim"), strict=True)
         }
         for dim in param.dims:  # an axis that indices share is aligned with them
             if dim not in places and (op == "add" or any(dim in p.dims for p in places.values())):
                 places[dim] = _along(cls, param, dim, range(dim.dimension or 0))
         over = list(dict.fromkeys(d for dim in param.dims if dim in places for d in places[dim].dims))
         at = [param.axis(dim) for dim in places]
-        before = param.dims[: min(at)] if max(at) - min(at) + 1 == len(at) else ()
-        out = [*before, *over, *(d for d in param.dims if d not in before and d not in places)]
+        outer = param.dims[: min(at)] if max(at) - min(at) + 1 == len(at) else ()
+        out = [*outer, *over, *(d for d in param.dims if d not in outer and d not in places)]
         index = [
             align.apply(align.move(places[dim].dims, over, trailing=False), places[dim]._raw)
             if dim in places
@@ -115,12 +115,12 @@ def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequenc
 
 
 def _each(given: Any, count: int, name: str) -> list[Any]:
-    found = list(given) if isinstance(given, list | tuple) else [given] * count
-    if len(found) != count:
+    entries = list(given) if isinstance(given, list | tuple) else [given] * count
+    if len(entries) != count:
         raise ParameterError(
-            f"assign_key: the number of `{name}` differs from the number of keys", got=len(found), expected=count
+            f"assign_key: the number of `{name}` differs from the number of keys", got=len(entries), expected=count
         )
-    return found
+    return entries
 
 
 def _axis(key: Key, axis: Dim | None) -> Dim:

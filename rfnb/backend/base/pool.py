@@ -51,8 +51,8 @@ class PoolOps:
             slides = windows("pool", len(in_spatial_dims), pool_size, strides, dilation_rate, padding)
             for dim in in_spatial_dims:
                 axis_of("pool", source, dim)
-            rest = [dim for dim in source.dims if dim not in in_spatial_dims]
-            plan, out = plan_of("pool", source, slides, rest, in_spatial_dims, out_spatial_dims)
+            outer = [dim for dim in source.dims if dim not in in_spatial_dims]
+            plan, out = plan_of("pool", source, slides, outer, in_spatial_dims, out_spatial_dims)
             source.sig.keep(key, plan)
         lengths = bind("pool", plan, out, source.lengths, in_spatial_dims)
         raw = cls.fill_padding(source, cls.lowest_raw(source._raw) if mode == "max" else 0, tuple(in_spatial_dims))

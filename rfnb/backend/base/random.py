@@ -83,12 +83,12 @@ class RandomOps:
             require_same_dims("random", out, dims, "out")
         if bound is not None:
             minval, maxval = -bound, bound
-        given = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}
-        given = {name: value for name, value in given.items() if value is not None}
-        _check(distribution, given, out.dtype)
+        options = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}
+        options = {name: value for name, value in options.items() if value is not None}
+        _check(distribution, options, out.dtype)
         parameters = {
             name: value.copy_compatible_to_dims_raw(out.dims) if isinstance(value, Tensor) else value
-            for name, value in given.items()
+            for name, value in options.items()
         }
         source = explicit_state._raw if explicit_state is not None else one_seed(seed)
         generator = random_stream(out.device or "cpu") if source is None else None
@@ -120,17 +120,17 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 
 
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
-    taken = PARAMETERS[distribution]
+    names = PARAMETERS[distribution]
     _check_numbers(distribution, given, whole=is_int_dtype(dtype))
-    odd = [name for name in given if name not in taken]
+    odd = [name for name in given if name not in names]
     if odd:
         raise DimError(
-            f"random: `{odd[0]}` has no meaning for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
+            f"random: `{odd[0]}` has no meaning for {distribution!r}", got=", ".join(given), expected=", ".join(names)
         )
-    whole = is_int_dtype(dtype)
-    if whole and distribution == "uniform" and "maxval" not in given:
+    integers = is_int_dtype(dtype)
+    if integers and distribution == "uniform" and "maxval" not in given:
         raise DimError("random: integers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
-    if (whole or dtype == "bool") and distribution.endswith("normal"):
+    if (integers or dtype == "bool") and distribution.endswith("normal"):
         raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")
 
 
@@ -147,5 +147,5 @@ def _check_numbers(distribution: str, given: dict[str, Any], *, whole: bool) -> 
     if distribution == "bernoulli" and not 0 <= numbers.get("mean", 0.5) <= 1:
         raise ParameterError("random: `mean` is not a probability", got=numbers["mean"], expected="0 to 1")
     if low > high or (whole and low == high):
-        what = "random: there are no numbers between `minval` and `maxval`"
-        raise ParameterError(what, got=f"minval {low}, maxval {high}", expected="minval < maxval")
+        fault = "random: there are no numbers between `minval` and `maxval`"
+        raise ParameterError(fault, got=f"minval {low}, maxval {high}", expected="minval < maxval")

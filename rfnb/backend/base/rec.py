@@ -110,10 +110,10 @@ def _placed(x: Tensor, order: Sequence[Dim]) -> Any:
 
 def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
     axis_of("lstm", ff_weight, in_dim, "ff_weight")
-    others = [dim for dim in ff_weight.dims if dim is not in_dim]
-    if len(others) != 1:
+    gates = [dim for dim in ff_weight.dims if dim is not in_dim]
+    if len(gates) != 1:
         raise DimError("lstm: `ff_weight` has different dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
-    return others[0]
+    return gates[0]
 
 
 def _ends(

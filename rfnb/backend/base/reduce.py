@@ -44,10 +44,10 @@ class ReduceOps:
         except TypeError:  # a list of dims
             axis = tuple(axis)  # type: ignore[arg-type]
             plan = source.sig.plans.get((mode, axis, cls))
-        axes, out, dynamic, function, others = plan or _plan(cls, source, mode, axis)
+        axes, out, dynamic, function, owners = plan or _plan(cls, source, mode, axis)
         lengths = source.lengths
-        if others and not others[0].isdisjoint(lengths.owners):
-            dynamic += others[1]
+        if owners and not owners[0].isdisjoint(lengths.owners):
+            dynamic += owners[1]
         if dynamic and use_mask and lengths.ragged:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
@@ -80,15 +80,15 @@ class ReduceOps:
         cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
     ) -> Any:
         """The number of entries reduced in all processes together, as a raw tensor in the shape of the result."""
-        ones = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
-        return cls.all_reduce_raw(cls.reduce(ones, mode="sum", axis=axis, use_mask=use_mask)._raw)
+        counts = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
+        return cls.all_reduce_raw(cls.reduce(counts, mode="sum", axis=axis, use_mask=use_mask)._raw)
 
     @classmethod
     def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> Any:
         """The number of entries reduced, at least 1: an int, or a raw tensor in the shape of the result."""
-        axes, _, dynamic, _, others = _plan(cls, source, "sum", axis)
-        if others and not others[0].isdisjoint(source.lengths.owners):
-            dynamic += others[1]
+        axes, _, dynamic, _, owners = _plan(cls, source, "sum", axis)
+        if owners and not owners[0].isdisjoint(source.lengths.owners):
+            dynamic += owners[1]
         if dynamic and use_mask and cls.padding_for(source, dynamic) is not None:
             return cls.count_for(source, dynamic, axes)
         shape = cls.get_shape_tuple_raw(source._raw)
@@ -104,7 +104,7 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
 
     If dims that stay may have padding: also the reduced dims, and the dims that stay, whose lengths may depend on them.
     """
-    given = dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
+    key = dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
     if mode in ARG_MODES and len(dims) != 1:
         raise DimError(f"reduce_{mode}: this mode needs a single axis", got=align.show_dims(dims), expected="one Dim",
                        hint="rf.merge_dims first, for one position in all dims together")  # fmt: skip
@@ -115,8 +115,8 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
         out = align.sig(out.dims, dims[0] if mode in ARG_MODES else None, out.feature_dim)
     dynamic = tuple(dim for dim in dims if dim.dimension is None)
     stay = tuple(dim for dim in source.sig.frames if dim not in dims)
-    others = (frozenset(dims), stay) if stay else None
+    owners = (frozenset(dims), stay) if stay else None
     function = backend.reduce_function(mode) if dims else lambda raw, _: raw
-    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, function, others)
-    source.sig.keep((mode, axis if isinstance(axis, Dim) else given, backend), plan)
+    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, function, owners)
+    source.sig.keep((mode, axis if isinstance(axis, Dim) else key, backend), plan)
     return plan

@@ -23,8 +23,8 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
         raise DimError(
             f"{op}: one Dim is needed, not several", got=align.show_dims(dim), expected="one Dim", hint="rf.merge_dims"
         )
-    found = x.sig.index.get(dim)
-    if found is None:
+    place = x.sig.index.get(dim)
+    if place is None:
         meant = _meant(dim, x.dims)
         if meant is not None:
             raise equivalent_error(f"{op}: {dim!r} is not a Dim", f"axis={called(meant)}", x)
@@ -36,7 +36,7 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
             hint=nearest(dim, x.dims),
             dims=[dim],
         )
-    return found
+    return place
 
 
 def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
@@ -62,7 +62,7 @@ def _meant(dim: Any, dims: Sequence[Dim]) -> Dim | None:
     """The dim of `dims` with this position or name."""
     if isinstance(dim, int):
         return dims[dim] if -len(dims) <= dim < len(dims) else None
-    return next((other for other in dims if other.name == dim), None)
+    return next((candidate for candidate in dims if candidate.name == dim), None)
 
 
 def explain_dtypes(backend: type[Backend], op: str, error: Exception, **tensors: Tensor) -> Exception:
@@ -70,8 +70,8 @@ def explain_dtypes(backend: type[Backend], op: str, error: Exception, **tensors:
 
     Only a plain RuntimeError can be about dtypes: a lack of memory, and the errors of rfnb, have their own classes.
     """
-    same = len({x.dtype for x in tensors.values()}) == 1
-    if same or type(error) is not RuntimeError or backend.mixes_dtypes():
+    equal = len({x.dtype for x in tensors.values()}) == 1
+    if equal or type(error) is not RuntimeError or backend.mixes_dtypes():
         return error
     first, second = list(tensors)[:2]
     return DtypeError(
@@ -92,8 +92,8 @@ def require_distinct(op: str, name: str, dims: Sequence[Dim]) -> None:
     """Raises DimError if a dim occurs twice in `dims`."""
     twice = next((dim for dim in dims if list(dims).count(dim) > 1), None)
     if twice is not None:
-        what = f"{op}: `{name}` has the dim {twice.name} twice"
-        raise DimError(what, got=align.show_dims(dims), expected="each dim once", dims=[twice])
+        fault = f"{op}: `{name}` has the dim {twice.name} twice"
+        raise DimError(fault, got=align.show_dims(dims), expected="each dim once", dims=[twice])
 
 
 def require_same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:

@@ -53,5 +53,5 @@ _SMALL = frozenset({"bool", "int8", "uint8", "int16", "uint16"})
 
 
 def _reversed(n: np.ndarray, longest: int) -> np.ndarray:
-    frames, last = np.arange(longest), n[..., None] - 1
-    return np.where(frames <= last, last - frames, frames)
+    frames, end = np.arange(longest), n[..., None] - 1
+    return np.where(frames <= end, end - frames, frames)

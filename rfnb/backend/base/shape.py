@@ -69,8 +69,8 @@ class ShapeOps:
     @classmethod
     def expand_dim(cls: type[Backend], source: Tensor, dim: Dim) -> Tensor:
         """The tensor repeated along a new axis `dim`, without a copy. {…} → {dim, …}"""
-        known = source.sig.plans.get(("expand_dim", dim.serial))
-        out = known and known()
+        ref = source.sig.plans.get(("expand_dim", dim.serial))
+        out = ref and ref()
         if not out:
             out = align.sig([dim, *source.dims], source.sparse_dim, source.feature_dim)
             source.sig.keep(("expand_dim", dim.serial), weakref.ref(out))
@@ -113,8 +113,8 @@ class ShapeOps:
         frames. With neither, only the longest sequences must agree. For dims of one fixed size, the plan is cached.
         """
         plan_key = ("replace_dim", in_dim.serial, out_dim.serial)
-        known = source.sig.plans.get(plan_key)
-        if (out := known and known()) and in_dim not in source.lengths.owners:
+        ref = source.sig.plans.get(plan_key)
+        if (out := ref and ref()) and in_dim not in source.lengths.owners:
             return tensor_of(source._raw, out, source.lengths)
         in_dim = source.sig.resolve(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
@@ -158,19 +158,19 @@ class ShapeOps:
             out_dim = derived(source.sig, key, lambda: functools.reduce(operator.mul, dims))
         if out_dim.kind is None and any(dim.is_batch_dim() for dim in dims):
             out_dim.kind = "batch"
-        known = lengths.size(out_dim) if out_dim.expr is not None else None
+        out_size = lengths.size(out_dim) if out_dim.expr is not None else None
         shape = cls.get_shape_tuple_raw(source._raw)
-        if known is None or any(d in dims for d in known.dims):
-            first, others = size_in(source, dims[0]), math.prod(shape[i] for i in places[1:])
-            lengths = bound(lengths, out_dim, Size(first.dims, first.values * others), "merge_dims")
-        rest = [dim for dim in source.dims if dim not in dims]
+        if out_size is None or any(d in dims for d in out_size.dims):
+            first, inner_size = size_in(source, dims[0]), math.prod(shape[i] for i in places[1:])
+            lengths = bound(lengths, out_dim, Size(first.dims, first.values * inner_size), "merge_dims")
+        outer = [dim for dim in source.dims if dim not in dims]
         at = min(places) - sum(i < min(places) for i in places)
-        how = align.move(source.dims, [*rest[:at], *dims, *rest[at:]])
+        how = align.move(source.dims, [*outer[:at], *dims, *outer[at:]])
         raw = cls.merge_axes_raw(align.apply(how, source._raw), at, len(dims))
         sizes = tuple(shape[i] for i in places)
         lengths = moved(lengths, dims, ("merge", out_dim.serial), lambda size: _merged(size, dims, out_dim, sizes))
         feature = out_dim if source.feature_dim in dims else source.feature_dim
-        signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
+        signature = align.sig([*outer[:at], out_dim, *outer[at:]], source.sparse_dim, feature)
         if _all_static(out_dim, *dims):
             source.sig.keep(plan_key, MergePlan(how, at, weakref.ref(signature)))
         return fitted(cls, tensor_of(raw, signature, lengths), out_dim), out_dim
@@ -209,9 +209,9 @@ class ShapeOps:
         uneven = bool((size.values < counts * step).any())
         raw = cls.fill_padding(source, pad_value or 0, (axis,)) if uneven else source._raw
         shape[open_dim] = int(counts.max(initial=0))
-        whole = shape[open_dim] * step
-        if whole > size.max:
-            raw = cls.pad_raw(raw, {place: (0, whole - size.max)}, pad_value or 0)
+        total = shape[open_dim] * step
+        if total > size.max:
+            raw = cls.pad_raw(raw, {place: (0, total - size.max)}, pad_value or 0)
         try:
             lengths = bound(source.lengths, open_dim, Size(size.dims, counts), "split_dims")
         except DimError as error:
@@ -224,7 +224,7 @@ class ShapeOps:
         lengths = moved(lengths, [axis], key, lambda size: _split(size, axis, dims, sizes))
         feature = dims[-1] if source.feature_dim is axis else source.feature_dim
         signature = align.sig([*source.dims[:place], *dims, *source.dims[place + 1 :]], source.sparse_dim, feature)
-        if whole == axis.dimension and _all_static(*dims):
+        if total == axis.dimension and _all_static(*dims):
             source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
         return fitted(cls, tensor_of(raw, signature, lengths), open_dim)
 
@@ -280,25 +280,25 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
 
 def _resized(backend: type[Backend], source: Tensor, dim: Dim, size: Size, expand: bool, shrink: bool) -> Tensor:
     """The tensor with sequences extended by zeros or cut to the lengths `size`, in which no padding becomes a frame."""
-    known = source.lengths.size(dim)
-    if size is known or (known is not None and size.max == known.max and size.agrees(known)):
+    stored = source.lengths.size(dim)
+    if size is stored or (stored is not None and size.max == stored.max and size.agrees(stored)):
         return source
-    here = size_in(source, dim)
-    wanted = within(size, [d for d in source.dims if d is not dim])
-    dims = [d for d in source.dims if d in here.dims or d in wanted.dims]
-    old, new = here.over(dims), wanted.over(dims)
+    current = size_in(source, dim)
+    target = within(size, [d for d in source.dims if d is not dim])
+    dims = [d for d in source.dims if d in current.dims or d in target.dims]
+    old, new = current.over(dims), target.over(dims)
     longer, shorter = bool((new > old).any()), bool((new < old).any())
     name_only = not expand and not shrink
-    if wanted.max != here.max if name_only else (longer and not expand) or (shorter and not shrink):
+    if target.max != current.max if name_only else (longer and not expand) or (shorter and not shrink):
         raise DimError(
             "replace_dim: `out_dim` has a different size",
-            got=f"{wanted} for {dim.name}:{here}",
+            got=f"{target} for {dim.name}:{current}",
             expected="the same size, or less" if shrink else "the same size, or more" if expand else "the same size",
             hint="rf.replace_dim_v2 pads with zeros or cuts off frames",
         )
     raw = backend.fill_padding(source, 0, (dim,)) if longer else source._raw
-    if wanted.max != here.max:
-        raw = backend.pad_raw(raw, {source.sig.index[dim]: (0, wanted.max - here.max)}, 0)
+    if target.max != current.max:
+        raw = backend.pad_raw(raw, {source.sig.index[dim]: (0, target.max - current.max)}, 0)
     return source.like(raw)
 
 
@@ -314,8 +314,8 @@ def _over_replaced(lengths: Lengths, in_dim: Dim, out_dim: Dim, count: int) -> L
 
     def make() -> Lengths:
         stay = out_dim.roots
-        known = lengths.sizes.items()
-        return Lengths({s: size if s in stay or in_dim not in size.dims else change(size) for s, size in known})
+        entries = lengths.sizes.items()
+        return Lengths({s: size if s in stay or in_dim not in size.dims else change(size) for s, size in entries})
 
     replaced: Lengths = lengths.cached(("replace_dim", in_dim.serial, out_dim.serial, count), make)
     return replaced if lengths.finite else replaced.infinite()
@@ -349,10 +349,10 @@ def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") 
 
 def _merged(size: Size, dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int]) -> Size:
     """Lengths over merged dims as lengths over the merged dim."""
-    kept = [d for d in size.dims if d not in dims]
-    values = size.over([*kept, *dims])
-    before = values.shape[: len(kept)]
-    return Size([*kept, out_dim], np.broadcast_to(values, (*before, *shape)).reshape(*before, math.prod(shape)))
+    outer = [d for d in size.dims if d not in dims]
+    values = size.over([*outer, *dims])
+    lead = values.shape[: len(outer)]
+    return Size([*outer, out_dim], np.broadcast_to(values, (*lead, *shape)).reshape(*lead, math.prod(shape)))
 
 
 def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Dim, int]]:
@@ -360,14 +360,14 @@ def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Di
     if not dims:
         raise DimError(f"{what}: no dims are given to split into", expected="at least one Dim")
     check_dims(dims, what)
-    known = {dim: known_size(source.lengths, dim) for dim in dims}
-    free = [dim for dim, size in known.items() if size is None]
+    sizes = {dim: known_size(source.lengths, dim) for dim in dims}
+    free = [dim for dim, size in sizes.items() if size is None]
     if len(free) > 1:
         raise DimError(
             f"{what}: more than one size is unknown", got=align.show_dims(dims), expected="at most one new Dim"
         )
     open_dim = free[0] if free else dims[0]
-    return open_dim, {dim: size.max for dim, size in known.items() if size is not None and dim is not open_dim}
+    return open_dim, {dim: size.max for dim, size in sizes.items() if size is not None and dim is not open_dim}
 
 
 def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad: bool | None) -> np.ndarray:
@@ -375,8 +375,8 @@ def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad
     if not step:
         if size.max:
             raise DimError(f"split_dims: {axis.name} does not fit into dims of size 0", got=source.describe_dims())
-        known = known_size(source.lengths, open_dim)
-        return known.values if known else size.values
+        stored = known_size(source.lengths, open_dim)
+        return stored.values if stored else size.values
     counts: np.ndarray = -(-size.values // step)
     if (counts * step > size.values).any() and not (axis.dimension is None if pad is None else pad):
         raise DimError(

@@ -56,14 +56,14 @@ class SignalOps:
         if out_spatial_dim is not frames.count(in_spatial_dim):
             lengths = bound(lengths, out_spatial_dim, Size(size.dims, frames.count(size.values)), "stft")
         lengths = bound(lengths, out_dim, Size((), fft_length // 2 + 1), "stft")
-        rest = [dim for dim in x.dims if dim is not in_spatial_dim]
-        raw = align.apply(align.move(x.dims, [*rest, in_spatial_dim]), cls.fill_padding(x, 0))
-        raw, shape = one_axis(cls, raw, len(rest))
-        left = 0 if align_window_left else (fft_length - window) // 2
-        raw = cls.stft_raw(raw, window, left, frame_step, fft_length, lengths[out_spatial_dim].max)
+        batch = [dim for dim in x.dims if dim is not in_spatial_dim]
+        raw = align.apply(align.move(x.dims, [*batch, in_spatial_dim]), cls.fill_padding(x, 0))
+        raw, shape = one_axis(cls, raw, len(batch))
+        margin = 0 if align_window_left else (fft_length - window) // 2
+        raw = cls.stft_raw(raw, window, margin, frame_step, fft_length, lengths[out_spatial_dim].max)
         raw = several_axes(cls, raw, shape)
-        out = [*rest[:place], out_spatial_dim, *rest[place:], out_dim]
-        raw = align.apply(align.move([*rest, out_spatial_dim, out_dim], out), raw)
+        out = [*batch[:place], out_spatial_dim, *batch[place:], out_dim]
+        raw = align.apply(align.move([*batch, out_spatial_dim, out_dim], out), raw)
         result = tensor_of(raw, align.sig(out, None, out_dim), lengths)
         result._raw = cls.fill_padding(result, 0)
         return result

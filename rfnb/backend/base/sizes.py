@@ -28,8 +28,8 @@ def size_in(x: Tensor, dim: Dim) -> Size:
     size = x.size_of(dim)
     if size.ragged and len(size.dims) == 1 and size.dims[0] in x.sig.index:  # the most frequent case
         return size
-    found: Size = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, size))
-    return found
+    result: Size = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, size))
+    return result
 
 
 def known_size(lengths: Lengths, dim: Dim) -> Size | None:
@@ -53,27 +53,27 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
 
     Raises DimError if `dim` has a different size, or is in use.
     """
-    here = lengths.size(dim)
+    entry = lengths.size(dim)
     if (
-        here is not None
-        and not here.assumed
-        and here.max == size.max
-        and (not (size.dims or here.ragged) or here.agrees(size))
+        entry is not None
+        and not entry.assumed
+        and entry.max == size.max
+        and (not (size.dims or entry.ragged) or entry.agrees(size))
     ):
         return lengths
     if dim.dimension is None and dim.expr is None:
         size.dtype = size.dtype or lengths.dtype
-        known = current_lengths([dim]).size(dim)
-        if known is None or known.assumed or not known.agrees(size):
+        stored = current_lengths([dim]).size(dim)
+        if stored is None or stored.assumed or not stored.agrees(size):
             dim.define(size, by)
         return _with(lengths, dim, size.within_capacity(dim))
-    if here is None:
+    if entry is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
-    known = lengths.size(dim)
-    if known is not None and known.capacity is not None and known.agrees(size):
+    stored = lengths.size(dim)
+    if stored is not None and stored.capacity is not None and stored.agrees(size):
         return lengths
-    if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
-        raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=known)
+    if stored is None or stored.max != size.max or (dim.dimension is not None and size.ragged):
+        raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=stored)
     return lengths
 
 
@@ -81,10 +81,10 @@ def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
     """The lengths with this size of `dim`; the same object for the same size."""
     if not lengths.sizes:  # EMPTY is shared, and would keep the result alive forever
         return lengths.bind({dim: size})
-    found: Lengths | None = lengths.cache.get("bound")  # only the last one is cached, since each step may have new dims
-    if found is None or found.sizes.get(dim.serial) is not size:
-        found = lengths.keep("bound", lengths.bind({dim: size}))
-    return found
+    entry: Lengths | None = lengths.cache.get("bound")  # only the last one is cached, since each step may have new dims
+    if entry is None or entry.sizes.get(dim.serial) is not size:
+        entry = lengths.keep("bound", lengths.bind({dim: size}))
+    return entry
 
 
 def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:
@@ -93,8 +93,8 @@ def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Siz
         return lengths
 
     def make() -> Lengths:
-        known = lengths.sizes.items()
-        return Lengths({s: size if set(size.dims).isdisjoint(gone) else change(size) for s, size in known})
+        entries = lengths.sizes.items()
+        return Lengths({s: size if set(size.dims).isdisjoint(gone) else change(size) for s, size in entries})
 
     changed: Lengths = lengths.cached(("moved", key, *[dim.serial for dim in gone]), make)
     return changed if lengths.finite else changed.infinite()
@@ -144,8 +144,8 @@ def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, m
 
 def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
     """The output dim that `make` gives, an expression of dims of `signature`; cached while it is referenced."""
-    known = signature.plans.get(key)
-    dim: Dim | None = known and known()
+    ref = signature.plans.get(key)
+    dim: Dim | None = ref and ref()
     if dim is None:
         dim = make()
         signature.keep(key, weakref.ref(dim))
@@ -163,5 +163,5 @@ def same(values: Any) -> int | None:
     values = np.asarray(values)
     if not values.size:
         return 0
-    first = int(values.flat[0])
-    return first if (values == first).all() else None
+    value = int(values.flat[0])
+    return value if (values == value).all() else None

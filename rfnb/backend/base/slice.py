@@ -67,23 +67,23 @@ class SliceOps:
         place = axis_of("slice", source, axis)
         if any(isinstance(bound_, Tensor) for bound_ in (start, end, step, size)):
             return _slice_by_tensors(cls, source, axis, start, end, step, size, out_dim)
-        here, count = size_in(source, axis), _count(source, size)
+        limit, count = size_in(source, axis), _count(source, size)
         if count and any(dim not in source.sig.index for dim in count.dims):
             return _slice_by_tensors(cls, source, axis, start, end, step, size, out_dim)
-        dims = [dim for dim in source.dims if dim in here.dims or (count and dim in count.dims)]
-        wanted = None if count is None else count.over(dims)
+        dims = [dim for dim in source.dims if dim in limit.dims or (count and dim in count.dims)]
+        limits = None if count is None else count.over(dims)
         every = 1 if step is None else int(step)
-        first, length = slice_frames(here.over(dims), start, end, every, wanted)
+        begins, length = slice_frames(limit.over(dims), start, end, every, limits)
         lengths = bound(source.lengths, out_dim, count or Size(dims, length), "slice")
-        first, length = np.broadcast_arrays(first, length)
-        begin, longest = same(first[length > 0]), int(length.max(initial=0))
+        begins, length = np.broadcast_arrays(begins, length)
+        begin, longest = same(begins[length > 0]), int(length.max(initial=0))
         out = renamed(source, axis, out_dim)
         if begin is None:
-            make = partial(_steps, first, longest, every, here.max)
+            make = partial(_steps, begins, longest, every, limit.max)
             positions = constant(cls, source, [*dims, axis], (*key[:5], length.tobytes()), make)
             return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
-        cut = None if (begin, longest, every) == (0, here.max, 1) else (begin, min(stop, here.max), every)
+        cut = None if (begin, longest, every) == (0, limit.max, 1) else (begin, min(stop, limit.max), every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
         if axis in lengths.owners:
             at = range(begin, stop, every)
@@ -109,17 +109,17 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     def place(bound_: Any, default: np.ndarray) -> np.ndarray:
         if bound_ is None:
             return default
-        found: np.ndarray = np.clip(np.where(np.less(bound_, 0), bound_ + n, bound_), lowest, highest)
-        return found
+        position: np.ndarray = np.clip(np.where(np.less(bound_, 0), bound_ + n, bound_), lowest, highest)
+        return position
 
     first = place(start, np.where(forward, lowest, highest))
     last = place(end, np.where(forward, highest, lowest))
-    there: np.ndarray = np.maximum(-((first - last) // step), 0)
+    length: np.ndarray = np.maximum(-((first - last) // step), 0)
     if count is None:
-        return first, there
-    missing = np.asarray(count - there)
+        return first, length
+    missing = np.asarray(count - length)
     if missing.max(initial=0) > 0:
-        have = int(np.broadcast_to(there, missing.shape).flat[missing.argmax()])
+        have = int(np.broadcast_to(length, missing.shape).flat[missing.argmax()])
         raise DimError(
             "slice: `size` reaches past the end",
             got=f"{have + missing.max()} frames of a sequence that has {have}",
@@ -147,10 +147,10 @@ def _slice_by_tensors(
     """`slice` with Tensors as bounds, which differ between sequences."""
     if isinstance(start, Tensor) and isinstance(size, int | Dim) and end is None:
         return _slice_from(backend, source, axis, start, step, size, out_dim)
-    given = [x for x in (start, end, step, size) if isinstance(x, Tensor)]
-    limit, lengths, tape = size_in(source, axis), join(source, *given), current_tape()
+    bounds = [x for x in (start, end, step, size) if isinstance(x, Tensor)]
+    limit, lengths, tape = size_in(source, axis), join(source, *bounds), current_tape()
     count = None if isinstance(size, Tensor) else _count(source, size)
-    dims = list(dict.fromkeys([*limit.dims, *(count.dims if count else ()), *(d for x in given for d in x.dims)]))
+    dims = list(dict.fromkeys([*limit.dims, *(count.dims if count else ()), *(d for x in bounds for d in x.dims)]))
 
     def values(bound_: Any, padding: int = 0, unknown: int = 0) -> Any:
         if not isinstance(bound_, Tensor):
@@ -158,13 +158,13 @@ def _slice_by_tensors(
         if tape is not None and tape.differs(bound_._raw, axis):
             raw = np.full(backend.get_shape_tuple_raw(bound_._raw), unknown)
         else:
-            known = backend.with_numbers(bound_, unknown)
-            raw = backend.to_numpy_raw(backend.fill_padding(known, padding)).astype(np.int64)
+            numbers = backend.with_numbers(bound_, unknown)
+            raw = backend.to_numpy_raw(backend.fill_padding(numbers, padding)).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
     n, step = limit.over(dims), 1 if step is None else values(step, 1, unknown=1)
-    wanted = values(size, unknown=limit.max) if count is None else count.over(dims)
-    first, length = slice_frames(n, values(start), values(end, unknown=limit.max), step, wanted)
+    counts = values(size, unknown=limit.max) if count is None else count.over(dims)
+    first, length = slice_frames(n, values(start), values(end, unknown=limit.max), step, counts)
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
     dtype = size.dtype if isinstance(size, Tensor) else None
     lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape), dtype=dtype), "slice")
@@ -184,8 +184,8 @@ def _slice_from(
     limit, device = size_in(source, axis), backend.device_key_raw(source._raw)
     n = tensor_of(backend.from_numpy_raw(limit.values, device), align.sig(limit.dims), lengths)
     from_end = backend.combine(begin, "add", n, allow_broadcast_all_sources=True)
-    before = begin.like(backend.compare_raw(begin._raw, "less", 0))
-    begin = backend.where(before, from_end, begin, allow_broadcast_all_sources=True)
+    negative = begin.like(backend.compare_raw(begin._raw, "less", 0))
+    begin = backend.where(negative, from_end, begin, allow_broadcast_all_sources=True)
     steps = tensor_of(backend.range_raw(count.max, "int64", source.device), align.sig([out_dim]), lengths)
     steps = fitted(backend, steps, out_dim)
     if isinstance(step, Tensor):
@@ -199,6 +199,6 @@ def _slice_from(
 def _at(backend: type[Backend], source: Tensor, positions: Tensor, axis: Dim, out_dim: Dim) -> Tensor:
     """The frames at these positions, which are limited to the last frame."""
     bare = positions.like(positions._raw, align.sig(positions.dims))
-    found: Tensor = backend.gather(source, indices=bare, axis=axis, clip_to_valid=True)
+    frames: Tensor = backend.gather(source, indices=bare, axis=axis, clip_to_valid=True)
     feature = out_dim if source.feature_dim is axis else source.feature_dim
-    return found.like(found._raw, align.sig(found.dims, source.sparse_dim, feature))
+    return frames.like(frames._raw, align.sig(frames.dims, source.sparse_dim, feature))

@@ -42,10 +42,10 @@ class Window(NamedTuple):
 
     def inside(self, length: np.ndarray, positions: int) -> np.ndarray:
         """The number of entries of the window that are frames, not zeros. [… , 1] → [… , positions]"""
-        first = np.arange(positions) * self.stride - self.left
-        entries = first[:, None] + np.arange(self.size) * self.dilation
-        found: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
-        return found
+        starts = np.arange(positions) * self.stride - self.left
+        entries = starts[:, None] + np.arange(self.size) * self.dilation
+        counts: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
+        return counts
 
 
 class Spread(NamedTuple):
@@ -79,8 +79,8 @@ class Spread(NamedTuple):
 
     def count(self, length: Any) -> Any:
         """The number of frames of the result, for this many frames."""
-        found = length * self.stride + self.more
-        return found if isinstance(length, Dim) else _none_at_least(found)
+        total = length * self.stride + self.more
+        return total if isinstance(length, Dim) else _none_at_least(total)
 
 
 def _none_at_least(count: Any) -> Any:
@@ -93,7 +93,7 @@ def windows(
     op: str, count: int, sizes: Sequence[int], strides: PerAxis | None, dilations: PerAxis | None, padding: Padding
 ) -> tuple[Window, ...]:
     """A Window for each of `count` axes."""
-    found = []
+    slides = []
     if count == 1 and isinstance(padding, tuple | list) and len(padding) == 2:
         padding = [padding]  # type: ignore[list-item]
     paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
@@ -101,22 +101,22 @@ def windows(
     for size, stride, dilation, how in zip(map(whole, sizes), *steps, paddings, strict=True):
         _check_positive(op, size, stride, dilation)
         how = how.lower() if isinstance(how, str) else how
-        around = (size - 1) * dilation
+        span = (size - 1) * dilation
         if how == "same":
-            found.append(Window(size, stride, dilation, around // 2, around - around // 2))
+            slides.append(Window(size, stride, dilation, span // 2, span - span // 2))
         elif how == "valid":
-            found.append(Window(size, stride, dilation, 0, 0))
+            slides.append(Window(size, stride, dilation, 0, 0))
         elif isinstance(how, int):
-            found.append(Window(size, stride, dilation, how, how))
+            slides.append(Window(size, stride, dilation, how, how))
         elif isinstance(how, tuple | list) and len(how) == 2 and all(isinstance(zeros, int) for zeros in how):
-            found.append(Window(size, stride, dilation, *map(whole, how)))
+            slides.append(Window(size, stride, dilation, *map(whole, how)))
         else:
             raise ParameterError(
                 f"{op}: unknown `padding`",
                 got=how,
                 expected='"valid", "same", a number of zeros, or a pair of them',
             )
-    return tuple(found)
+    return tuple(slides)
 
 
 def spreads(
@@ -133,13 +133,13 @@ def spreads(
     extras = [None] * count if output_padding is None else per_axis(op, "output_padding", output_padding, count)
     paddings = per_axis(op, "padding", padding, count)
     cuts = per_axis(op, "remove_padding", remove_padding, count)
-    found = []
+    slides = []
     for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
         _check_positive(op, size, stride, 1)
         if not isinstance(how, str) or how.lower() not in ("same", "valid"):
             raise ParameterError(f"{op}: unknown `padding`", got=how, expected='"valid" or "same"')
-        found.append(Spread(size, stride, how.lower() == "same", cut, extra))
-    return tuple(found)
+        slides.append(Spread(size, stride, how.lower() == "same", cut, extra))
+    return tuple(slides)
 
 
 def _check_positive(op: str, size: int, stride: int, dilation: int) -> None:

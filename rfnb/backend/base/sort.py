@@ -53,17 +53,17 @@ class SortOps:
         """The number of entries along `axis` that are less ("left") or not greater. {…, axis}, {…} → {… of both}"""
         axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
         batch = [dim for dim in sorted_seq.dims if dim is not axis]
-        own = [dim for dim in values.dims if dim not in batch]
+        inner = [dim for dim in values.dims if dim not in batch]
         lengths = join(sorted_seq, values)
         raw, padding = sorted_seq._raw, cls.padding_for(sorted_seq, (axis,))
         if padding is not None:
             raw = cls.masked_fill_raw(raw, padding, cls.highest_raw(raw))
         raw = align.apply(align.move(sorted_seq.dims, [*batch, axis]), raw)
-        wanted = align.apply(align.move(values.dims, [*batch, *own], trailing=False), values._raw)
-        shape = cls.get_shape_tuple_raw(wanted)[len(batch) :]
-        wanted = cls.broadcast_raw(wanted, [*cls.get_shape_tuple_raw(raw)[:-1], *shape])
-        found = cls.search_sorted_raw(raw, wanted, side == "right")
-        place = tensor_of(cls.cast_raw(found, out_dtype), align.sig([*batch, *own], axis), lengths)
+        queries = align.apply(align.move(values.dims, [*batch, *inner], trailing=False), values._raw)
+        shape = cls.get_shape_tuple_raw(queries)[len(batch) :]
+        queries = cls.broadcast_raw(queries, [*cls.get_shape_tuple_raw(raw)[:-1], *shape])
+        index = cls.search_sorted_raw(raw, queries, side == "right")
+        place = tensor_of(cls.cast_raw(index, out_dtype), align.sig([*batch, *inner], axis), lengths)
         if padding is None:
             return place
         size = size_in(sorted_seq, axis)

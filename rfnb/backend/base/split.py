@@ -98,19 +98,19 @@ def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Seq
 
 def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size], list[np.ndarray]]:
     """The sizes of the pieces, and where each begins: one number, or one for each sequence."""
-    whole = size_in(source, axis)
-    known = [known_size(source.lengths, dim) for dim in out_dims]
-    sizes = [size for size in known if size is not None and all(dim in source.sig.index for dim in size.dims)]
-    dims = [dim for dim in source.dims if any(dim in size.dims for size in [whole, *sizes])]
-    total = whole.over(dims)
-    rest = total - sum(size.over(dims) for size in sizes)
-    if len(sizes) + 1 == len(out_dims) and (rest >= 0).all():
-        sizes.insert(known.index(None), Size(dims, rest))
-    elif len(sizes) < len(out_dims) or rest.any():
+    full = size_in(source, axis)
+    pieces = [known_size(source.lengths, dim) for dim in out_dims]
+    sizes = [size for size in pieces if size is not None and all(dim in source.sig.index for dim in size.dims)]
+    dims = [dim for dim in source.dims if any(dim in size.dims for size in [full, *sizes])]
+    total = full.over(dims)
+    remainder = total - sum(size.over(dims) for size in sizes)
+    if len(sizes) + 1 == len(out_dims) and (remainder >= 0).all():
+        sizes.insert(pieces.index(None), Size(dims, remainder))
+    elif len(sizes) < len(out_dims) or remainder.any():
         raise DimError(
             f"split: the sizes of the pieces do not sum to {axis.name}",
             got=align.show_dims(out_dims),
-            expected=f"dims whose sizes sum to {axis.name}:{whole}",
+            expected=f"dims whose sizes sum to {axis.name}:{full}",
         )
     starts, start = [], np.zeros_like(total)
     for size in sizes:

@@ -59,7 +59,7 @@ class Call:
     def _look(self) -> None:
         self.reads = []
         _collect((*self.args, *self.kwargs.values()), self.reads)
-        self.read_vars = [read.number for read in self.reads if type(read) is Var]
+        self.read_vars = [reference.number for reference in self.reads if type(reference) is Var]
 
     def give(self, *args: Any) -> None:
         """Adds arguments to those that were recorded."""
@@ -142,12 +142,12 @@ class Tape:
 
     def keep(self, raw: Any, copy: Any) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
-        if all(known is not raw for known, _ in self._before):
+        if all(other is not raw for other, _ in self._before):
             self._before.append((raw, copy))
 
     def is_kept(self, raw: Any) -> bool:
         """Whether the body writes into the tensor."""
-        return any(known is raw for known, _ in self._before)
+        return any(other is raw for other, _ in self._before)
 
     def restore(self, overwrite: Callable[[Any, Any], None]) -> None:
         """Undoes the changes of the trial to tensors outside."""
@@ -157,14 +157,14 @@ class Tape:
     @contextmanager
     def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
         """Undoes all changes made inside the block at its end, also of values of the tape."""
-        kept, was = self._before, self.trial
+        outer, was = self._before, self.trial
         self._before, self.trial = [], True
         try:
             yield
         finally:
             with self.pause():
                 self.restore(overwrite)
-            tried, self._before, self.trial = self._before, kept, was
+            tried, self._before, self.trial = self._before, outer, was
             for raw, copy in tried:
                 self.keep(raw, copy)
 
@@ -191,10 +191,10 @@ class Tape:
 
     def stream(self, generator: Any) -> Stream:
         """Declares the generator of a random op."""
-        found = Stream(len(self.streams))
+        source = Stream(len(self.streams))
         self.streams.append(generator)
-        self._known[id(generator)] = found
-        return found
+        self._known[id(generator)] = source
+        return source
 
     def find(self, raw: Any) -> Var | External | Stream | None:
         """The Var or External of a raw tensor on this tape."""
@@ -202,12 +202,12 @@ class Tape:
 
     def refer(self, raw: Any) -> Var | External | Stream:
         """The Var or External of a raw tensor; unknown tensors become an External."""
-        found = self._known.get(id(raw))
-        if found is None:
-            found = External(len(self.externals))
+        reference = self._known.get(id(raw))
+        if reference is None:
+            reference = External(len(self.externals))
             self.externals.append(raw)
-            self._known[id(raw)] = found
-        return found
+            self._known[id(raw)] = reference
+        return reference
 
     def _new(self, raw: Any) -> Var:
         var = Var(len(self.values))
@@ -231,25 +231,25 @@ class Tape:
         always: whether it runs at every step, even if its result is unused or constant.
         """
         changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
-        several, known = isinstance(result, (list, tuple)), self._known
-        found = enumerate(result) if several else ((0, result),)
-        new = [(i, raw) for i, raw in found if id(raw) not in known and isinstance(raw, self._raw)]
+        is_sequence, numbers = isinstance(result, (list, tuple)), self._known
+        results = enumerate(result) if is_sequence else ((0, result),)
+        new = [(i, raw) for i, raw in results if id(raw) not in numbers and isinstance(raw, self._raw)]
         if not new and not writes and not always:
             return
         template = self._template
-        given = tuple([arg if type(arg) in _PLAIN else known.get(id(arg)) or template(arg) for arg in args])
+        inputs = tuple([arg if type(arg) in _PLAIN else numbers.get(id(arg)) or template(arg) for arg in args])
         wrap = self.wrap if self.ops else self.settings()
         if wrap is not None:
             fn = wrap(fn)
-        call = Call(fn, given, template(kwargs) if kwargs else {}, None, effect=always)
+        call = Call(fn, inputs, template(kwargs) if kwargs else {}, None, effect=always)
         if changed is not None:
             call.changes = (changed.number,) if isinstance(changed, Var) else ()
             call.effect = not call.changes  # at every step, in this order, since later reads depend on it
-        made = [(i, self._new(raw).number) for i, raw in new]
-        if several:
-            call.parts = tuple(made)
-        elif made:
-            call.result = made[0][1]
+        outputs = [(i, self._new(raw).number) for i, raw in new]
+        if is_sequence:
+            call.parts = tuple(outputs)
+        elif outputs:
+            call.result = outputs[0][1]
         self.calls.append(call)
 
     def _template(self, tree: Any) -> Any:

@@ -62,11 +62,11 @@ class TopKOps:
             order = (*(d for d in source.dims if d not in dims), *dims)
             place = len(order) - len(dims)
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
-        there = min(count, math.prod(sizes))
-        values, index = cls.top_k_raw(raw, place, there, sorted)
-        if there < count:
-            more = {place: (0, count - there)}
-            values, index = cls.pad_raw(values, more, cls.lowest_raw(raw)), cls.pad_raw(index, more, 0)
+        available = min(count, math.prod(sizes))
+        values, index = cls.top_k_raw(raw, place, available, sorted)
+        if available < count:
+            extra = {place: (0, count - available)}
+            values, index = cls.pad_raw(values, extra, cls.lowest_raw(raw)), cls.pad_raw(index, extra, 0)
         mark_beam(k_dim)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
@@ -75,11 +75,11 @@ class TopKOps:
         def result(raw: Any, sparse_dim: Dim | None, feature_dim: Dim | None = None) -> Tensor:
             return fitted(cls, tensor_of(raw, align.sig(out, sparse_dim, feature_dim), lengths), k_dim)
 
-        found = result(values, source.sparse_dim, feature)
+        best = result(values, source.sparse_dim, feature)
         if isinstance(axis, Dim):
-            return found, result(index, dims[0]), k_dim
+            return best, result(index, dims[0]), k_dim
         parts = cls.split_index_raw(index, sizes)
-        return found, [result(part, dim) for part, dim in zip(parts, dims, strict=True)], k_dim
+        return best, [result(part, dim) for part, dim in zip(parts, dims, strict=True)], k_dim
 
 
 def _count(backend: type[Backend], source: Tensor, places: Sequence[int], k: int | Tensor) -> Size:

@@ -51,9 +51,9 @@ class WindowOps:
         counts = Size(size.dims, -(-frames // stride))
         lengths = bound(source.lengths, out_dim, counts, "window")
         raw = cls.fill_padding(source, pad_value, (spatial_dim,)) if use_mask else source._raw
-        needed = max(counts.max - 1, 0) * stride + width
-        left = before or 0
-        raw = cls.pad_raw(raw, {place: (left, needed - left - size.max)}, pad_value)
+        total = max(counts.max - 1, 0) * stride + width
+        margin = before or 0
+        raw = cls.pad_raw(raw, {place: (margin, total - margin - size.max)}, pad_value)
         raw = cls.unfold_raw(raw, place, width, stride)
         if not counts.max:
             raw = cls.slice_raw(raw, place, 0, 0, 1)

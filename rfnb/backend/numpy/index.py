@@ -32,8 +32,8 @@ class NumpyIndex:
         sizes = index.shape[axis : axis + max(own, 1)]
         index = index.reshape(*index.shape[:axis], -1, *index.shape[axis + len(sizes) :])
         shape = (*raw.shape[:axis], index.shape[axis], *raw.shape[axis + 1 :])
-        found = np.take_along_axis(raw, np.broadcast_to(index, shape), axis)
-        return found.reshape(*shape[:axis], *(sizes if own else ()), *shape[axis + 1 :])
+        entries = np.take_along_axis(raw, np.broadcast_to(index, shape), axis)
+        return entries.reshape(*shape[:axis], *(sizes if own else ()), *shape[axis + 1 :])
 
     @staticmethod
     def one_hot_raw(raw: Array, size: int, dtype: str) -> Array:

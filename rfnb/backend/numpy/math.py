@@ -29,8 +29,8 @@ def common(a: Any, b: Any) -> tuple[Array, Array]:
     """
     ranked = [_rank(x) for x in (a, b)]
     highest = max(key for key, _ in ranked)
-    found = np.result_type(*[dtype for key, dtype in ranked if key == highest])
-    return np.asarray(a, found), np.asarray(b, found)
+    result_dtype = np.result_type(*[dtype for key, dtype in ranked if key == highest])
+    return np.asarray(a, result_dtype), np.asarray(b, result_dtype)
 
 
 def _rank(x: Any) -> tuple[tuple[int, int], np.dtype[Any]]:

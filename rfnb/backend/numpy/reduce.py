@@ -78,5 +78,5 @@ class NumpyReduce:
     @classmethod
     def log_probs_raw(cls, raw: Array, axis: int) -> Array:
         """Log softmax over `axis`; -inf where all entries are -inf."""
-        nothing = (raw == -np.inf).all(axis, keepdims=True)
-        return np.where(nothing, np.asarray(-np.inf, raw.dtype), cls.log_softmax_raw(raw, axis, None, False))
+        empty = (raw == -np.inf).all(axis, keepdims=True)
+        return np.where(empty, np.asarray(-np.inf, raw.dtype), cls.log_softmax_raw(raw, axis, None, False))

@@ -77,6 +77,6 @@ class NumpyShape:
     def pad_raw(raw: Array, padding: Mapping[int, tuple[int, int]], value: Any) -> Array:
         """The array with `value` added before and after the axes in `padding`; negative numbers cut off."""
         amounts = [padding.get(axis, (0, 0)) for axis in range(raw.ndim)]
-        kept = raw[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(raw.shape, amounts, strict=True))]
+        cut = raw[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(raw.shape, amounts, strict=True))]
         added = [(max(a, 0), max(b, 0)) for a, b in amounts]
-        return np.pad(kept, added, constant_values=np.asarray(value, raw.dtype))
+        return np.pad(cut, added, constant_values=np.asarray(value, raw.dtype))

@@ -34,10 +34,10 @@ class NumpySort:
     @staticmethod
     def search_sorted_raw(entries: Array, values: Array, right: bool) -> Array:
         """Where to insert `values` [batch…, own…] in sorted `entries` [batch…, axis]. → [batch…, own…]"""
-        found = np.zeros(values.shape, np.int64)
+        index = np.zeros(values.shape, np.int64)
         for row in np.ndindex(*entries.shape[:-1]):
-            found[row] = np.searchsorted(entries[row], values[row], "right" if right else "left")
-        return found
+            index[row] = np.searchsorted(entries[row], values[row], "right" if right else "left")
+        return index
 
     @staticmethod
     def split_index_raw(index: Array, sizes: Sequence[int]) -> list[Array]:

@@ -100,12 +100,12 @@ def _slide(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
         after.append((max(count, 1) - 1) * window.stride + window.span - window.left - size)
         if not count:
             cut.append((axis, 0, 0))
-    both = all(w.left - w.stride < right <= w.left for w, right in zip(windows, after, strict=True))
+    fits = all(w.left - w.stride < right <= w.left for w, right in zip(windows, after, strict=True))
     return _Way(
         tuple(window.stride for window in windows),
         tuple(window.dilation for window in windows),
         _amounts([(window.left, right) for window, right in zip(windows, after, strict=True)]),
-        tuple(window.left for window in windows) if both and all(sizes) else None,
+        tuple(window.left for window in windows) if fits and all(sizes) else None,
         tuple(cut),
     )
 
@@ -136,8 +136,8 @@ def _depthwise(
 
 def _amounts(pairs: list[tuple[int, int]]) -> Numbers:
     """Amounts in the format of `pad`, the last axis first; empty if there is nothing to add."""
-    found = tuple(max(n, 0) for pair in reversed(pairs) for n in pair)
-    return found if any(found) else ()
+    amounts = tuple(max(n, 0) for pair in reversed(pairs) for n in pair)
+    return amounts if any(amounts) else ()
 
 
 def _cut(raw: torch.Tensor, kept: tuple[tuple[int, int, int], ...]) -> torch.Tensor:

@@ -27,13 +27,13 @@ def copies(parts: Sequence[tuple[Raw, Layout]]) -> list[Raw]:
         tensors = [part for i in members if isinstance(part := parts[i][0], torch.Tensor)]
         if len({part.dtype for part in tensors}) > 1:
             raise BackendError("variables of different dtypes share memory")
-        first = tensors[0] if tensors else parts[members[0]][0]
+        sample = tensors[0] if tensors else parts[members[0]][0]
         shift = start % ALIGNMENT - start
-        memory = torch.empty(end + shift, dtype=torch.uint8, device=_device(first))
-        whole = _over(memory, first, 0, [memory.numel() // first.itemsize], [1]) if len(members) > 1 else None
+        memory = torch.empty(end + shift, dtype=torch.uint8, device=_device(sample))
+        view = _over(memory, sample, 0, [memory.numel() // sample.itemsize], [1]) if len(members) > 1 else None
         for i in members:
             part, (address, strides) = parts[i]
-            results[i] = _part(memory, whole, part, address + shift, strides)
+            results[i] = _part(memory, view, part, address + shift, strides)
             _write(results[i], part)
         if len(members) > 1 and not all(_same(results[i], parts[i][0]) for i in members):
             raise BackendError("variables share memory, and one of them was changed by the name of another one")

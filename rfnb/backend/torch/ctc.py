@@ -31,8 +31,8 @@ def _states(targets: torch.Tensor, blank: int, label_loop: bool) -> AlignmentSta
     is_label = (torch.arange(symbols.shape[1], device=targets.device) % 2 == 1).expand_as(symbols)
     if not label_loop:
         return AlignmentStates(symbols, ~is_label, is_label)
-    before = torch.nn.functional.pad(symbols, (2, 0), value=-1)[:, :-2]
-    return AlignmentStates(symbols, torch.ones_like(is_label), is_label & (symbols != before))
+    earlier = torch.nn.functional.pad(symbols, (2, 0), value=-1)[:, :-2]
+    return AlignmentStates(symbols, torch.ones_like(is_label), is_label & (symbols != earlier))
 
 
 Combine = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
@@ -65,9 +65,9 @@ def _forward(
         entered, way = combine(torch.stack(moves))
         scores = torch.where((t < frames)[:, None], entered + emission, scores)
         ways.append(way)
-    last = 2 * labels[:, None]
-    ends = torch.cat([scores.gather(1, last), scores.gather(1, (last - 1).clamp(min=0))], 1)
-    ends = torch.where(torch.cat([last >= 0, last > 0], 1), ends, NEVER)
+    final = 2 * labels[:, None]
+    ends = torch.cat([scores.gather(1, final), scores.gather(1, (final - 1).clamp(min=0))], 1)
+    ends = torch.where(torch.cat([final >= 0, final > 0], 1), ends, NEVER)
     total, way = combine(ends.T)
     return torch.where(frames > 0, total, torch.where(labels > 0, NEVER, 0.0)), [*ways, way]
 
@@ -83,8 +83,8 @@ def ctc_loss(
 ) -> torch.Tensor:
     """[time, batch, class], [batch], [batch, label], [batch] → [batch], ∞ with gradient 0 if there is no alignment."""
     if has_torch_function((log_probs, targets)):  # a single raw call for recorders of raw calls
-        given = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
-        return handle_torch_function(ctc_loss, (log_probs, targets), *given)
+        arguments = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
+        return handle_torch_function(ctc_loss, (log_probs, targets), *arguments)
     if log_probs.is_meta:
         return log_probs.sum((0, 2))
     _check_labels(targets, log_probs.shape[2])
@@ -107,8 +107,8 @@ def ctc_best_path(
 ) -> torch.Tensor:
     """[time, batch, class], [batch], [batch, label], [batch] → symbols [time, batch]; blanks without alignment."""
     if has_torch_function((log_probs, targets)):
-        given = (log_probs, frames, targets, labels, blank, label_loop)
-        return handle_torch_function(ctc_best_path, (log_probs, targets), *given)
+        arguments = (log_probs, frames, targets, labels, blank, label_loop)
+        return handle_torch_function(ctc_best_path, (log_probs, targets), *arguments)
     if log_probs.is_meta:
         return targets.new_zeros(log_probs.shape[:2])
     _check_labels(targets, log_probs.shape[2])
@@ -118,11 +118,11 @@ def ctc_best_path(
     state = (2 * labels - ways.pop()).clamp(min=0)[:, None]
     path = []
     for t in reversed(range(len(log_probs))):
-        inside = (t < frames)[:, None]
-        path.append(torch.where(inside, states.symbols.gather(1, state), blank))
-        state = torch.where(inside, (state - ways[t].gather(1, state)).clamp(min=0), state)
-    found = torch.cat(path[::-1], 1) if path else targets.new_zeros(len(targets), 0)
-    return torch.where((total > NEVER / 2)[:, None], found, blank).T
+        valid = (t < frames)[:, None]
+        path.append(torch.where(valid, states.symbols.gather(1, state), blank))
+        state = torch.where(valid, (state - ways[t].gather(1, state)).clamp(min=0), state)
+    symbols = torch.cat(path[::-1], 1) if path else targets.new_zeros(len(targets), 0)
+    return torch.where((total > NEVER / 2)[:, None], symbols, blank).T
 
 
 def _check_labels(targets: torch.Tensor, classes: int) -> None:

@@ -42,9 +42,9 @@ def outside() -> Iterator[None]:
 @cache
 def dtype_of(name: str) -> torch.dtype:
     """torch.float32. Raises DtypeError for an unknown name."""
-    found = getattr(torch, name, None) if isinstance(name, str) else None
-    if isinstance(found, torch.dtype):
-        return found
+    dtype = getattr(torch, name, None) if isinstance(name, str) else None
+    if isinstance(dtype, torch.dtype):
+        return dtype
     meant = str(getattr(name, "__name__", name)).removeprefix("torch.")
     hint = repr(meant) if meant != name and hasattr(torch, meant) else None
     raise DtypeError(
@@ -56,15 +56,15 @@ def dtype_of(name: str) -> torch.dtype:
 def device_of(name: str | torch.device) -> torch.device:
     """torch.device("cuda:0"); "gpu" is "cuda". Raises BackendError for an unknown device."""
     try:
-        found = torch.device("cuda" if name == "gpu" else name)
-        count: Any = getattr(getattr(torch, found.type, None), "device_count", None)
-        if count is None or (found.index or 0) < count():
-            return found
+        device = torch.device("cuda" if name == "gpu" else name)
+        count: Any = getattr(getattr(torch, device.type, None), "device_count", None)
+        if count is None or (device.index or 0) < count():
+            return device
     except (RuntimeError, TypeError):
         pass
-    there = [f"{kind}:{i}" for kind in ("cuda", "xpu", "mps") for i in range(getattr(torch, kind).device_count())]
+    devices = [f"{kind}:{i}" for kind in ("cuda", "xpu", "mps") for i in range(getattr(torch, kind).device_count())]
     raise BackendError(
-        f"{public_function()}: unknown device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there]))
+        f"{public_function()}: unknown device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *devices]))
     )
 
 

@@ -25,12 +25,12 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
     Afterwards, each module has its own mode again, its buffers have their values and its parameters their gradients.
     """
-    kept = _Kept()
+    modes = _Kept()
     with ExitStack() as stack:
-        stack.callback(kept.restore)
+        stack.callback(modes.restore)
         for module in modules:
-            kept.add(module)
-        stack.enter_context(register_module_forward_pre_hook(lambda module, args: kept.add(module)))
+            modes.add(module)
+        stack.enter_context(register_module_forward_pre_hook(lambda module, args: modes.add(module)))
         stack.enter_context(torch.no_grad())
         yield
 
@@ -46,10 +46,10 @@ class _Kept:
         """Remembers a module and all below it, and sets them to evaluation mode."""
         if id(module) in self._seen:
             return
-        for each in module.modules():
-            if id(each) not in self._seen:
-                self._seen.add(id(each))
-                self._add(each)
+        for child in module.modules():
+            if id(child) not in self._seen:
+                self._seen.add(id(child))
+                self._add(child)
 
     def _add(self, module: nn.Module) -> None:
         self._back.append(functools.partial(setattr, module, "training", module.training))
@@ -83,9 +83,9 @@ def _give_back(module: nn.Module, name: str, buffer: torch.Tensor, values: torch
 
 def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
     """The modules that a function refers to: as closure, default, global variable, or in objects found there."""
-    found: list[nn.Module] = []
-    _look(fn, DEPTH, found, set())
-    return found
+    modules: list[nn.Module] = []
+    _look(fn, DEPTH, modules, set())
+    return modules
 
 
 def _look(value: Any, depth: int, found: list[nn.Module], seen: set[int]) -> None:
@@ -106,8 +106,8 @@ def _parts(value: Any) -> Iterable[Any]:
         return [value.__self__, value.__func__]
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-        given = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        return [*cells, *given, *(value.__globals__.get(name) for name in _names(value.__code__))]
+        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        return [*cells, *defaults, *(value.__globals__.get(name) for name in _names(value.__code__))]
     if isinstance(value, list | tuple | dict):
         return list(value.values() if isinstance(value, dict) else value)[:100]
     return list(getattr(value, "__dict__", {}).values())[:100]
@@ -129,10 +129,10 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def is_sharded(modules: Iterable[nn.Module]) -> bool:
     """Whether a forward pass of one of these modules needs all processes: FSDP, or parameters that are DTensors."""
-    below = [each for module in modules for each in module.modules()]
-    if any(cls.__name__ in SHARDED for each in below for cls in type(each).__mro__):
+    parts = [part for module in modules for part in module.modules()]
+    if any(cls.__name__ in SHARDED for part in parts for cls in type(part).__mro__):
         return True
-    return any(type(parameter).__name__ == "DTensor" for each in below for parameter in each.parameters(recurse=False))
+    return any(type(parameter).__name__ == "DTensor" for part in parts for parameter in part.parameters(recurse=False))
 
 
 def rank() -> int:

@@ -36,18 +36,18 @@ class TorchFuse:
 
         values: values of the Vars, on the traced frame. wanted: results that are needed besides the last ones.
         """
-        made, fixed = _made(calls), _Fixed(calls, values, externals)
-        read = Counter(read for call in calls for read in call.reads)
-        read.update(wanted)
-        return [(call.fn in _ADD and _joined(call, made, read, values, fixed)) or call for call in calls]
+        producers, fixed = _made(calls), _Fixed(calls, values, externals)
+        counts = Counter(counts for call in calls for counts in call.reads)
+        counts.update(wanted)
+        return [(call.fn in _ADD and _joined(call, producers, counts, values, fixed)) or call for call in calls]
 
     @staticmethod
     def products_raw(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> list[Product]:
         """The calls that are x + h·W, or h·W, where W comes from outside."""
         if _transformed():
             return []
-        made, fixed = _made(calls), _Fixed(calls, values, externals)
-        return [found for call in calls if (found := _product(call, made, values, fixed)) is not None]
+        producers, fixed = _made(calls), _Fixed(calls, values, externals)
+        return [product for call in calls if (product := _product(call, producers, values, fixed)) is not None]
 
     sum_raw = torch.add
 
@@ -103,11 +103,11 @@ class _DeferWeightGradients(torch.autograd.Function):
                 hint="rf.Loop(optimize_move_layers_out=False)",
             )
         rows = gradient.flatten(0, 1)
-        found = []
-        for given, turned in zip(ctx.inputs, ctx.out_first, strict=True):
-            a = given.flatten(0, 1).to(rows.dtype)  # autocast gave the product a different dtype
-            found.append(rows.t().mm(a) if turned else a.t().mm(rows))
-        return (None, None, gradient, *found)
+        gradients = []
+        for factor, turned in zip(ctx.inputs, ctx.out_first, strict=True):
+            a = factor.flatten(0, 1).to(rows.dtype)  # autocast gave the product a different dtype
+            gradients.append(rows.t().mm(a) if turned else a.t().mm(rows))
+        return (None, None, gradient, *gradients)
 
 
 def _add_linear(x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -155,23 +155,23 @@ def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any
 
 def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[Any, bool]:
     """The tensor that `weight` is the transpose of, or `weight` itself; and whether it is transposed."""
-    before = made.get(weight.number) if type(weight) is Var else None
-    return (before.args[0], True) if before is not None and before.fn in _TRANSPOSE else (weight, False)
+    producer = made.get(weight.number) if type(weight) is Var else None
+    return (producer.args[0], True) if producer is not None and producer.fn in _TRANSPOSE else (weight, False)
 
 
 def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _Fixed) -> Product | None:
     """x + h·W or h·W, where W comes from outside."""
     if call.fn not in _PRODUCTS or call.result is None or call.kwargs:
         return None
-    place, whole = _PRODUCTS[call.fn], values[call.result]
-    h, given = call.args[place - 1 : place + 1]
-    weight, transposed = _untransposed(given, made)
+    place, out = _PRODUCTS[call.fn], values[call.result]
+    h, factor = call.args[place - 1 : place + 1]
+    weight, transposed = _untransposed(factor, made)
     if type(h) is not Var or type(weight) is not External or h not in fixed or weight not in fixed:
         return None
-    if not whole.ndim == values[h.number].ndim == 2:
+    if not out.ndim == values[h.number].ndim == 2:
         return None
     x = call.args[0] if place == 2 and type(call.args[0]) is Var else None
-    x = None if x is None or values[x.number].shape != whole.shape else x
+    x = None if x is None or values[x.number].shape != out.shape else x
     out_first = transposed is not (call.fn in (functional.linear, _add_linear))
     return Product(call, x, h, weight, place, transposed, out_first)
 
@@ -181,8 +181,8 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
     if len(call.args) != 2 or call.kwargs or call.result is None:
         return None
     for product, other in (call.args, call.args[::-1]):
-        before = made.get(product.number) if type(product) is Var else None
-        factors = None if before is None or read[product] > 1 else _factors(before, made)
+        producer = made.get(product.number) if type(product) is Var else None
+        factors = None if producer is None or read[product] > 1 else _factors(producer, made)
         if factors is None or not _fit(other, product, *factors[1:], call.result, values):
             continue
         if not all(factor in fixed for factor in factors[1:]):  # the fused call reads them later
@@ -196,8 +196,8 @@ def _fit(other: Any, product: Var, h: Any, weight: Any, result: int, values: Seq
     """Whether it is x [rows, out] + h [rows, in] · W, all of one dtype, without broadcasting."""
     if type(other) is not Var or type(h) is not Var or type(weight) not in (External, Var):
         return False
-    whole, x, factor = values[result], values[other.number], values[h.number]
+    out, x, factor = values[result], values[other.number], values[h.number]
     return bool(
-        x.shape == values[product.number].shape == whole.shape and whole.ndim == factor.ndim == 2
-        and x.dtype == factor.dtype == whole.dtype and whole.is_floating_point()
+        x.shape == values[product.number].shape == out.shape and out.ndim == factor.ndim == 2
+        and x.dtype == factor.dtype == out.dtype and out.is_floating_point()
     )  # fmt: skip

@@ -24,8 +24,8 @@ def drops(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
     place = 4 if name == "rrelu" else 2
-    given = args[place] if len(args) > place else name != "rrelu"
-    return bool(kwargs.get("training", kwargs.get("train", given)))
+    flag = args[place] if len(args) > place else name != "rrelu"
+    return bool(kwargs.get("training", kwargs.get("train", flag)))
 
 
 class Seeded:
@@ -36,13 +36,13 @@ class Seeded:
 
     def __call__(self, *args: Any, seeded_by: torch.Generator, **kwargs: Any) -> Any:
         """The result of `fn`."""
-        own = _global(seeded_by.device)
-        state = own.get_state()
-        own.set_state(seeded_by.get_state())
+        generator = _global(seeded_by.device)
+        state = generator.get_state()
+        generator.set_state(seeded_by.get_state())
         try:
             return self._fn(*args, **kwargs)
         finally:
-            own.set_state(state)
+            generator.set_state(state)
 
 
 def global_generators() -> list[torch.Generator]:
@@ -53,5 +53,5 @@ def global_generators() -> list[torch.Generator]:
 def _global(device: torch.device) -> torch.Generator:
     if device.type == "cpu":
         return torch.default_generator
-    found: torch.Generator = torch.cuda.default_generators[device.index or 0]
-    return found
+    generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
+    return generator

@@ -34,9 +34,9 @@ class ShiftedGradient(torch.autograd.Function):
             gradient = gradient.masked_fill(padding, 0)
         if axis is not None:
             shift = shift * gradient.abs().sum(axis, keepdim=True)
-        most = None if clip is None or not gradient.numel() else gradient.abs().amax(clip, keepdim=True)
+        limit = None if clip is None or not gradient.numel() else gradient.abs().amax(clip, keepdim=True)
         gradient = gradient * scale + shift
-        gradient = gradient if most is None else gradient.clamp(-most, most)
+        gradient = gradient if limit is None else gradient.clamp(-limit, limit)
         gradient = gradient if padding is None else gradient.masked_fill(padding, 0)
         return gradient, *(None for _ in ctx.how)
 
@@ -90,13 +90,13 @@ class GradientProbe:
 
     def gradients(self, loss: torch.Tensor) -> dict[Any, torch.Tensor]:
         """The gradients of the sum of `loss`, by key. The graph is kept. Raises RuntimeError if it was freed before."""
-        found: dict[Any, torch.Tensor] = {}
-        self._found = found
+        by_key: dict[Any, torch.Tensor] = {}
+        self._found = by_key
         try:
             torch.autograd.grad(loss.sum(), [self._anchor], retain_graph=True, allow_unused=True)
         finally:
             self._found = None
-        return found
+        return by_key
 
 
 class ProbedGradient(torch.autograd.Function):
@@ -139,13 +139,13 @@ class TorchGrad:
         ys: Sequence[Any], gradients: Sequence[torch.Tensor | None], xs: Sequence[Any]
     ) -> list[torch.Tensor | None]:
         """The gradients with respect to `xs`, from those with respect to `ys`; None without a gradient."""
-        told = [(y, g) for y, g in zip(ys, gradients, strict=True) if g is not None and _followed(y)]
-        asked = [x for x in xs if _followed(x)]
-        if not told or not asked:
+        outputs = [(y, g) for y, g in zip(ys, gradients, strict=True) if g is not None and _followed(y)]
+        inputs = [x for x in xs if _followed(x)]
+        if not outputs or not inputs:
             return [None for _ in xs]
-        found = torch.autograd.grad([y for y, _ in told], asked, [g for _, g in told], allow_unused=True)
-        rest = iter(found)
-        return [next(rest) if _followed(x) else None for x in xs]
+        grads = torch.autograd.grad([y for y, _ in outputs], inputs, [g for _, g in outputs], allow_unused=True)
+        remaining = iter(grads)
+        return [next(remaining) if _followed(x) else None for x in xs]
 
     @staticmethod
     def follow_gradients_raw(ys: Sequence[torch.Tensor], xs: Sequence[torch.Tensor]) -> None:
@@ -159,17 +159,17 @@ class TorchGrad:
     @staticmethod
     def gradient_leaves_raw(ys: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The leaves, such as parameters, that gradients of `ys` reach."""
-        nodes, seen = [y.grad_fn for y in ys], set[Any]()
-        found = [y for y in ys if y.grad_fn is None]
+        nodes, visited = [y.grad_fn for y in ys], set[Any]()
+        leaves = [y for y in ys if y.grad_fn is None]
         while nodes:
             node = nodes.pop()
-            if node is None or node in seen:
+            if node is None or node in visited:
                 continue
-            seen.add(node)
+            visited.add(node)
             variable = getattr(node, "variable", None)
-            found += [] if variable is None else [variable]
+            leaves += [] if variable is None else [variable]
             nodes += [parent for parent, _ in node.next_functions]
-        return found
+        return leaves
 
     @staticmethod
     def set_requires_gradient_raw(raw: torch.Tensor) -> None:

@@ -51,5 +51,5 @@ class TorchIndex:
     @staticmethod
     def one_hot_raw(raw: torch.Tensor, size: int, dtype: str) -> torch.Tensor:
         """1 where the last axis is the label. Raises RuntimeError if a label on the CPU is not below `size`."""
-        nothing = torch.zeros((*raw.shape, size), dtype=dtype_of(dtype), device=raw.device)
-        return torch.scatter(nothing, -1, raw.long().unsqueeze(-1), 1)
+        zeros = torch.zeros((*raw.shape, size), dtype=dtype_of(dtype), device=raw.device)
+        return torch.scatter(zeros, -1, raw.long().unsqueeze(-1), 1)

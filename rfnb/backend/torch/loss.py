@@ -18,13 +18,13 @@ class TorchLoss:
         """-log softmax(logits)[label], over the last axis."""
         if labels.dtype is not torch.int64:
             labels = labels.long()
-        several = labels.dim() > 1
-        rows, flat = (logits.flatten(0, -2), labels.flatten()) if several else (logits, labels)
+        is_batch = labels.dim() > 1
+        rows, flat = (logits.flatten(0, -2), labels.flatten()) if is_batch else (logits, labels)
         try:
             loss = functional.cross_entropy(rows, flat, reduction="none", ignore_index=NO_LABEL)
         except IndexError:
             raise DimError("cross_entropy: a label is not a class", expected=f"0 to {logits.shape[-1] - 1}") from None
-        return loss.view_as(labels) if several else loss
+        return loss.view_as(labels) if is_batch else loss
 
     @staticmethod
     def edit_distance_raw(a: torch.Tensor, a_len: torch.Tensor, b: torch.Tensor, b_len: torch.Tensor) -> torch.Tensor:

@@ -26,8 +26,8 @@ class TorchMask:
     ) -> torch.Tensor:
         """`function` applied to these rows only; other rows are not read, become 0, and get no gradient."""
         flat = raw.flatten(0, axes - 1)
-        found = function(flat.index_select(0, rows))
-        result = found.new_zeros((flat.shape[0], *found.shape[1:])).index_copy_(0, rows, found)
+        values = function(flat.index_select(0, rows))
+        result = values.new_zeros((flat.shape[0], *values.shape[1:])).index_copy_(0, rows, values)
         return result.unflatten(0, raw.shape[:axes])
 
     @staticmethod

@@ -32,14 +32,14 @@ class TorchMeasure:
             counts = None if mask is None else torch.from_numpy(mask).to(x.device).expand(x.shape)
             finite = torch.isfinite(x) if counts is None else torch.isfinite(x) & counts
             size = torch.where(finite, x, 0).abs()
-            most = float(size.max()) if size.numel() else 0.0
-            squares = float(((size / most) ** 2).sum(dtype=torch.float64)) * most**2 if most else 0.0
-            found = Magnitude(squares, most, int(finite.sum()))
-            if found.entries == (x.numel() if counts is None else int(counts.sum())):
-                return found
+            largest = float(size.max()) if size.numel() else 0.0
+            squares = float(((size / largest) ** 2).sum(dtype=torch.float64)) * largest**2 if largest else 0.0
+            magnitude = Magnitude(squares, largest, int(finite.sum()))
+            if magnitude.entries == (x.numel() if counts is None else int(counts.sum())):
+                return magnitude
             kinds = torch.isnan(x), torch.isposinf(x), torch.isneginf(x)
             bad = [bool((kind if counts is None else kind & counts).any()) for kind in kinds]
-            return found._replace(nan=bad[0], infinite=bad[1], minus_infinite=bad[2])
+            return magnitude._replace(nan=bad[0], infinite=bad[1], minus_infinite=bad[2])
 
     @staticmethod
     def watch_gradient_raw(raw: torch.Tensor, see: Callable[[Any], None]) -> None:

@@ -43,37 +43,37 @@ def module_graph(
     kept: ExitStack | None = None,
 ) -> ModelGraph:
     """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
-    graph, asked, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
+    graph, caller, its = ModelGraph(title(model), None), _here(), owner(model)  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
-        models = [each for each in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(each, torch.nn.Module)]
+        models = [part for part in (its, *leaves(as_dicts([args, kwargs]))) if isinstance(part, torch.nn.Module)]
         lazy = False
-        for each in models:
-            lazy |= keep_state(each, stack)
+        for part in models:
+            lazy |= keep_state(part, stack)
         if meta:
             args, kwargs = on_meta(models, (args, kwargs), stack)
-        given = leaves(as_dicts([args, kwargs]))
-        graph.meta = meta or any(leaf.is_meta for leaf in given if isinstance(leaf, torch.Tensor))
+        inputs = leaves(as_dicts([args, kwargs]))
+        graph.meta = meta or any(leaf.is_meta for leaf in inputs if isinstance(leaf, torch.Tensor))
         for is_last in (False, True):
-            seen = _ModelRecorder(its, (stack, kept or stack), meter, meta=meta)
+            recorder = _ModelRecorder(its, (stack, kept or stack), meter, meta=meta)
             try:
-                graph.inputs = seen.given(argument_names(model, args, kwargs))
-                with seen.observing():
-                    result = seen.meter.whole(lambda: model(*args, **kwargs))
+                graph.inputs = recorder.given(argument_names(model, args, kwargs))
+                with recorder.observing():
+                    result = recorder.meter.whole(lambda: model(*args, **kwargs))
             except Exception as error:
-                failed = error, seen.fail(error, None)
-            if is_last or failed is not None or not (lazy or seen.lazy):
+                failed = error, recorder.fail(error, None)
+            if is_last or failed is not None or not (lazy or recorder.lazy):
                 break
-            seen.meter.forget()  # the first call of a lazy module only gives it its parameters
+            recorder.meter.forget()  # the first call of a lazy module only gives it its parameters
         if failed is None:
             named = named_leaves(as_dicts(result))
             tensors = [(name or "output", leaf) for name, leaf in named if isinstance(leaf, torch.Tensor)]
-            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in tensors)
-            seen.meter.done(result)
-    graph.graph, graph.count, graph.unused = seen.graph, seen.modules.count, seen.modules.unused()
-    if "OptimizedModule" in (type(its).__name__, *(node.op for node in seen.graph.all_nodes())):
+            graph.outputs = tuple((name, recorder.number_of(leaf, "")) for name, leaf in tensors)
+            recorder.meter.done(result)
+    graph.graph, graph.count, graph.unused = recorder.graph, recorder.modules.count, recorder.modules.unused()
+    if "OptimizedModule" in (type(its).__name__, *(node.op for node in recorder.graph.all_nodes())):
         graph.notes.append("compiled modules ran as they are written, without the compiler")
-    name_graph(seen.graph, asked)
+    name_graph(recorder.graph, caller)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph
@@ -113,8 +113,8 @@ class _ModelRecorder(CallRecorder):
         meta: bool = False,
         own: bool = True,
     ):
-        whole = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
-        super().__init__(whole, ModuleTable(_own, _counted, _named_modules), meter)
+        root = None if isinstance(model, torch.jit.ScriptModule) else model  # what TorchScript runs is one node
+        super().__init__(root, ModuleTable(_own, _counted, _named_modules), meter)
         if model is not None:
             self.modules.add(model)
         self._kept, self._meta, self.lazy, self.own = kept, meta, False, own
@@ -148,9 +148,9 @@ class _ModelRecorder(CallRecorder):
         stack = ExitStack()
         stack.enter_context(uncompiled())
         stack.callback(register_module_forward_pre_hook(self._before).remove)
-        after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
-        stack.callback(after.remove)
-        stack.callback(vars(modules).get("_global_forward_hooks_with_kwargs", {}).pop, after.id, None)  # torch keeps it
+        hook = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+        stack.callback(hook.remove)
+        stack.callback(vars(modules).get("_global_forward_hooks_with_kwargs", {}).pop, hook.id, None)  # torch keeps it
         for cls, name in _CALLS:
             _replace(cls, name, self._opaque(vars(cls)[name]), stack)
         stack.enter_context(_FunctionMode(self))
@@ -186,8 +186,8 @@ class _ModelRecorder(CallRecorder):
         self.quiet = True
         for leaf in leaves(changed):
             self.forget(leaf)
-        read = {key: value for key, value in kwargs.items() if key != "out"}
-        self.made(node, result if changed is None else changed, (args, read))
+        inputs = {key: value for key, value in kwargs.items() if key != "out"}
+        self.made(node, result if changed is None else changed, (args, inputs))
         if not node.outputs:
             body.pop()  # it read a size or a number
         self.quiet = False
@@ -208,11 +208,11 @@ class _ModelRecorder(CallRecorder):
         self.quiet = True
         if not self.modules.knows(module):  # a function calls it
             if self._kept is not None:
-                kept, longer = self._kept
+                stack, longer = self._kept
                 self.lazy |= keep_state(module, longer, inside=True)
-                keep_state(module, kept, inside=True)
+                keep_state(module, stack, inside=True)
                 if self._meta:
-                    on_meta([module], (), kept)
+                    on_meta([module], (), stack)
             elif len(self.inside) == 1:
                 self.modules.add(module, type(module).__name__)
         depth = len(self.inside)
@@ -258,15 +258,15 @@ class _FunctionMode(TorchFunctionMode):
         self._seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        seen, kwargs = self._seen, kwargs or {}
+        recorder, kwargs = self._seen, kwargs or {}
         name, writes = _kind(func)
-        if not name or seen.ignores() or not (seen.own or _is_from_outside()):
+        if not name or recorder.ignores() or not (recorder.own or _is_from_outside()):
             return func(*args, **kwargs)
-        seen.meter.pause()
+        recorder.meter.pause()
         try:
-            return seen.record(func, name, args, kwargs, writes=writes)
+            return recorder.record(func, name, args, kwargs, writes=writes)
         finally:
-            seen.meter.resume()
+            recorder.meter.resume()
 
 
 def _replace(cls: type, name: str, method: Any, stack: ExitStack) -> None:
@@ -321,8 +321,8 @@ def _counted(raw: torch.Tensor) -> tuple[int, bool]:
 def _named_modules(root: torch.nn.Module, prefix: str) -> list[tuple[str, torch.nn.Module]]:
     """All modules with their paths, without those that only TorchScript calls."""
     named = list(root.named_modules(prefix=prefix))
-    inside = {id(part) for _, module in named if isinstance(module, torch.jit.ScriptModule) for part in _below(module)}
-    return [(path, module) for path, module in named if id(module) not in inside]
+    ids = {id(part) for _, module in named if isinstance(module, torch.jit.ScriptModule) for part in _below(module)}
+    return [(path, module) for path, module in named if id(module) not in ids]
 
 
 def _below(module: torch.nn.Module) -> list[torch.nn.Module]:

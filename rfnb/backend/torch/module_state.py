@@ -56,7 +56,7 @@ def _keep_lazy(module: torch.nn.Module, stack: ExitStack) -> bool:
     if not raws:
         return False
     stack.callback(setattr, module, "__class__", type(module))
-    for table in (vars(module), *(held for held in vars(module).values() if isinstance(held, dict))):
+    for table in (vars(module), *(value for value in vars(module).values() if isinstance(value, dict))):
         stack.callback(_put_back, table, dict(table))
     for raw in raws:
         stack.callback(_make_lazy, raw, type(raw), raw.device, raw.dtype)
@@ -96,7 +96,7 @@ def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> 
     """The arguments without data. Until `stack` ends, the models and new tensors have no data either."""
     twins: dict[int, torch.Tensor] = {}
     modules = chain.from_iterable(model.modules() for model in models)
-    for module in (each for each in modules if not isinstance(each, torch.jit.ScriptModule)):
+    for module in (child for child in modules if not isinstance(child, torch.jit.ScriptModule)):
         for table in (vars(module), module._parameters, module._buffers):
             plain = {name: raw for name, raw in table.items() if isinstance(raw, torch.Tensor)}
             for name, twin in _twins(plain, twins).items():

@@ -48,12 +48,12 @@ class TorchNorm:
         running = [running_mean, running_variance]
         if axes > 1:
             scale, bias = (x if x is None else x.reshape(-1) for x in (scale, bias))
-        mean, variance = own = [_flat_copy(x) for x in running]
+        mean, variance = copies = [_flat_copy(x) for x in running]
         flat, cudnn = raw.flatten(0, -axes - 1).flatten(1), torch.backends.cudnn.enabled
         result = torch.batch_norm(flat, scale, bias, mean, variance, train, momentum, eps, cudnn)
         if train:
             with torch.no_grad():
-                for old, new in zip(running, own, strict=True):
+                for old, new in zip(running, copies, strict=True):
                     if old is not None and new is not None:
                         old.copy_(new.view(old.shape))
         return result.view(raw.shape)

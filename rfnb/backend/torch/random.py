@@ -15,16 +15,16 @@ from rfnb.backend.torch.data import dtype_of, placed
 
 
 def _uniform(out: torch.Tensor, generator: Any, minval: Any = 0, maxval: Any = 1) -> None:
-    whole = not out.dtype.is_floating_point
+    integers = not out.dtype.is_floating_point
     if not isinstance(minval, torch.Tensor) and not isinstance(maxval, torch.Tensor):
-        if whole:
+        if integers:
             out.random_(int(minval), int(maxval), generator=generator)
         else:
             out.uniform_(minval, maxval, generator=generator)
         return
-    drawn = torch.empty_like(out, dtype=torch.float64 if whole else None).uniform_(generator=generator)
-    drawn = drawn * (maxval - minval) + minval
-    out.copy_(torch.minimum(drawn.floor(), torch.as_tensor(maxval) - 1) if whole else drawn)
+    sample = torch.empty_like(out, dtype=torch.float64 if integers else None).uniform_(generator=generator)
+    sample = sample * (maxval - minval) + minval
+    out.copy_(torch.minimum(sample.floor(), torch.as_tensor(maxval) - 1) if integers else sample)
 
 
 def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0) -> None:
@@ -38,18 +38,18 @@ def _truncated_normal(
     out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0, minval: Any = None, maxval: Any = None
 ) -> None:
     """Drawn by the inverse of the distribution function, from uniform numbers between its values at the limits."""
-    drawn = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
+    sample = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
 
     def number(x: Any) -> torch.Tensor:
-        return torch.as_tensor(x, dtype=drawn.dtype, device=drawn.device)
+        return torch.as_tensor(x, dtype=sample.dtype, device=sample.device)
 
     mean, stddev = number(mean), number(stddev)
     low = mean - 2 * stddev if minval is None else number(minval)
     high = mean + 2 * stddev if maxval is None else number(maxval)
     begin, end = (torch.erf((limit - mean) / (stddev * math.sqrt(2))) for limit in (low, high))
-    drawn = drawn.uniform_(generator=generator) * (end - begin) + begin
-    drawn = torch.erfinv(drawn) * math.sqrt(2) * stddev + mean
-    out.copy_(torch.minimum(torch.maximum(drawn, low), high))
+    sample = sample.uniform_(generator=generator) * (end - begin) + begin
+    sample = torch.erfinv(sample) * math.sqrt(2) * stddev + mean
+    out.copy_(torch.minimum(torch.maximum(sample, low), high))
 
 
 def _bernoulli(out: torch.Tensor, generator: Any, mean: Any = 0.5) -> None:

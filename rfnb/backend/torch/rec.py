@@ -37,9 +37,9 @@ class TorchRec:
         count, size = inputs.shape[0], rec_weight.shape[-1]
         first_h, first_c = h.expand(*shape, size), c.expand(*shape, size)
         if count == 0:
-            given = [raw for raw in (inputs, ff_weight, rec_weight, bias) if raw is not None]
+            sources = [raw for raw in (inputs, ff_weight, rec_weight, bias) if raw is not None]
             results = (inputs.new_zeros((0, *shape, size)), first_h, first_c)
-            output, h, c = (reaching(raw, given) for raw in results)
+            output, h, c = (reaching(raw, sources) for raw in results)
             return output, h, c
         inputs = inputs.expand(count, *shape, -1)
         output, _, cell = _fused(inputs, first_h, first_c, ff_weight, rec_weight, bias)
@@ -83,8 +83,8 @@ def _fused(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):  # many CPUs have no such kernel
         with torch.autocast("cpu", enabled=False):
-            own = rec_weight.dtype
-            return _fused(inputs.to(own), h.to(own), c.to(own), ff_weight.to(own), rec_weight, bias)
+            dtype = rec_weight.dtype
+            return _fused(inputs.to(dtype), h.to(dtype), c.to(dtype), ff_weight.to(dtype), rec_weight, bias)
     size = rec_weight.shape[-1]
     states = [h.reshape(1, -1, size), c.reshape(1, -1, size)]
     inputs = inputs.reshape(inputs.shape[0], -1, inputs.shape[-1])

@@ -98,12 +98,12 @@ class CallRecording(TorchDispatchMode):
 
     def pack(self, raw: torch.Tensor) -> Recomputed | torch.Tensor:
         """The object that autograd keeps instead of a tensor."""
-        found = self.find(raw)
-        if isinstance(found, Outside):
+        source = self.find(raw)
+        if isinstance(source, Outside):
             return raw
-        for counts in (found.call.wanted, found.call.left):
-            counts[found.index] = counts.get(found.index, 0) + 1
-        return found
+        for counts in (source.call.wanted, source.call.left):
+            counts[source.index] = counts.get(source.index, 0) + 1
+        return source
 
 
 def _view(raw: torch.Tensor) -> Any:
@@ -127,12 +127,12 @@ def unpack(kept: Recomputed | torch.Tensor) -> torch.Tensor:
 
 def _make_again(last: RepeatableCall) -> None:
     """Repeats a call and those that it depends on; keeps the results that autograd will read."""
-    needed, new = {last}, [last]
+    calls, new = {last}, [last]
     while new:
-        for read in tree_leaves(new.pop().reads):
-            if isinstance(read, Recomputed) and read.index not in read.call.values and read.call not in needed:
-                needed.add(read.call)
-                new.append(read.call)
+        for part in tree_leaves(new.pop().reads):
+            if isinstance(part, Recomputed) and part.index not in part.call.values and part.call not in calls:
+                calls.add(part.call)
+                new.append(part.call)
     results: dict[RepeatableCall, list[Any]] = {}
 
     def value(x: Any) -> Any:
@@ -141,10 +141,10 @@ def _make_again(last: RepeatableCall) -> None:
         return x.value() if isinstance(x, Outside) else x
 
     with torch.no_grad():
-        for call in sorted(needed, key=lambda call: call.number):
+        for call in sorted(calls, key=lambda call: call.number):
             args, kwargs = tree_map(value, call.reads)
-            found = results[call] = tree_leaves(call.func(*args, **kwargs))
-            call.values.update({index: found[index] for index in call.wanted})
+            outputs = results[call] = tree_leaves(call.func(*args, **kwargs))
+            call.values.update({index: outputs[index] for index in call.wanted})
 
 
 @contextmanager

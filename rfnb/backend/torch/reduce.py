@@ -84,8 +84,8 @@ def _over_nothing(raw: torch.Tensor, mode: str, axes: Axes) -> torch.Tensor:
     shape = [n for axis, n in enumerate(raw.shape) if axis not in _tuple(axes)]
     if mode in ("argmax", "argmin"):
         return raw.new_zeros(shape, dtype=torch.int64)
-    nothing = raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw))
-    return nothing + raw.sum(axes).to(raw.dtype)  # with a gradient of 0
+    fill = raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw))
+    return fill + raw.sum(axes).to(raw.dtype)  # with a gradient of 0
 
 
 def _tuple(axes: Axes) -> tuple[int, ...]:
@@ -168,15 +168,15 @@ class TorchReduce:
     @staticmethod
     def log_probs_raw(raw: torch.Tensor, axis: int) -> torch.Tensor:
         """Log softmax over `axis`; -inf where all entries are -inf."""
-        found: torch.Tensor = opaque(_log_probs, raw, axis, effect=False)
-        return found
+        result: torch.Tensor = opaque(_log_probs, raw, axis, effect=False)
+        return result
 
 
 def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
     """Rows of -inf alone become NaN in `torch.log_softmax`, and are rare; on the CPU, they are looked for there."""
     if raw.device.type == "cpu" and not torch.compiler.is_compiling():
-        found = torch.log_softmax(raw, axis)
-        if not math.isnan(found.select(axis, 0).sum().item()):  # none is above 0
-            return found
-    nothing = (raw == float("-inf")).all(axis, keepdim=True)
-    return torch.log_softmax(raw.masked_fill(nothing, 0.0), axis).masked_fill(nothing, float("-inf"))
+        result = torch.log_softmax(raw, axis)
+        if not math.isnan(result.select(axis, 0).sum().item()):  # none is above 0
+            return result
+    empty = (raw == float("-inf")).all(axis, keepdim=True)
+    return torch.log_softmax(raw.masked_fill(empty, 0.0), axis).masked_fill(empty, float("-inf"))

@@ -92,8 +92,8 @@ class AttentionMode(TorchDispatchMode):
         if self._inside or self._model is None or id(module) in self._own:
             if not self._inside and self._model is None:
                 self._names = _names_below(module, type(module).__name__)
-            around = self._inside[-1][1] if self._inside else ""
-            name = self._names.get(id(module), f"{around}.{type(module).__name__}".lstrip("."))
+            outer = self._inside[-1][1] if self._inside else ""
+            name = self._names.get(id(module), f"{outer}.{type(module).__name__}".lstrip("."))
             self._inside.append((module, name))
 
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
@@ -167,8 +167,8 @@ class AttentionMode(TorchDispatchMode):
         self._tell(shape, make, count, behind)
 
     def _tell(self, shape: tuple[int, ...], make: Callable[[], torch.Tensor], count: int, behind: str = "") -> None:
-        own, place = _caller()
-        if not own and len(shape) in (2, 3, 4):
+        is_own, place = _caller()
+        if not is_own and len(shape) in (2, 3, 4):
             path = (self._inside[-1][1] if self._inside else "") + behind
             self._see(RawAttention(path.lstrip("."), place, shape, make, count))
 
@@ -192,10 +192,10 @@ def _weights(raw: torch.Tensor, mark: _TensorMark) -> torch.Tensor:
 def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
     """A function that returns the tensors without their graph, unless they were written into in the meantime."""
     plain = tuple(raw.detach() for raw in raws)
-    known = [(weakref.ref(raw), _version(raw)) for raw in raws]  # only these tensors count writes, not their aliases
+    versions = [(weakref.ref(raw), _version(raw)) for raw in raws]  # only these tensors count writes, not their aliases
 
     def give() -> tuple[torch.Tensor, ...]:
-        if any((raw := alive()) is not None and _version(raw) != version for alive, version in known):
+        if any((raw := alive()) is not None and _version(raw) != version for alive, version in versions):
             raise ViewError(
                 "capture: the tensors that the weights are computed from were changed in place later",
                 hint="read seen[…].weights before the weights of the model change",
@@ -279,8 +279,8 @@ def _of_layer(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> torc
         src = torch.nn.functional.layer_norm(
             src, (src.size(-1),), tensors["norm_weight_1"], tensors["norm_bias_1"], numbers["eps"]
         )
-    given = {**tensors, "query": src, "key": src}
-    return _of_module(given, {**numbers, "num_head": numbers["num_heads"]})
+    inputs = {**tensors, "query": src, "key": src}
+    return _of_module(inputs, {**numbers, "num_head": numbers["num_heads"]})
 
 
 def _softmax(scores: torch.Tensor) -> torch.Tensor:

@@ -18,5 +18,5 @@ class TorchSignal:
         raw = functional.pad(raw, (0, lacking)) if lacking > 0 else raw
         hann = torch.hann_window(window, dtype=raw.dtype, device=raw.device)
         hann = functional.pad(hann, (left, fft_length - window - left))
-        found = torch.stft(raw, fft_length, step, window=hann, center=False, return_complex=True)
-        return found.mT.narrow(1, 0, count)
+        spectrum = torch.stft(raw, fft_length, step, window=hann, center=False, return_complex=True)
+        return spectrum.mT.narrow(1, 0, count)

@@ -184,15 +184,15 @@ class _Under:
 
 def _is_compiling() -> bool:
     """Whether torch.compile looks at the functions that are called now."""
-    asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)  # since torch 2.6
-    return asked is None or asked() not in (None, False)
+    callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)  # since torch 2.6
+    return callback is None or callback() not in (None, False)
 
 
 @cache
 def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
     """A function that calls another one, out of the reach of torch.compile."""
-    found: Callable[[Callable[[], Any]], Any] = dynamo.disable(lambda run: run())
-    return found
+    wrapper: Callable[[Callable[[], Any]], Any] = dynamo.disable(lambda run: run())
+    return wrapper
 
 
 _ODD = ("__tensor_flatten__", "fake_mode")
@@ -223,7 +223,7 @@ class TorchTape:
         """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
         entry, outer = _autocast(), current_tape()
         tape.gradients = torch.is_grad_enabled() if outer is None else outer.gradients
-        tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
+        tape.settings = lambda: None if (context := _autocast()) == entry else partial(_Under, context)
         with taking(tape), torch.no_grad(), _TapeMode(tape):
             yield
 
@@ -355,8 +355,8 @@ class TorchTape:
             return False
         if a.nbytes < LARGE or a.nbytes % 8 or not (a.is_cpu and a.is_contiguous() and b.is_contiguous()):
             return torch.equal(a, b)
-        words, others = (raw.detach().view(-1).view(torch.uint8).numpy().view("int64") for raw in (a, b))
-        return bool((words == others).all())  # several times faster
+        words, other_words = (raw.detach().view(-1).view(torch.uint8).numpy().view("int64") for raw in (a, b))
+        return bool((words == other_words).all())  # several times faster
 
     @staticmethod
     def sample_raw(raw: torch.Tensor) -> torch.Tensor:

@@ -17,14 +17,14 @@ class TorchTopK:
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """The largest values, the first of equal ones first then NaN, and -∞ last; and their positions."""
-        found: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
-        return found
+        result: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
+        return result
 
     @staticmethod
     def best_raw(raw: torch.Tensor, k: int, exact: int) -> tuple[np.ndarray, np.ndarray]:
         """The `k` largest values of each row of two axes, as numpy; behind `exact` places, any -∞ may be the next."""
-        found = torch.topk(raw.detach(), min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
-        values, index = (part.cpu().numpy() for part in found)
+        best = torch.topk(raw.detach(), min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
+        values, index = (part.cpu().numpy() for part in best)
         distinct = values[:, 1:] < values[:, :-1]
         distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
         values, index = values[:, :k], index[:, :k]
@@ -50,14 +50,14 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
     if raw.device.type != "cpu" or torch.compiler.is_compiling():
         index = _order(raw, axis).narrow(axis, 0, k)
         return raw.gather(axis, index), index
-    more = min(k + 1, raw.shape[axis])
-    values, index = torch.topk(raw, more, axis)
-    shorter = values.narrow(axis, 1, more - 1)
-    if more > k:
+    count = min(k + 1, raw.shape[axis])
+    values, index = torch.topk(raw, count, axis)
+    shorter = values.narrow(axis, 1, count - 1)
+    if count > k:
         values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
         distinct = values > shorter
     else:
-        distinct = values.narrow(axis, 0, more - 1) > shorter
+        distinct = values.narrow(axis, 0, count - 1) > shorter
     if distinct.all():
         return values, index
     equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()

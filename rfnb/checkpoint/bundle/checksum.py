@@ -89,11 +89,11 @@ def _over(size: int) -> tuple[int, ...]:
 
 
 def _moved(state: int, images: tuple[int, ...]) -> int:
-    found = 0
+    result = 0
     for bit, image in enumerate(images):
         if state >> bit & 1:
-            found ^= image
-    return found
+            result ^= image
+    return result
 
 
 @cache

@@ -45,8 +45,8 @@ class MessageReader:
 
     def header(self, entry: TableEntry) -> Header:
         """The number of shards, and the order of bytes."""
-        found = {field: value for field, _, value in self._fields(entry.value, entry.byte) if isinstance(value, int)}
-        return Header(found.get(1, 0), bool(found.get(2, 0)))
+        fields = {field: value for field, _, value in self._fields(entry.value, entry.byte) if isinstance(value, int)}
+        return Header(fields.get(1, 0), bool(fields.get(2, 0)))
 
     def tensor(self, entry: TableEntry) -> TensorInfo:
         """What is known of a tensor."""
@@ -126,12 +126,12 @@ class MessageReader:
         return tuple(sizes)
 
     def _slice(self, content: bytes, base: int) -> Slice:
-        found = []
+        extents = []
         for field, byte, value in self._fields(content, base):
             if field == 1:
                 extent = {name: n for name, _, n in self._fields(self._bytes(value, byte), byte) if isinstance(n, int)}
-                found.append((extent.get(1, 0), extent.get(2)))
-        return tuple(found)
+                extents.append((extent.get(1, 0), extent.get(2)))
+        return tuple(extents)
 
     def _bytes(self, value: int | bytes, byte: int) -> bytes:
         if isinstance(value, int):

@@ -28,9 +28,9 @@ def _signed(value: int) -> bytes:
     """The bytes of a signed number: their count is in the leading bits, one for −64 to 63."""
     bits = (~value if value < 0 else value).bit_length()
     size = bits // 7 + 1
-    whole = bytearray((value & (1 << 80) - 1).to_bytes(10, "big"))[-size:]
+    content = bytearray((value & (1 << 80) - 1).to_bytes(10, "big"))[-size:]
     leading = ((1 << size) - 1) << (16 - size)
-    whole[0] ^= leading >> 8
+    content[0] ^= leading >> 8
     if size > 1:
-        whole[1] ^= leading & 255
-    return bytes(whole)
+        content[1] ^= leading & 255
+    return bytes(content)

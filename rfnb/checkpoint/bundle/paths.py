@@ -35,8 +35,8 @@ def index_of(path: Path) -> Path | None:
     if name != path.name:
         raise CheckpointError(f"{public_function()}: {index} is missing", hint=_beside(path.parent))
     if _is_of_version_1(path):
-        what = f"{public_function()}: {path} is a checkpoint of TensorFlow's version 1"
-        raise CheckpointError(what, expected=f"version 2: {path.name}.index and {path.name}.data-…", hint=_CONVERT)
+        fault = f"{public_function()}: {path} is a checkpoint of TensorFlow's version 1"
+        raise CheckpointError(fault, expected=f"version 2: {path.name}.index and {path.name}.data-…", hint=_CONVERT)
     return None
 
 
@@ -82,5 +82,5 @@ def _literal(name: str) -> str:
 
 
 def _beside(folder: Path) -> str | None:
-    there = sorted(file.stem for file in folder.glob("*.index"))[:5] if folder.is_dir() else []
-    return f"in that folder: {', '.join(there)}" if there else None
+    names = sorted(file.stem for file in folder.glob("*.index"))[:5] if folder.is_dir() else []
+    return f"in that folder: {', '.join(names)}" if names else None

@@ -101,15 +101,15 @@ class Bundle:
             raise CheckpointError(f"{public_function()}: {name} has no numbers", got=dtype)
         if not tensor.slices:
             return self._stored(name, tensor, dtype, verify)
-        whole = torch.empty(tensor.shape, dtype=dtype)
-        known = torch.zeros(tensor.shape, dtype=torch.bool)
+        value = torch.empty(tensor.shape, dtype=dtype)
+        covered = torch.zeros(tensor.shape, dtype=torch.bool)
         for extents in tensor.slices:
             places = tuple(slice(start, None if n is None else start + n) for start, n in extents)
-            whole[places] = self._stored(name, self._slices[key_of_slice(name, extents)], dtype, verify)
-            known[places] = True
-        if not known.all():
+            value[places] = self._stored(name, self._slices[key_of_slice(name, extents)], dtype, verify)
+            covered[places] = True
+        if not covered.all():
             raise broken(self.index, tensor.byte, f"slices of {name} that overlap", "slices that cover it")
-        return whole
+        return value
 
     def shard(self, number: int) -> Path:
         """The file with the values of a shard."""
@@ -202,10 +202,10 @@ class Bundle:
         try:
             return file.stat().st_size
         except OSError as error:
-            there = sorted(each.name for each in self.index.parent.glob("*.data-*"))[:4]
+            names = sorted(shard.name for shard in self.index.parent.glob("*.data-*"))[:4]
             raise CheckpointError(
                 f"{public_function()}: {file} is missing",
-                got=", ".join(there) or "no data files",
+                got=", ".join(names) or "no data files",
                 expected=f"{count_of(self.header.shards, 'data file')} beside {self.index.name}",
             ) from error
 
@@ -219,12 +219,12 @@ def _shape_of(extents: Slice, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The shape of a slice; None if it is not a slice of this shape."""
     if len(extents) != len(shape):
         return None
-    found = []
+    sizes = []
     for (start, length), size in zip(extents, shape, strict=True):
-        found.append(size - start if length is None else length)
-        if start > size or found[-1] > size - start:
+        sizes.append(size - start if length is None else length)
+        if start > size or sizes[-1] > size - start:
             return None
-    return tuple(found)
+    return tuple(sizes)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def read_table(file: Path, data: bytes) -> list[TableEntry]:
     start, size, at = _handle(file, data, end, len(data) - 8)
     _block(file, data, start, size, end)  # properties of the table, of which there are none
     start, size, _ = _handle(file, data, at, len(data) - 8)
-    found: list[TableEntry] = []
+    entries: list[TableEntry] = []
     budget, last, last_end = _LONGEST * len(data) + 4096, b"", 0
     for _, handle, byte in _entries(file, _block(file, data, start, size, end)):
         start, size, _ = _handle(file, handle, 0, len(handle), byte)
@@ -52,23 +52,23 @@ def read_table(file: Path, data: bytes) -> list[TableEntry]:
             budget -= len(entry.key)
             if budget < 0:
                 raise broken(file, entry.byte, f"keys of {len(entry.key)} bytes", "keys as long as names are")
-            if found and entry.key <= last:
+            if entries and entry.key <= last:
                 raise broken(file, entry.byte, f"the key {entry.key!r:.60}", f"a key behind {last!r:.60}")
             last = entry.key
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def varint(file: Path, data: bytes, at: int, end: int, base: int = 0) -> tuple[int, int]:
     """A number of variable length, and the place behind it. base: the place of `data` in the file."""
-    found = shift = 0
+    number = shift = 0
     start = at
     while at < end and shift < 70:
         byte = data[at]
         at += 1
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            return found & 0xFFFFFFFFFFFFFFFF, at
+            return number & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
     raise broken(file, base + start, data[start:at].hex(" ") or "nothing", "a number, of at most ten bytes")
 
@@ -113,12 +113,12 @@ def _entries(file: Path, block: _Block) -> Iterator[TableEntry]:
             else:
                 number, at = varint(file, content, at, end, base)
                 numbers.append(number)
-        shared, own, size = numbers
-        if shared > len(key) or at + own + size > end:
-            got = f"{shared} shared, {own} own bytes of a key, {size} of a value"
+        shared, extra, size = numbers
+        if shared > len(key) or at + extra + size > end:
+            got = f"{shared} shared, {extra} own bytes of a key, {size} of a value"
             expected = f"at most {len(key)} shared ones, and a block of {len(content)} bytes"
             raise broken(file, base + start, got, expected)
-        key = key[:shared] + content[at : at + own]
-        at += own
+        key = key[:shared] + content[at : at + extra]
+        at += extra
         yield TableEntry(key, content[at : at + size], base + at)
         at += size

@@ -18,21 +18,21 @@ def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module)
 
     names: of the imported parameters. Raises CheckpointError if the model there computes something different.
     """
-    found: dict[str, float] = {}
+    settings: dict[str, float] = {}
     for path, ours in _owners(names, module).items():
         eps = config.get("rms_norm_eps", config.get("layer_norm_eps"))
         if eps is not None and getattr(ours, "eps", eps) != eps:
-            found[f"{path}.eps".lstrip(".")] = float(eps)
+            settings[f"{path}.eps".lstrip(".")] = float(eps)
         if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention):
             _check("model", config.get("model_type"), _AS_LLAMA)
             base = _base(config)
             if ours.base != base:
-                found[f"{path}.base".lstrip(".")] = base
+                settings[f"{path}.base".lstrip(".")] = base
         if hasattr(ours, "num_heads"):
             _check("number of heads", config.get("num_attention_heads"), (ours.num_heads.dimension,))
         if hasattr(ours, "activation"):
             _check("activation", config.get("hidden_act"), (function_name(ours.activation),))
-    return found
+    return settings
 
 
 def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:

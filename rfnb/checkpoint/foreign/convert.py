@@ -72,10 +72,10 @@ def converted(
         for reading, row in rows.items()
         if chosen(reading.name)
     }
-    own = {r.name: r.own for r in readings if r.own is not None and r not in rows}
-    used = {entry.key for reading in rows for entry in reading.sources}
-    idle = _NO_WEIGHTS if used or importing else ()
-    others = {name: e for name, e in entries.items() if e.key not in used and not name.endswith(idle)}
+    plain = {r.name: r.own for r in readings if r.own is not None and r not in rows}
+    keys = {entry.key for reading in rows for entry in reading.sources}
+    idle = _NO_WEIGHTS if keys or importing else ()
+    unread = {name: e for name, e in entries.items() if e.key not in keys and not name.endswith(idle)}
     values = {entry.key: value for entry, value in results.values()}
 
     def read(key: str) -> torch.Tensor:
@@ -83,9 +83,9 @@ def converted(
 
     return Converted(
         replace(checkpoint, read=read),
-        {**others, **own, **{name: entry for name, (entry, _) in results.items()}},
+        {**unread, **plain, **{name: entry for name, (entry, _) in results.items()}},
         {r.name: _origin(r, row) for r, row in rows.items() if r.name in results},
-        {**{name: name for name in own}, **{r.name: row.sources[0] for r, row in rows.items()}},
+        {**{name: name for name in plain}, **{r.name: row.sources[0] for r, row in rows.items()}},
     )
 
 
@@ -102,11 +102,11 @@ def _reading(
     table: Sequence[TableRow],
     layout_of: Callable[[StoredEntry], Layout | None],
 ) -> Reading:
-    own, owners = entries.get(name), target.owners[name]
-    stored = None if own is None else layout_of(own)
+    entry, owners = entries.get(name), target.owners[name]
+    stored = None if entry is None else layout_of(entry)
     of_torch = _is_linear_of_torch(owners, name)
     if stored in ("rfnb", "as it is") and not table and not of_torch:
-        return Reading(name, own)
+        return Reading(name, entry)
     rows = list(_rows(owners, name))
     by_user = _first(_matching(table, "", name), entries)
     row, required = by_user or _first(rows, entries), by_user is not None
@@ -117,14 +117,14 @@ def _reading(
     sources = () if row is None else tuple(entries[source] for source in row.sources)
     return Reading(
         name,
-        own,
+        entry,
         row,
         sources,
-        layout=next((known for known in map(layout_of, sources) if known is not None), None),
+        layout=next((form for form in map(layout_of, sources) if form is not None), None),
         required=required,
-        own_fits=own is not None and fits(target.parameter, own),
+        own_fits=entry is not None and fits(target.parameter, entry),
         row_fits=row is not None and _fits(row, owners, target.parameter, sources),
-        only_here=own is not None and not any(name in row.sources for row in rows),
+        only_here=entry is not None and not any(name in row.sources for row in rows),
     )
 
 
@@ -144,10 +144,10 @@ def _rows(owners: Owners, name: str) -> Iterator[TableRow]:
 
 
 def _matching(rows: Sequence[TableRow], prefix: str, name: str) -> Iterator[TableRow]:
-    inside = name.removeprefix(prefix)
+    inner = name.removeprefix(prefix)
     for row in rows:
-        match = _pattern(row.target).fullmatch(inside) if "{i}" in row.target else None
-        if match or row.target == inside:
+        match = _pattern(row.target).fullmatch(inner) if "{i}" in row.target else None
+        if match or row.target == inner:
             number = "" if match is None else match["i"]
             yield TableRow(name, tuple(prefix + source.replace("{i}", number) for source in row.sources), row.transform)
 
@@ -236,13 +236,13 @@ def unfold_lstms(state: Mapping[str, T], keep: Collection[str] = ()) -> dict[str
 
     A single layer gets no number, and a single direction no name. keep: names that stay.
     """
-    parts = {name: found for name in state if name not in keep and (found := _NAME.fullmatch(name))}
-    several = {found[1] for found in parts.values() if found[3] != "0"}
-    both = {found[1] for found in parts.values() if found[4]}
+    parts = {name: match for name in state if name not in keep and (match := _NAME.fullmatch(name))}
+    stacks = {match[1] for match in parts.values() if match[3] != "0"}
+    bidirectional = {match[1] for match in parts.values() if match[4]}
 
     def new_name(prefix: str, weight: str, layer: str, reverse: str | None) -> str:
-        number = f"{layer}." if prefix in several else ""
-        direction = ("backward." if reverse else "forward.") if prefix in both else ""
+        number = f"{layer}." if prefix in stacks else ""
+        direction = ("backward." if reverse else "forward.") if prefix in bidirectional else ""
         return f"{prefix}{number}{direction}{weight}"
 
     return {new_name(*parts[name].groups()) if name in parts else name: value for name, value in state.items()}

@@ -20,19 +20,19 @@ def adopted(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -
     pairs: from the names of parameters to those of the weights that they are made of. Raises CheckpointError if the
     angles of rotary positions do not follow from a base.
     """
-    found = {}
+    settings = {}
     bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
     for name, weight in pairs.items():
-        path, theirs = name.rpartition(".")[0], _part(source, weight.rpartition(".")[0])
-        here = getattr(module.get_deep(path), "eps", None)
-        there = getattr(theirs, "eps", getattr(theirs, "variance_epsilon", None))
-        if here is not None and there is not None and here != there:
-            found[f"{path}.eps".lstrip(".")] = float(there)
+        path, part = name.rpartition(".")[0], _part(source, weight.rpartition(".")[0])
+        eps = getattr(module.get_deep(path), "eps", None)
+        new_eps = getattr(part, "eps", getattr(part, "variance_epsilon", None))
+        if eps is not None and new_eps is not None and eps != new_eps:
+            settings[f"{path}.eps".lstrip(".")] = float(new_eps)
         outer = path.rpartition(".")[0]
         ours = module.get_deep(outer)
         if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention) and bases and ours.base != bases[0]:
-            found[f"{outer}.base".lstrip(".")] = bases[0]
-    return found
+            settings[f"{outer}.base".lstrip(".")] = bases[0]
+    return settings
 
 
 def _base(angles: torch.Tensor, name: str) -> float:
@@ -64,20 +64,20 @@ def check(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> 
     """Raises CheckpointError if `source` computes something different from `module`."""
     for name, weight in pairs.items():
         _check_norms(_norm_first(module, name), source, weight)
-        for what, here, there in _compared(module, name, [theirs for _, theirs in _around(source, weight)][:2]):
-            if here is not None and there is not None and here != there:
+        for title, ours, value in _compared(module, name, [part for _, part in _around(source, weight)][:2]):
+            if ours is not None and value is not None and ours != value:
                 raise CheckpointError(
-                    f"import_weights: {name} has a different {what}", got=f"{there} in {weight}", expected=here
+                    f"import_weights: {name} has a different {title}", got=f"{value} in {weight}", expected=ours
                 )
 
 
 def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> None:
-    for path, theirs in _around(source, weight):
-        there = getattr(theirs, "norm_first", here)
-        if here is not None and there != here:
+    for path, part in _around(source, weight):
+        norm_first = getattr(part, "norm_first", here)
+        if here is not None and norm_first != here:
             raise CheckpointError(
-                f"import_weights: {path or 'the layer'} has its norms {'before' if there else 'after'} the parts",
-                got=f"norm_first={there}",
+                f"import_weights: {path or 'the layer'} has its norms {'before' if norm_first else 'after'} the parts",
+                got=f"norm_first={norm_first}",
                 expected=f"norm_first={here}",
             )
 
@@ -86,9 +86,9 @@ def _norm_first(module: Module, name: str) -> bool | None:
     """The `norm_first` of the innermost layer around a parameter; None if there is no such layer."""
     while name:
         name = name.rpartition(".")[0]
-        found = getattr(module.get_deep(name), "norm_first", None)
-        if found is not None:
-            return bool(found)
+        value = getattr(module.get_deep(name), "norm_first", None)
+        if value is not None:
+            return bool(value)
     return None
 
 
@@ -115,8 +115,8 @@ def _compared(
     if heads is not None:
         configs = [getattr(owner, "config", None) for owner in theirs]
         numbers = _first(theirs, "num_heads"), _first(configs, "num_attention_heads")
-        found = (getattr(number, "dimension", number) for number in numbers)
-        yield "number of heads", heads.dimension, next((n for n in found if isinstance(n, int)), None)
+        counts = (getattr(number, "dimension", number) for number in numbers)
+        yield "number of heads", heads.dimension, next((n for n in counts if isinstance(n, int)), None)
     if hasattr(ours, "activation"):
         function = _first(theirs, "activation") or _first(theirs, "act_fn")
         yield "activation", function_name(ours.activation), function_name(function)

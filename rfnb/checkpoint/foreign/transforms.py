@@ -30,8 +30,8 @@ def _heads(parts: Sequence[torch.Tensor], attention: Any, *, halves: bool = Fals
 
 def _of_heads(part: torch.Tensor, heads: int, per_head: int) -> torch.Tensor:
     """{heads · per_head, …} → {heads, per_head, …}"""
-    found = part.unflatten(0, (-1, per_head))
-    return found.repeat_interleave(heads // len(found), dim=0) if len(found) < heads else found
+    weight = part.unflatten(0, (-1, per_head))
+    return weight.repeat_interleave(heads // len(weight), dim=0) if len(weight) < heads else weight
 
 
 def _neighbours(part: torch.Tensor) -> torch.Tensor:

@@ -27,21 +27,21 @@ def made_from(missing: Iterable[str], obsolete: Iterable[str]) -> dict[str, Made
     beside: dict[str, list[str]] = {}
     for name in obsolete:
         beside.setdefault(name.rpartition("/")[0], []).append(name)
-    found: dict[str, Made] = {}
+    results: dict[str, Made] = {}
     for name in lacking:
         for row in ROWS:
             if name.endswith(row.missing):
                 prefix = name[: len(name) - len(row.missing)]
                 sources = [_named(prefix, source, beside) for source in row.sources]
-                if None not in sources and all(prefix + other in lacking for other in row.together):
-                    found[name] = Made(tuple(filter(None, sources)), row)
+                if None not in sources and all(prefix + other_name in lacking for other_name in row.together):
+                    results[name] = Made(tuple(filter(None, sources)), row)
                     break
-    return found
+    return results
 
 
 def _named(prefix: str, source: str, beside: Mapping[str, list[str]]) -> str | None:
     """The one name that a row means; None if there is none, or several. beside: names by what is before the last /."""
-    others = beside.get((prefix + source).rpartition("/")[0], [])
+    names = beside.get((prefix + source).rpartition("/")[0], [])
     pattern = re.compile(re.escape(prefix) + "[^/]*".join(map(re.escape, source.split("*"))))
-    named = [name for name in others if pattern.fullmatch(name)]
+    named = [name for name in names if pattern.fullmatch(name)]
     return named[0] if len(named) == 1 else None

@@ -23,32 +23,32 @@ def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values
         every axis and for each gate; a function `f(layer=…, values_dict=…, session=None)` returns {name: array}, or
         sets them itself and returns None.
     """
-    known = layer.params
+    parameters = layer.params
     if callable(how):
-        given = how(layer=layer, values_dict={name: value.numpy() for name, value in values.items()}, session=None)
-        return {} if given is None else _checked(layer, given)
+        result = how(layer=layer, values_dict={name: value.numpy() for name, value in values.items()}, session=None)
+        return {} if result is None else _checked(layer, result)
     if how == "reset":
         return {}
-    here = {name: (parameter, values[name]) for name, parameter in known.items() if name in values}
+    matches = {name: (parameter, values[name]) for name, parameter in parameters.items() if name in values}
     if how == "ifpossible":
-        return {name: (value, "") for name, (p, value) in here.items() if tuple(value.shape) == _shape(p)}
+        return {name: (value, "") for name, (p, value) in matches.items() if tuple(value.shape) == _shape(p)}
     if how == "subset":
-        return {name: _subset(layer, name, parameter, value) for name, (parameter, value) in here.items()}
+        return {name: _subset(layer, name, parameter, value) for name, (parameter, value) in matches.items()}
     expected = '"reset", "ifpossible", "subset", or a function'
     raise CheckpointError(f"layer {layer.name!r}: custom_param_importer {how!r:.60} is not known", expected=expected)
 
 
 def _checked(layer: Any, given: Any) -> Values:
-    known = layer.params
-    found: Values = {}
+    parameters = layer.params
+    result: Values = {}
     for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
         array = np.asarray(value)
-        if name not in known or array.shape != _shape(known[name]) or array.dtype.kind not in "fiub":
-            expected = ", ".join(f"{name} {_shape(parameter)}" for name, parameter in known.items())
-            what = f"layer {layer.name!r}: custom_param_importer returned something else than parameters"
-            raise CheckpointError(what, got=f"{name!r} {array.dtype} {array.shape}", expected=expected)
-        found[name] = torch.from_numpy(array.copy()), "custom_param_importer"
-    return found
+        if name not in parameters or array.shape != _shape(parameters[name]) or array.dtype.kind not in "fiub":
+            expected = ", ".join(f"{name} {_shape(parameter)}" for name, parameter in parameters.items())
+            fault = f"layer {layer.name!r}: custom_param_importer returned something else than parameters"
+            raise CheckpointError(fault, got=f"{name!r} {array.dtype} {array.shape}", expected=expected)
+        result[name] = torch.from_numpy(array.copy()), "custom_param_importer"
+    return result
 
 
 def _subset(layer: Any, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:

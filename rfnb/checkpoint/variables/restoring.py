@@ -52,8 +52,8 @@ class RestoreOptions:
     def name_in_file(self, name: str) -> str | None:
         """The name that a variable has in the file; None if it is not to be loaded."""
         if not name.startswith(self.params_prefix):
-            what = f"{public_function()}: the name of a variable does not begin with `params_prefix`"
-            raise CheckpointError(what, got=name, expected=f"{self.params_prefix}…")
+            fault = f"{public_function()}: the name of a variable does not begin with `params_prefix`"
+            raise CheckpointError(fault, got=name, expected=f"{self.params_prefix}…")
         short = name.removeprefix(self.params_prefix)
         if self.load_if_prefix not in short:
             return None
@@ -64,7 +64,7 @@ class RestoreOptions:
 
 
 def _beginning(name: str, short: str, prefixes: Iterable[str]) -> set[str]:
-    return {each for each in (name, short) if each.startswith(tuple(prefixes))}
+    return {form for form in (name, short) if form.startswith(tuple(prefixes))}
 
 
 class Import(NamedTuple):
@@ -108,37 +108,37 @@ class Restored:
 
     def load(self, only: Choice | None, skip: Choice | None) -> LoadReport:
         """Sets the variables, and reports."""
-        chosen = chooser(only, skip, [*self.variables, *self.given])
+        choice = chooser(only, skip, [*self.variables, *self.given])
         names = {name: self.options.name_in_file(name) for name in self.variables}
-        wanted = {name: there for name, there in names.items() if there is not None and chosen(name)}
-        if not wanted:
-            what = f"{public_function()}: there is no variable to load"
-            raise CheckpointError(what, got=", ".join(list(self.variables)[:3]), expected="a choice that includes some")
-        for taken in self._import():
-            wanted.pop(taken, None)
-        missing = self._find(wanted)
-        self._check(missing, wanted)
-        return self._assign(names, wanted, missing)
+        keys = {name: key for name, key in names.items() if key is not None and choice(name)}
+        if not keys:
+            text = f"{public_function()}: there is no variable to load"
+            raise CheckpointError(text, got=", ".join(list(self.variables)[:3]), expected="a choice that includes some")
+        for variable in self._import():
+            keys.pop(variable, None)
+        missing = self._find(keys)
+        self._check(missing, keys)
+        return self._assign(names, keys, missing)
 
     # -- what comes from where
 
     def _find(self, wanted: Mapping[str, str]) -> list[str]:
         """Takes what is there by name, then what a rule makes. Returns the names that are still missing."""
         mapping = self.options.var_name_mapping
-        known = {there: name for name, there in wanted.items()}
+        by_key = {key: name for name, key in wanted.items()}
         missing = []
-        for name, there in wanted.items():
-            source = mapping.get(there, mapping.get(name, there))
+        for name, key in wanted.items():
+            source = mapping.get(key, mapping.get(name, key))
             if source in self.entries:
                 self._take(name, [source])
             else:
-                missing.append(there)
-        obsolete = [name for name in self.entries if name not in known and name not in self.used]
-        made = made_from(missing, obsolete)
-        for there, found in made.items():
-            self._take(known[there], found.sources, found)
-        left = [known[there] for there in missing if there not in made]
-        return [name for name in left if not self._ask(name, wanted[name])]
+                missing.append(key)
+        obsolete = [name for name in self.entries if name not in by_key and name not in self.used]
+        rows = made_from(missing, obsolete)
+        for key, row in rows.items():
+            self._take(by_key[key], row.sources, row)
+        lacking = [by_key[key] for key in missing if key not in rows]
+        return [name for name in lacking if not self._ask(name, wanted[name])]
 
     def _take(self, name: str, sources: Iterable[str], made: Made | None = None) -> None:
         """Reads the value of a variable: a view of the file, unless it is converted."""
@@ -164,13 +164,13 @@ class Restored:
         """Notes, or mends, a difference of what the cells of file and model add to the forget gate."""
         if made.row.added is None or not name.endswith(("/b", "/bias")):
             return value, conversion
-        here = 0.0 if name.endswith("/b") else self.model.added(name)
-        more = made.row.added - here
-        if more and self.options.forget_bias == "convert":
-            return with_forget_bias(value, more), f"{conversion}, forget bias {more:+g}"
-        if more:
-            what = f"forget bias: file {made.row.added:+g} at run time, this cell {here:+g}"
-            self.notes.append(f'{name}: {what}; forget_bias="convert" adds {more:+g} to the bias')
+        added = 0.0 if name.endswith("/b") else self.model.added(name)
+        change = made.row.added - added
+        if change and self.options.forget_bias == "convert":
+            return with_forget_bias(value, change), f"{conversion}, forget bias {change:+g}"
+        if change:
+            note = f"forget bias: file {made.row.added:+g} at run time, this cell {added:+g}"
+            self.notes.append(f'{name}: {note}; forget_bias="convert" adds {change:+g} to the bias')
         return value, conversion
 
     def _ask(self, name: str, there: str) -> bool:
@@ -188,19 +188,19 @@ class Restored:
     def _import(self) -> set[str]:
         """Layers that import their parameters themselves. Returns the names of their variables."""
         names = {id(parameter): name for name, parameter in self.variables.items()}
-        taken: set[str] = set()
+        imports: set[str] = set()
         for layer, scope, how in self.model.imports:
-            there = scope.removeprefix(self.options.params_prefix).replace(self.options.load_if_prefix, "", 1)
-            inside = {name.removeprefix(there): e for name, e in self.given.items() if name.startswith(there)}
-            values = {name: self.checkpoint.read(e.key) for name, e in inside.items()} if how != "reset" else {}
-            self.used.update(there + name for name in inside)
-            taken |= {names[id(parameter)] for parameter in layer.params.values()}
+            prefix = scope.removeprefix(self.options.params_prefix).replace(self.options.load_if_prefix, "", 1)
+            entries = {name.removeprefix(prefix): e for name, e in self.given.items() if name.startswith(prefix)}
+            values = {name: self.checkpoint.read(e.key) for name, e in entries.items()} if how != "reset" else {}
+            self.used.update(prefix + name for name in entries)
+            imports |= {names[id(parameter)] for parameter in layer.params.values()}
             for name, (value, conversion) in imported(layer, how, values).items():
                 full = names[id(layer.params[name])]
                 self.values[full] = value
-                sources = (inside[name].key,) if name in inside else ()
+                sources = (entries[name].key,) if name in entries else ()
                 self.origins[full] = ValueOrigin(full, sources, conversion)
-        return taken
+        return imports
 
     # -- what does not fit
 
@@ -211,22 +211,22 @@ class Restored:
             raw = self.variables[name].raw_tensor
             if tuple(value.shape) != tuple(raw.shape) or value.is_floating_point() != raw.is_floating_point():
                 sources = ", ".join(self.origins[name].sources) or "custom_missing_load_func"
-                made = f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} from {sources}"
-                lines.append(f"{name}: {tuple(raw.shape)} {str(raw.dtype).removeprefix('torch.')} in the net, {made}")
+                text = f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} from {sources}"
+                lines.append(f"{name}: {tuple(raw.shape)} {str(raw.dtype).removeprefix('torch.')} in the net, {text}")
         misshaped = bool(lines)
         obsolete = self._obsolete()
         if self.strict or not self.values:
             for name in missing:
-                near = "".join(f" (is it {other}?)" for other in nearest(wanted[name], obsolete, cutoff=0.5))
+                near = "".join(f" (is it {match}?)" for match in nearest(wanted[name], obsolete, cutoff=0.5))
                 lines.append(f"missing {name} {tuple(self.variables[name].raw_tensor.shape)}{near}")
         if not lines and (self.values or not wanted):
             return
-        what = f"{self.checkpoint.name} does not fit the network"
+        fault = f"{self.checkpoint.name} does not fit the network"
         if not self.values:
-            what = f"nothing in {self.checkpoint.name} fits the network"
-        rest = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+            fault = f"nothing in {self.checkpoint.name} fits the network"
+        tail = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         hint = "make the net with the same sizes, or skip=…" if misshaped else self._rename(obsolete, missing, wanted)
-        raise CheckpointError(f"{public_function()}: {what}", got="\n".join([*lines[:_SHOWN], *rest]), hint=hint)
+        raise CheckpointError(f"{public_function()}: {fault}", got="\n".join([*lines[:_SHOWN], *tail]), hint=hint)
 
     def _rename(self, obsolete: list[str], missing: list[str], wanted: Mapping[str, str]) -> str:
         dotted = [[name.replace("/", ".") for name in names] for names in (obsolete, (wanted[n] for n in missing))]
@@ -236,8 +236,8 @@ class Restored:
         return hint or "ignore_missing=True leaves what is missing as it is; var_name_mapping={name here: name there}"
 
     def _obsolete(self) -> list[str]:
-        used = {self.entries[name].key for name in self.used if name in self.entries}
-        return [name for name, entry in self.given.items() if entry.key not in used]
+        keys = {self.entries[name].key for name in self.used if name in self.entries}
+        return [name for name, entry in self.given.items() if entry.key not in keys]
 
     # -- the values
 
@@ -246,9 +246,9 @@ class Restored:
         with torch.no_grad():
             for name, value in self.values.items():
                 raw = self.variables[name].raw_tensor
-                before = _norm(raw)
+                norm = _norm(raw)
                 raw.copy_(value)
-                origins.append(self.origins[name]._replace(before=before, after=_norm(raw)))
+                origins.append(self.origins[name]._replace(before=norm, after=_norm(raw)))
         obsolete = self._obsolete()
         return LoadReport(
             self.checkpoint.name,
@@ -278,8 +278,8 @@ class VariableReader:
         if not self.has_tensor(name):
             raise CheckpointError(f"{self._restored.checkpoint.name} has no variable {name!r:.100}")
         self._restored.used.add(name)
-        found: np.ndarray = self._restored.checkpoint.read(self._restored.entries[name].key).numpy()
-        return found
+        value: np.ndarray = self._restored.checkpoint.read(self._restored.entries[name].key).numpy()
+        return value
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """The shapes of all variables."""

@@ -19,8 +19,8 @@ def other_gates(weight: torch.Tensor) -> torch.Tensor:
     >>> other_gates(torch.arange(8.0)).tolist()
     [2.0, 3.0, 0.0, 1.0, 4.0, 5.0, 6.0, 7.0]
     """
-    first, second, *others = weight.chunk(4, dim=-1)
-    return torch.cat([second, first, *others], dim=-1)
+    first, second, *tail = weight.chunk(4, dim=-1)
+    return torch.cat([second, first, *tail], dim=-1)
 
 
 def with_forget_bias(bias: torch.Tensor, added: float) -> torch.Tensor:
@@ -79,14 +79,14 @@ def common_part(
     >>> common_part(torch.zeros(6), torch.arange(1.0, 5), [((3, 3), (2, 2))]).tolist()
     [1.0, 2.0, 0.0, 3.0, 4.0, 0.0]
     """
-    found = new.clone()
-    places = [_common(*each) for each in blocks]
+    result = new.clone()
+    places = [_common(*sizes) for sizes in blocks]
     if places:
         into, out_of = (torch.meshgrid(*(torch.tensor(axis[i]) for axis in places), indexing="ij") for i in range(2))
-        found[into] = old[out_of].to(found)
+        result[into] = old[out_of].to(result)
     else:
-        found.copy_(old)
-    return found
+        result.copy_(old)
+    return result
 
 
 def _common(new: Sequence[int], old: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -95,8 +95,8 @@ def _common(new: Sequence[int], old: Sequence[int]) -> tuple[list[int], list[int
     out_of: list[int] = []
     start, old_start = 0, 0
     for size, old_size in zip(new, old, strict=True):
-        both = range(min(size, old_size))
-        into += [start + i for i in both]
-        out_of += [old_start + i for i in both]
+        shared = range(min(size, old_size))
+        into += [start + i for i in shared]
+        out_of += [old_start + i for i in shared]
         start, old_start = start + size, old_start + old_size
     return into, out_of

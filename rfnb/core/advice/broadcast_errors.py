@@ -142,13 +142,13 @@ def _same_size(a: Dim, b: Dim) -> str | None:
 
 def nearest(dim: Dim, dims: Sequence[Dim]) -> str | None:
     """A hint about which of `dims` was probably intended by `dim`; None if none of them is similar."""
-    for other in dims:
-        if other.name == dim.name:
-            older, newer = sorted((dim, other), key=lambda dim: dim.serial)
-            place = f" (made in {other.made.place()})" if other.made else ""
-            hint = f"did you mean {other.name}? It has the same name but is a different Dim{place}."
+    for match in dims:
+        if match.name == dim.name:
+            older, newer = sorted((dim, match), key=lambda dim: dim.serial)
+            place = f" (made in {match.made.place()})" if match.made else ""
+            hint = f"did you mean {match.name}? It has the same name but is a different Dim{place}."
             return made_again(older, newer) or hint
-    same_size = [other for other in dims if other.is_defined() and dim.is_defined() and other.size.agrees(dim.size)]
+    same_size = [match for match in dims if match.is_defined() and dim.is_defined() and match.size.agrees(dim.size)]
     return f"did you mean {same_size[0].name}? It has the same size." if same_size else None
 
 
@@ -164,10 +164,10 @@ def made_again(older: Dim, newer: Dim) -> str | None:
     if not names:
         return f"{text}: remake everything that was made before the second time"
     cells = sorted({number for name in names if (number := _cell_of(name)) is not None})
-    shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+    holders = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     verb = "has" if len(names) == 1 else "have"
-    again = f"run cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))} again" if cells else "remake them"
-    return f"{text}. {shown} still {verb} the first one: {again}"
+    advice = f"run cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))} again" if cells else "remake them"
+    return f"{text}. {holders} still {verb} the first one: {advice}"
 
 
 def _holders(dim: Dim) -> list[str]:
@@ -183,7 +183,7 @@ def _has(value: Any, dim: Dim) -> bool:
     if hasattr(type(value), "named_parameters") and hasattr(value, "parameters"):
         return any(_has(parameter, dim) for parameter in value.parameters())
     dims: Iterable[Any] = getattr(getattr(value, "sig", None), "dims", ())
-    return any(dim is own or dim.serial in own.roots for own in dims)
+    return any(dim is part or dim.serial in part.roots for part in dims)
 
 
 def _cell_of(name: str) -> int | None:

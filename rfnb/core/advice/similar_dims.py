@@ -38,12 +38,12 @@ def extends(a: Dim, b: Dim) -> bool:
 
 def mark_replaced(dim: Dim, by: Dim) -> None:
     """Says that `by` stands for a second axis of the size of `dim`, so that the two are meant to be different."""
-    known = _replaced.get(by)
-    if (known is not None and dim in known) or derived(dim, by):
+    replaced = _replaced.get(by)
+    if (replaced is not None and dim in replaced) or derived(dim, by):
         return
-    if known is None:
-        known = _replaced[by] = weakref.WeakSet()
-    known.update((dim, *_replaced.get(dim, ())))
+    if replaced is None:
+        replaced = _replaced[by] = weakref.WeakSet()
+    replaced.update((dim, *_replaced.get(dim, ())))
 
 
 def look_alike(a: Dim, b: Dim) -> bool:
@@ -70,8 +70,8 @@ def same_line(a: Dim, b: Dim) -> bool:
 
 def derived(a: Dim, b: Dim) -> bool:
     """Whether one is an expression of the other, or of the same dims: `time` and `time + 1`, `2 * feat` and `feat`."""
-    some, other = _origins(a), _origins(b)
-    return some <= other or other <= some
+    origins_a, origins_b = _origins(a), _origins(b)
+    return origins_a <= origins_b or origins_b <= origins_a
 
 
 def _origins(dim: Dim) -> set[Dim]:
@@ -83,8 +83,8 @@ def _origins(dim: Dim) -> set[Dim]:
 
 def _apart(a: Dim, b: Dim) -> bool:
     """Whether one is, or is derived from, a replacement of the other, or both are replacements of the same dim."""
-    some, other = _origins(a), _origins(b)
-    return some.isdisjoint(other) and not _family(some).isdisjoint(_family(other))
+    origins_a, origins_b = _origins(a), _origins(b)
+    return origins_a.isdisjoint(origins_b) and not _family(origins_a).isdisjoint(_family(origins_b))
 
 
 def _family(dims: set[Dim]) -> set[Dim]:

@@ -27,8 +27,8 @@ def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 def typed(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
     """The call as the user wrote it: "x.mean(dim=-1)"."""
-    given = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
-    return f"{called(x)}.{method}({', '.join(given)})"
+    arguments = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
+    return f"{called(x)}.{method}({', '.join(arguments)})"
 
 
 def equivalent_error(what: str, way: str, x: Any) -> DimError:
@@ -44,8 +44,8 @@ def one_line(what: str, way: str, x: Any) -> str:
 def called(value: Any) -> str:
     """The user's name for a value: a variable that holds it, else its own name; "x" for a tensor without one."""
     if isinstance(value, list | tuple):
-        inside = ", ".join(map(called, value))
-        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+        parts = ", ".join(map(called, value))
+        return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
     if isinstance(value, Dim):
         return variable_of(value) or ("rf.batch_dim" if value is batch_dim else value.name)
     if hasattr(value, "describe_dims"):
@@ -62,7 +62,7 @@ def variable_of(value: Any) -> str | None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
         frame = user_frame(frame.f_back) if frame.f_back else None
     scopes = [] if frame is None else [locals_of(frame), frame.f_globals]
-    names = (name for scope in scopes for name, held in scope.items() if held is value)
+    names = (name for scope in scopes for name, item in scope.items() if item is value)
     return next((name for name in names if not name.startswith("_")), None)
 
 
@@ -80,8 +80,8 @@ def axis(x: Any, number: Any) -> str:
         return f"[{', '.join(axis(x, n) for n in number)}]"
     if number is None:
         return called(x.dims[0]) if len(x.dims) == 1 else f"{called(x)}.dims"
-    found = dim_at(x, number)
-    return "…" if found is None else called(found)
+    dim = dim_at(x, number)
+    return "…" if dim is None else called(dim)
 
 
 def picked(x: Any, key: Any) -> str:
@@ -108,18 +108,18 @@ def _picked_along(text: str, dim: Dim | None, part: Any) -> str:
     if not isinstance(part, slice):
         return f"rf.gather({text}, indices={called(part)}, axis={along})"
     bounds = {"start": part.start, "end": part.stop, "step": part.step}
-    given = "".join(f", {name}={called(value)}" for name, value in bounds.items() if value is not None)
-    return f"rf.slice({text}, axis={along}{given})[0]" if given else text
+    limits = "".join(f", {name}={called(value)}" for name, value in bounds.items() if value is not None)
+    return f"rf.slice({text}, axis={along}{limits})[0]" if limits else text
 
 
 def product(x: Any, y: Any = None, *args: Any, **kwargs: Any) -> str:
     """The rfnb code for `x @ y`."""
-    mine, theirs = x.dims, getattr(y, "dims", ())
-    shared = [dim for dim in mine if dim in theirs]
+    dims, other_dims = x.dims, getattr(y, "dims", ())
+    shared = [dim for dim in dims if dim in other_dims]
     if not shared:
         return f"rf.matmul({called(x)}, {called(y)}, reduce=…): no dim is shared"
     inner = [dim for dim in shared if not dim.is_batch_dim()] or shared
-    return f"rf.matmul({called(x)}, {called(y)}, reduce={called(mine[-1] if mine[-1] in inner else inner[-1])})"
+    return f"rf.matmul({called(x)}, {called(y)}, reduce={called(dims[-1] if dims[-1] in inner else inner[-1])})"
 
 
 def _reduction(name: str) -> Way:
@@ -154,17 +154,17 @@ def _not_needed(x: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def _turned(x: Any, *numbers: Any, **kwargs: Any) -> str:
-    order, given = list(x.dims), [dim_at(x, n) for n in numbers]
-    if len(given) == 2 and None not in given:
-        a, b = (order.index(dim) for dim in given)
+    order, pair = list(x.dims), [dim_at(x, n) for n in numbers]
+    if len(pair) == 2 and None not in pair:
+        a, b = (order.index(dim) for dim in pair)
         order[a], order[b] = order[b], order[a]
     return _in_order(x, order)
 
 
 def _permuted(x: Any, *numbers: Any, **kwargs: Any) -> str:
     numbers = tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], list | tuple) else numbers
-    given = [dim_at(x, n) for n in numbers]
-    return _in_order(x, given if set(given) == set(x.dims) else x.dims[::-1])
+    dims = [dim_at(x, n) for n in numbers]
+    return _in_order(x, dims if set(dims) == set(x.dims) else x.dims[::-1])
 
 
 def _in_order(x: Any, order: Sequence[Any]) -> str:
@@ -172,10 +172,10 @@ def _in_order(x: Any, order: Sequence[Any]) -> str:
 
 
 def _reshaped(x: Any, *args: Any, **kwargs: Any) -> str:
-    first = x.dims[:2]
-    sizes = [x.lengths.size(dim) for dim in first]
+    pair = x.dims[:2]
+    sizes = [x.lengths.size(dim) for dim in pair]
     name = "pack_padded" if any(size is not None and size.ragged for size in sizes) else "merge_dims"
-    return f"rf.{name}({called(x)}, dims={called(list(first))}), rf.split_dims or rf.reshape, with dims for the numbers"
+    return f"rf.{name}({called(x)}, dims={called(list(pair))}), rf.split_dims or rf.reshape, with dims for the numbers"
 
 
 def _size(x: Any, dim: Any = None) -> str:
@@ -185,8 +185,8 @@ def _size(x: Any, dim: Any = None) -> str:
 
 
 def _squeezed(x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> str:
-    ones = [d for d in x.dims if d.dimension == 1]
-    dim = ones[0] if dim is None and ones else dim
+    singles = [d for d in x.dims if d.dimension == 1]
+    dim = singles[0] if dim is None and singles else dim
     return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
 
 

@@ -27,8 +27,8 @@ Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
 
 class _Serials(dict[tuple["Dim", ...], tuple[int, ...]]):
     def __missing__(self, dims: tuple[Dim, ...]) -> tuple[int, ...]:
-        found = self[dims] = tuple(dim.serial for dim in dims)
-        return found
+        serials = self[dims] = tuple(dim.serial for dim in dims)
+        return serials
 
 
 class Sig:
@@ -86,8 +86,8 @@ class Sig:
         if dim in self.index and dim not in self.priority_copies:
             return dim
         base = getattr(dim, "base", dim)
-        found = self.priority_copies.get(base, base)
-        return dim if found in among else found
+        copy = self.priority_copies.get(base, base)
+        return dim if copy in among else copy
 
     def resolve_all(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
         """The dims that `dims`, which are named together, refer to."""
@@ -109,8 +109,8 @@ def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | N
         sparse_dim.serial if sparse_dim else -1,
         feature_dim.serial if feature_dim else -1,
     )
-    found = _interned.get(key)
-    if found is None:
+    entry = _interned.get(key)
+    if entry is None:
         dims = tuple(dims)
         if len(set(dims)) < len(dims):
             twice = next(dim for dim in dims if dims.count(dim) > 1)
@@ -119,9 +119,9 @@ def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | N
                 got=f"{{{', '.join(dim.name for dim in dims)}}}",
                 hint="give one of the axes a Dim of its own",
             )
-        found = _interned.setdefault(key, Sig(dims, sparse_dim, feature_dim))  # another thread may have been quicker
-        _recent[next(_position) % _RECENT] = found
-    return found
+        entry = _interned.setdefault(key, Sig(dims, sparse_dim, feature_dim))  # another thread may have been quicker
+        _recent[next(_position) % _RECENT] = entry
+    return entry
 
 
 EMPTY_SIG = sig(())

@@ -68,19 +68,19 @@ class AxisOrder:
     def find(self, name: str) -> tuple[int, ...]:
         """The positions of all axes with this name, which may be none. Raises DimError if it is not a name of axes."""
         text = name.lower()
-        kind, _, rest = text.partition(":")
+        kind, _, detail = text.partition(":")
         if text in _GROUPS:
             return tuple(_GROUPS[text](self))
-        if kind in _NUMBERED and rest:
-            return self._numbered(name, _NUMBERED[kind](self), rest)
-        if kind == "dim" and rest:
-            return tuple(i for i, dim in enumerate(self.dims) if str(dim.dimension) == rest)
-        if kind == "tag" and rest:
-            return tuple(self._named(rest, self.every()))
-        if kind == "stag" and rest:
-            return tuple(self._with_tag(rest))
-        if kind == "stag-single" and ":" in rest:
-            number, _, tag = rest.partition(":")
+        if kind in _NUMBERED and detail:
+            return self._numbered(name, _NUMBERED[kind](self), detail)
+        if kind == "dim" and detail:
+            return tuple(i for i, dim in enumerate(self.dims) if str(dim.dimension) == detail)
+        if kind == "tag" and detail:
+            return tuple(self._named(detail, self.every()))
+        if kind == "stag" and detail:
+            return tuple(self._with_tag(detail))
+        if kind == "stag-single" and ":" in detail:
+            number, _, tag = detail.partition(":")
             return self._numbered(name, self._with_tag(tag), number)
         if text and set(text) <= set("btf"):
             return tuple(axis for letter in dict.fromkeys(text) for axis in self.find(letter))
@@ -93,17 +93,17 @@ class AxisOrder:
 
     def one(self, name: str) -> int:
         """The position of the only axis with this name. Raises DimError if there is none, or more than one."""
-        found = self.find(name)
-        if len(found) != 1:
-            what = "more than one axis" if found else "no axis"
-            hint = "give the Dim" if found else self.suggestion(name)
-            raise DimError(f"there is {what} {name!r}", got=show_dims(self.dims), hint=hint)
-        return found[0]
+        axes = self.find(name)
+        if len(axes) != 1:
+            count = "more than one axis" if axes else "no axis"
+            hint = "give the Dim" if axes else self.suggestion(name)
+            raise DimError(f"there is {count} {name!r}", got=show_dims(self.dims), hint=hint)
+        return axes[0]
 
     def suggestion(self, name: str) -> str | None:
         """A hint for an error: the most similar name of a dim, with the same prefix. None if no name is similar."""
         prefix, colon, tag = name.rpartition(":")
-        near = nearest(tag, [each for dim in self.dims for each in self.names(dim)])
+        near = nearest(tag, [label for dim in self.dims for label in self.names(dim)])
         return f"did you mean {prefix + colon + near[0]!r}?" if near else None
 
     def _numbered(self, name: str, found: Sequence[int], number: str) -> tuple[int, ...]:
@@ -132,10 +132,10 @@ class AxisOrder:
 
     def time(self) -> list[int]:
         """The first dim that counts frames: one that is marked, or else without a fixed size, or of kind "spatial"."""
-        own = [(i, dim) for i, dim in enumerate(self.dims) if dim is not self.feature_dim and not dim.is_batch_dim()]
-        marked = [i for i, dim in own if is_marked_time(dim)]
-        dynamic = [i for i, dim in own if dim.is_dynamic() and not dim.is_feature_dim()]
-        static = [i for i, dim in own if self.static_time and dim.is_spatial_dim()]
+        axes = [(i, dim) for i, dim in enumerate(self.dims) if dim is not self.feature_dim and not dim.is_batch_dim()]
+        marked = [i for i, dim in axes if is_marked_time(dim)]
+        dynamic = [i for i, dim in axes if dim.is_dynamic() and not dim.is_feature_dim()]
+        static = [i for i, dim in axes if self.static_time and dim.is_spatial_dim()]
         return (marked or dynamic or static)[:1]
 
     def spatial(self) -> list[int]:

@@ -46,8 +46,8 @@ class Bindable:
     @property
     def bound(self) -> Lengths | None:
         """The lengths of the current batch; None if the dim is not bound."""
-        own = self._of_thread
-        return self._bound if own is None else getattr(own, "bound", self._bound)
+        local = self._of_thread
+        return self._bound if local is None else getattr(local, "bound", self._bound)
 
     @bound.setter
     def bound(self, lengths: Lengths | None) -> None:
@@ -56,15 +56,15 @@ class Bindable:
     @property
     def given(self) -> GivenBy:
         """What gave the lengths."""
-        own = self._of_thread
-        return self._given if own is None else getattr(own, "given", self._given)
+        local = self._of_thread
+        return self._given if local is None else getattr(local, "given", self._given)
 
     def bind_to(self, lengths: Lengths | None, given: GivenBy) -> None:
         """Binds the dim in this thread."""
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main:
-            own = self.__dict__.setdefault("_of_thread", threading.local())  # atomic
-            own.bound, own.given = lengths, given
+            local = self.__dict__.setdefault("_of_thread", threading.local())  # atomic
+            local.bound, local.given = lengths, given
         if in_main or not self._bound_in_main:
             self._bound, self._given = lengths, given
             self._bound_in_main = in_main
@@ -81,8 +81,8 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
             bound = root._bound if root._of_thread is None else root.bound  # the property costs a third of this call
             if (bound is None and (bound := root.assumed) is None) or joined is bound:
                 continue
-            first, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
-            mixed = mixed or (first is not EMPTY and joined is not first)
+            old, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
+            mixed = mixed or (old is not EMPTY and joined is not old)
     if mixed:
         _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
     return joined
@@ -142,8 +142,8 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int], *, refill: 
     for dim, length in zip(dims, shape, strict=True):
         if dim.dimension == length:
             continue
-        known = current_lengths([dim])
-        size = (known.bind(unbound) if unbound else known).size(dim)
+        lengths = current_lengths([dim])
+        size = (lengths.bind(unbound) if unbound else lengths).size(dim)
         if size is not None and size.assumed and dim.template is not None:
             size = None  # the tensor waits for its lengths
         if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):

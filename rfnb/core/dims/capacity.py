@@ -91,21 +91,21 @@ class Capacity:
 
     def _set(self, name: str, value: Any) -> None:
         """Sets an attribute, and binds all dims whose capacity depends on it again; if one cannot be, none is."""
-        before, dims = getattr(self, name), self._following()
+        old, dims = getattr(self, name), self._following()
         setattr(self, name, value)
         try:
             for dim in dims:
                 dim._bind_again()
         except DimError:
-            setattr(self, name, before)
+            setattr(self, name, old)
             for dim in dims:
                 dim._bind_again()
             raise
 
     def _following(self) -> list[Capacity]:
         """This dim, and all that are bounded by it, directly or not."""
-        below = [dim for dim in self._bounds or () if dim._bounded_by is self]
-        return [self, *(each for dim in below for each in dim._following())]
+        bounded = [dim for dim in self._bounds or () if dim._bounded_by is self]
+        return [self, *(follower for dim in bounded for follower in dim._following())]
 
     def _bind_again(self) -> None:
         """Binds the dim to the lengths that it has, with the capacity that it has now."""

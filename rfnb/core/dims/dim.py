@@ -211,8 +211,8 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
         self.bound = bound = context.bind({self: size.within_capacity(self)})
         waiting, self.awaiting = self.awaiting, []
         for reference in waiting:
-            if (told := reference()) is not None:
-                told()
+            if (notify := reference()) is not None:
+                notify()
         return bound
 
     def _set_lengths(self, lengths: Any) -> None:
@@ -297,15 +297,15 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
         Dim{pooled:1–3}
         """
         if self.is_static() or self.expr is not None:
-            known = current_lengths([self]).size(self)
-            if known is not None and known.max != size.max:
-                raise DimError(f"{by}: {self.name} has a different size", got=size, expected=known)
+            old = current_lengths([self]).size(self)
+            if old is not None and old.max != size.max:
+                raise DimError(f"{by}: {self.name} has a different size", got=size, expected=old)
             return
-        given = self.given
-        if given.op not in (None, by) or (given.op is None and self.bound is not None):
+        origin = self.given
+        if origin.op not in (None, by) or (origin.op is None and self.bound is not None):
             raise DimError(
                 f"{by}: {self.name} is already in use",
-                got=f"a dim defined by {given.op or 'data'}",
+                got=f"a dim defined by {origin.op or 'data'}",
                 expected="a new Dim(None), or one that this op defined",
             )
         self.bind_to(self.bound, GivenBy(by, by_loop))

@@ -38,8 +38,8 @@ class Algebra:
 
     def __truediv__(self: Dim, other: Dim | int) -> Dim:
         if self.dimension is not None and isinstance(other, int) and other and self.dimension % other:
-            what = f"{self.name} ({self.dimension}) is not divisible by {other}"
-            raise DimError(what, hint=f"{self.name} // {other} rounds down")
+            fault = f"{self.name} ({self.dimension}) is not divisible by {other}"
+            raise DimError(fault, hint=f"{self.name} // {other} rounds down")
         return self // other
 
     def __mod__(self: Dim, other: Dim | int) -> Dim:
@@ -93,7 +93,7 @@ class Algebra:
         if same_as_self:
             priority = self.match_priority if match_priority is None else match_priority
             return self.base if priority == 0 else dim_math.with_priority(self.base, priority)
-        other = type(self)(
+        new = type(self)(
             self.dimension,
             name=description or self.name,
             kind=kind or self.kind,
@@ -103,8 +103,8 @@ class Algebra:
             dyn_size_ext=None if self.template is None else self.template.copy_template(),
         )
         if self.is_dynamic() and self.is_defined():
-            other.bind(self.size)
-        return other
+            new.bind(self.size)
+        return new
 
     def copy_from(self: Dim, other: Dim) -> None:
         """Gives this dim the size, the vocab and the kind of `other`. It must not have a size yet.

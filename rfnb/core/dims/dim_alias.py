@@ -33,13 +33,13 @@ def declare(a: Dim, b: Dim) -> None:
 
 
 def _follow(dim: Dim, other: Dim) -> None:
-    stale = [made for made in [dim, *dim_math.derived(), *_aliases] if dim.serial in made.roots]
+    stale = [follower for follower in [dim, *dim_math.derived(), *_aliases] if dim.serial in follower.roots]
     dim.expr = _alias(other)
     _aliases.add(dim)
-    for made in stale:
-        made.__dict__.pop("_derived_roots", None)
-    for made in stale:
-        settle(made)
+    for follower in stale:
+        follower.__dict__.pop("_derived_roots", None)
+    for follower in stale:
+        settle(follower)
     align.forget(stale)
 
 

@@ -35,20 +35,20 @@ class Expr(NamedTuple):
     def evaluate(self, size_of: SizeOf) -> Size | None:
         """The size, computed from the sizes of the parts; None if one of them is unknown."""
         sizes = [size_of(dim) for dim in self.dims]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes):
+        parts = [size for size in sizes if size is not None]
+        if len(parts) < len(sizes):
             return None
-        dims, values = aligned(known)
-        made = next((size.made for size in known if size.made is not None), None)
-        capacity = None if all(size.capacity is None for size in known) else self.number([size.max for size in known])
-        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made, capacity=capacity)
+        dims, values = aligned(parts)
+        maker = next((size.made for size in parts if size.made is not None), None)
+        capacity = None if all(size.capacity is None for size in parts) else self.number([size.max for size in parts])
+        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=maker, capacity=capacity)
 
     def number(self, sizes: Iterable[int | None]) -> int | None:
         """The size as a number, computed from those of the parts; None if one of them is unknown."""
-        known = list(sizes)
-        if None in known:
+        numbers = list(sizes)
+        if None in numbers:
             return None
-        return max(int(_EVALUATE[self.op]([np.asarray(size) for size in known], self.numbers)), 0)
+        return max(int(_EVALUATE[self.op]([np.asarray(size) for size in numbers], self.numbers)), 0)
 
     def text(self) -> str:
         """The expression as a formula: "time+1", "⌈(time+2)/3⌉"."""
@@ -80,10 +80,10 @@ def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
 
 
 def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
-    found: Any = values[0]
+    result: Any = values[0]
     for value in (*values[1:], *numbers):
-        found = pick(found, value)
-    return found
+        result = pick(result, value)
+    return result
 
 
 def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
@@ -153,8 +153,8 @@ def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
     key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
     dim = _interned.get(key)
     if dim is None:
-        made = derived_dim(Expr(op, tuple(dims), tuple(numbers)))
-        dim = _interned.setdefault(key, made)  # another thread may have been quicker
+        new = derived_dim(Expr(op, tuple(dims), tuple(numbers)))
+        dim = _interned.setdefault(key, new)  # another thread may have been quicker
     return dim
 
 
@@ -195,9 +195,9 @@ def _joined(terms: Terms, more: Terms) -> Terms:
     """Both sums, concatenated. A term merges with a term of the same dim if that is adjacent, or if it subtracts."""
     joined = list(terms)
     for dim, factor in more:
-        same = [i for i, (known, _) in enumerate(joined) if known is dim]
-        if same and (factor < 0 or same[-1] == len(joined) - 1):
-            joined[same[-1]] = (dim, joined[same[-1]][1] + factor)
+        places = [i for i, (term_dim, _) in enumerate(joined) if term_dim is dim]
+        if places and (factor < 0 or places[-1] == len(joined) - 1):
+            joined[places[-1]] = (dim, joined[places[-1]][1] + factor)
         else:
             joined.append((dim, factor))
         joined = [term for term in joined if term[1]]
@@ -221,12 +221,12 @@ def mul(a: Dim | int, b: Dim | int) -> Dim:
     if not terms_a:
         return mul(b, a)
     scale, parts = 1, list[Any]()
-    for whole, terms, constant in ((a, terms_a, constant_a), (b, terms_b, constant_b)):
+    for operand, terms, constant in ((a, terms_a, constant_a), (b, terms_b, constant_b)):
         if len(terms) == 1 and constant == 0:
             [(dim, factor)] = terms
             scale, parts = scale * factor, [*parts, *_product_parts(dim)]
         else:
-            parts.append(whole)
+            parts.append(operand)
     return _from_product(parts, scale)
 
 
@@ -260,9 +260,9 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
         return _from_linear([], 1)
     if len(terms) == 1 and constant == 0:
         [(only, scale)] = terms
-        rest = _without(_product_parts(only), _product_parts(b))
-        if rest is not None:
-            return _from_product(rest, scale)
+        factors = _without(_product_parts(only), _product_parts(b))
+        if factors is not None:
+            return _from_product(factors, scale)
     return make(rounding, [_from_linear(terms, constant), b])
 
 
@@ -283,12 +283,12 @@ def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> 
         return mul(div_side(mul(a, -1), b, side, rounding=_OTHER_WAY[rounding]), -1)
     if len(terms) == 1 and constant == 0:
         [(only, scale)] = terms
-        parts, taken = _product_parts(only), _product_parts(b)
-        cut = len(taken) if side == "left" else len(parts) - len(taken)
+        parts, divisors = _product_parts(only), _product_parts(b)
+        cut = len(divisors) if side == "left" else len(parts) - len(divisors)
         head, tail = parts[:cut], parts[cut:]
-        rest = (tail if head == taken else None) if side == "left" else (head if tail == taken else None)
-        if rest is not None:
-            return _from_product(rest, scale)
+        factors = (tail if head == divisors else None) if side == "left" else (head if tail == divisors else None)
+        if factors is not None:
+            return _from_product(factors, scale)
     return make(rounding + ("_left" if side == "left" else ""), [_from_linear(terms, constant), b])
 
 
@@ -333,12 +333,12 @@ def _divisor(a: Dim | int, b: int | np.integer) -> int:
 
 def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
     """The factors that remain without `taken`; None if one of those is not among them."""
-    rest = list(parts)
+    remaining = list(parts)
     for dim in taken:
-        if dim not in rest:
+        if dim not in remaining:
             return None
-        rest.remove(dim)
-    return rest
+        remaining.remove(dim)
+    return remaining
 
 
 def mod(a: Dim, b: Dim | int) -> Dim:
@@ -349,6 +349,6 @@ def mod(a: Dim, b: Dim | int) -> Dim:
 def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
     """The "max" or "min" of dims and numbers."""
     parts = sorted({dim for dim in dims if not isinstance(dim, int | np.integer)}, key=lambda dim: dim.serial)
-    given = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
-    numbers = [max(given) if op == "max" else min(given)] if given else []
+    constants = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
+    numbers = [max(constants) if op == "max" else min(constants)] if constants else []
     return parts[0] if len(parts) == 1 and not numbers else make(op, parts, numbers)

@@ -23,9 +23,9 @@ def frames(dims: Sequence[Dim], sizes: Iterable[tuple[Dim, Size]]) -> np.ndarray
     """
     mask: np.ndarray | None = None
     for dim, size in sizes:
-        there = align.move((*size.dims, dim), dims, trailing=False)
-        own: np.ndarray = align.apply(there, size.frames(size.dims))
-        mask = own if mask is None else mask & own
+        how = align.move((*size.dims, dim), dims, trailing=False)
+        entries: np.ndarray = align.apply(how, size.frames(size.dims))
+        mask = entries if mask is None else mask & entries
     return mask
 
 
@@ -43,5 +43,5 @@ def within(size: Size, dims: Sequence[Dim]) -> Size:
     lost = tuple(axis for axis, dim in enumerate(size.dims) if dim not in dims)
     if not lost:
         return size
-    left = [dim for dim in size.dims if dim in dims]
-    return Size(left, size.values.max(axis=lost, initial=0), made=size.made, capacity=size.capacity)
+    owners = [dim for dim in size.dims if dim in dims]
+    return Size(owners, size.values.max(axis=lost, initial=0), made=size.made, capacity=size.capacity)

@@ -101,9 +101,9 @@ class Size:
         """Whether both have the same lengths."""
         if self is other:
             return True
-        for one, another in ((self, other), (other, self)):
-            if one.traced:
-                agree: bool = one.values.agrees(another.values)
+        for size, another in ((self, other), (other, self)):
+            if size.traced:
+                agree: bool = size.values.agrees(another.values)
                 return agree
         if self.dims == other.dims:
             return np.array_equal(self.values, other.values)
@@ -114,11 +114,11 @@ class Size:
 
     def before_renaming(self, other: Size) -> Size | None:
         """That of the two whose dims `replace_dim` replaced to make the other; None if there is no such relation."""
-        for one, another in ((self, other), (other, self)):
+        for size, another in ((self, other), (other, self)):
             earlier = another.renamed
             while earlier is not None:
-                if one.agrees(earlier):
-                    return one
+                if size.agrees(earlier):
+                    return size
                 earlier = earlier.renamed
         return None
 
@@ -152,8 +152,8 @@ class Size:
         """The size for entry `index` of `owner` alone; the size itself if it does not depend on `owner`."""
         if owner not in self.dims:
             return self
-        left = [dim for dim in self.dims if dim is not owner]
-        return Size(left, self.values.take(index, self.dims.index(owner)), made=self.made)
+        owners = [dim for dim in self.dims if dim is not owner]
+        return Size(owners, self.values.take(index, self.dims.index(owner)), made=self.made)
 
     def __repr__(self) -> str:
         return str(self.values.tolist())
@@ -201,8 +201,8 @@ class Lengths:
 
     def made_finite(self) -> Lengths:
         """These lengths, for tensors whose padding is finite."""
-        known: Lengths = self if self.finite else self._infinite
-        return known
+        lengths: Lengths = self if self.finite else self._infinite
+        return lengths
 
     @property
     def dtype(self) -> str | None:
@@ -212,19 +212,19 @@ class Lengths:
 
     def size(self, dim: Dim) -> Size | None:
         """The size of `dim` in this batch; None if it is unknown."""
-        found = self.sizes.get(dim.serial)
-        if found is not None:
-            return found
+        size = self.sizes.get(dim.serial)
+        if size is not None:
+            return size
         if dim.dimension is not None:
             return dim.static_size
         if dim.expr is None:
             return None
-        found = self._derived.get(dim.serial)
-        if found is None and (found := dim.expr.evaluate(self.size)) is not None:
+        size = self._derived.get(dim.serial)
+        if size is None and (size := dim.expr.evaluate(self.size)) is not None:
             if len(self._derived) >= _CACHED:
                 self._derived.clear()
-            self._derived[dim.serial] = found
-        return found
+            self._derived[dim.serial] = size
+        return size
 
     def __getitem__(self, dim: Dim) -> Size:
         """The size of `dim` in this batch. Raises DimError if it is unknown."""
@@ -244,8 +244,8 @@ class Lengths:
         def make() -> Lengths:
             return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
 
-        one: Lengths = self.cached(("of_one", owner.serial, index), make)
-        return one if self.finite else one.infinite()
+        lengths: Lengths = self.cached(("of_one", owner.serial, index), make)
+        return lengths if self.finite else lengths.infinite()
 
     def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
         """These lengths, updated with `sizes`."""
@@ -254,10 +254,10 @@ class Lengths:
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The result of `make`, computed once for this batch."""
-        found = self.cache.get(key)
-        if found is None:
-            found = self.keep(key, make())
-        return found
+        value = self.cache.get(key)
+        if value is None:
+            value = self.keep(key, make())
+        return value
 
     def keep(self, key: Any, value: Any) -> Any:
         """Stores a value for this batch; the cache is bounded."""
@@ -289,13 +289,13 @@ class Lengths:
     def _join(self, other: Lengths, mine: Mapping[int, Dim], theirs: Mapping[int, Dim]) -> Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
-            known = sizes.get(serial)
-            if known is not None and known.assumed:
+            old = sizes.get(serial)
+            if old is not None and old.assumed:
                 sizes[serial] = size
-            elif known is not None and serial in mine and serial in theirs:
-                if not (size.assumed or known.agrees(size)):
-                    sizes[serial] = _in_both(mine[serial], known, size)
-            elif known is None or serial in theirs:
+            elif old is not None and serial in mine and serial in theirs:
+                if not (size.assumed or old.agrees(size)):
+                    sizes[serial] = _in_both(mine[serial], old, size)
+            elif old is None or serial in theirs:
                 sizes[serial] = size
         joined = self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
         return joined if self.finite and other.finite else joined.infinite()

@@ -108,9 +108,9 @@ def _parsed(text: str) -> ast.expr:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         at = getattr(error, "offset", None)
         where = f", at column {at}" if at else ""
-        shown = text if len(text) <= 80 else f"{text[:79]}…"
+        excerpt = text if len(text) <= 80 else f"{text[:79]}…"
         raise ExpressionError(
-            f"`{shown}` is not an expression{where}",
+            f"`{excerpt}` is not an expression{where}",
             got=getattr(error, "msg", None) or str(error) or "nothing",
             expected="names, numbers, operators, rf.…(…)",
         ) from None

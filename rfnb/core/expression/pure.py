@@ -139,16 +139,16 @@ def functions() -> dict[str, Pure]:
 
 def _pure(name: str, owner: Any, table: dict[str, str]) -> Iterator[Pure]:
     for kind, names in table.items():
-        for each in names.split():
-            fn = getattr(owner, each)
-            most = 9
+        for function in names.split():
+            fn = getattr(owner, function)
+            limit = 9
             if name.startswith("np"):
-                most = 3 if each in THREE else 2
+                limit = 3 if function in THREE else 2
             elif name == "F" and getattr(fn, "__code__", None) is not None:
                 arguments = fn.__code__.co_varnames[: fn.__code__.co_argcount]
                 written = [at for at, argument in enumerate(arguments) if argument in ("inplace", "out")]
-                most = min([most, *written])
-            yield Pure(each, kind, name.partition(".")[0].replace("F", "torch"), fn, most)
+                limit = min([limit, *written])
+            yield Pure(function, kind, name.partition(".")[0].replace("F", "torch"), fn, limit)
 
 
 @cache
@@ -158,12 +158,12 @@ def constants() -> dict[str, Any]:
 
     torch = module("torch")
     owners = {"np": module("numpy"), "math": math, "torch": torch}
-    found = {}
+    values = {}
     for path in CONSTANTS:
         owner, _, name = path.partition(".")
         if owners[owner] is not None:
-            found[path] = getattr(owners[owner], name)
-    return found | ({f"torch.{name}": getattr(torch, name) for name in DTYPES} if torch is not None else {})
+            values[path] = getattr(owners[owner], name)
+    return values | ({f"torch.{name}": getattr(torch, name) for name in DTYPES} if torch is not None else {})
 
 
 def exists(path: str) -> bool:

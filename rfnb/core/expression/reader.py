@@ -91,8 +91,8 @@ class ExpressionReader:
         raise self._unknown(node, node.id, list(self.names.values))
 
     def _sequence(self, node: ast.List | ast.Tuple) -> Any:
-        made = [self.read(part) for part in node.elts]
-        return tuple(made) if isinstance(node, ast.Tuple) else made
+        parts = [self.read(part) for part in node.elts]
+        return tuple(parts) if isinstance(node, ast.Tuple) else parts
 
     def _attribute(self, node: ast.Attribute) -> Any:
         path = path_of(node)
@@ -170,15 +170,15 @@ class ExpressionReader:
         return int(raw) if is_raw(raw) and raw.shape == () and "int" in str(raw.dtype) else key
 
     def _member(self, node: ast.AST, owner: Members, name: str) -> Any:
-        known = list(owner.members())
-        if any(each == name or each.startswith(f"{name}.") for each in known):
+        members = list(owner.members())
+        if any(member == name or member.startswith(f"{name}.") for member in members):
             return owner[name]
-        raise self._unknown(node, name, known)
+        raise self._unknown(node, name, members)
 
     def _entry(self, node: ast.AST, owner: dict[Any, Any], key: Any) -> Any:
         if isinstance(key, str | int) and dict.__contains__(owner, key):
             return dict.__getitem__(owner, key)
-        raise self._unknown(node, str(key), [str(known) for known in owner])
+        raise self._unknown(node, str(key), [str(entry) for entry in owner])
 
     def _call(self, node: ast.Call) -> Any:
         function = self.function(node.func)
@@ -219,13 +219,13 @@ class ExpressionReader:
             return _with_copies(self.names.own[name])
         if name in _BUILTINS:
             return _BUILTINS[name]
-        known = [*_BUILTINS, *self.names.own]
+        functions = [*_BUILTINS, *self.names.own]
         hint = (
             f"rf.{name}(…)"
             if name in self.names.functions
             else f"torch.{name}(…)"
             if f"torch.{name}" in pure.functions()
-            else did_you_mean(name, known, "{}")
+            else did_you_mean(name, functions, "{}")
         )
         raise self.error(
             node,
@@ -246,10 +246,10 @@ class ExpressionReader:
         if full in pure.functions():
             raise self.error(node, f"`{path}` is a function", hint=f"{path}(…)")
         owner, _, name = full.rpartition(".")
-        names = [each.rpartition(".")[2] for each in table if each.rpartition(".")[0] == owner]
+        names = [entry.rpartition(".")[2] for entry in table if entry.rpartition(".")[0] == owner]
         hint = None if pure.exists(full) else did_you_mean(name, names, "{}")
-        what = f"`{path}` cannot be {'called' if table is pure.functions() else 'used'} in an expression"
-        raise self.error(node, what, expected=torch_ops.ONLY_COMPUTE, hint=hint)
+        fault = f"`{path}` cannot be {'called' if table is pure.functions() else 'used'} in an expression"
+        raise self.error(node, fault, expected=torch_ops.ONLY_COMPUTE, hint=hint)
 
     def _binary(self, node: ast.BinOp) -> Any:
         how = _BINARY.get(type(node.op))
@@ -270,10 +270,10 @@ class ExpressionReader:
             return self._logical(node, name, left, right)
         if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
             raise self.error(node, "the power is too large")
-        made = self._done(node, how, left, right)
-        if isinstance(made, complex):
+        result = self._done(node, how, left, right)
+        if isinstance(result, complex):
             raise self.error(node, "the result is not a real number")
-        return made
+        return result
 
     def _unary(self, node: ast.UnaryOp) -> Any:
         value = self.read(node.operand)
@@ -303,18 +303,18 @@ class ExpressionReader:
 
     def _comparison(self, node: ast.Compare) -> Any:
         left = self.read(node.left)
-        found: Any = True
+        result: Any = True
         for op, comparator in zip(node.ops, node.comparators, strict=True):
             how, right = _COMPARE.get(type(op)), self.read(comparator)
             if how is None:
                 raise self.error(node, "unknown comparison", expected="== != < <= > >= in, `is None`")
-            one = self._compared(node, how, left, right)
-            if _has_entries(found):
-                found = self._logical(node, "logical_and", found, one)
-            elif found is True or self._truth(node, found):
-                found = one
+            outcome = self._compared(node, how, left, right)
+            if _has_entries(result):
+                result = self._logical(node, "logical_and", result, outcome)
+            elif result is True or self._truth(node, result):
+                result = outcome
             left = right
-        return found
+        return result
 
     def _compared(self, node: ast.AST, how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         if how in (operator.is_, operator.is_not):
@@ -347,9 +347,9 @@ class ExpressionReader:
     def _logical(self, node: ast.AST, name: str, *values: Any) -> Any:
         if not any(map(is_raw, values)):
             return self._done(node, OPS[name].fn, *values)
-        first, *others = (value != 0 if is_raw(value) or isinstance(value, Tensor) else bool(value) for value in values)
+        first, *tail = (value != 0 if is_raw(value) or isinstance(value, Tensor) else bool(value) for value in values)
         how = operator.and_ if name == "logical_and" else operator.or_
-        return self._done(node, torch_ops.operate, how, first, others[0]) if others else ~first
+        return self._done(node, torch_ops.operate, how, first, tail[0]) if tail else ~first
 
     def _truth(self, node: ast.AST, value: Any) -> bool:
         if value is None or isinstance(value, bool | int | float | np.generic) or is_raw(value):
@@ -369,10 +369,10 @@ class ExpressionReader:
 
     def _unknown(self, node: ast.AST, name: str, known: Iterable[str], of: str = "") -> ExpressionError:
         listed = sorted(known)
-        shown = ", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")
-        what = f"{of} has no `{name}`" if of else f"there is no `{name}`"
+        names = ", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")
+        fault = f"{of} has no `{name}`" if of else f"there is no `{name}`"
         hint = did_you_mean(name, known, "{}")
-        return self.error(node, what, ExpressionNameError, expected=shown or "no names", hint=hint)
+        return self.error(node, fault, ExpressionNameError, expected=names or "no names", hint=hint)
 
 
 READ: dict[type[ast.AST], Callable[[ExpressionReader, Any], Any]] = {
@@ -476,11 +476,11 @@ def path_of(node: ast.expr) -> str:
 
 def _held(owner: Any, name: str) -> Iterator[Any]:
     """The attribute that an object holds itself, or as a module of torch does. No code of its class runs."""
-    own = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
-    if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, own)) != {GetSetDescriptorType}:
+    slots = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
+    if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, slots)) != {GetSetDescriptorType}:
         return
-    inside = object.__getattribute__(owner, "__dict__")
-    for holder in (inside, *(inside.get(part) for part in ("_parameters", "_buffers", "_modules"))):
+    attributes = object.__getattribute__(owner, "__dict__")
+    for holder in (attributes, *(attributes.get(part) for part in ("_parameters", "_buffers", "_modules"))):
         if isinstance(holder, dict) and name in holder:
             yield holder[name]
 
@@ -489,16 +489,16 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of rf, which is given Tensors in place of raw tensors, and their dims in place of positions."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = [plain_tensor(arg) if is_raw(arg) else arg for arg in args]
+        tensors = [plain_tensor(arg) if is_raw(arg) else arg for arg in args]
         by_name = {name: plain_tensor(arg) if is_raw(arg) else arg for name, arg in kwargs.items()}
-        first = next((arg for arg in (*given, *by_name.values()) if isinstance(arg, Tensor)), None)
+        tensor = next((arg for arg in (*tensors, *by_name.values()) if isinstance(arg, Tensor)), None)
 
         def dims(arg: Any) -> Any:
             if isinstance(arg, list):
                 return [dims(part) for part in arg]
-            return first.dims[arg.position] if isinstance(arg, PositionalAxis) and first is not None else arg
+            return tensor.dims[arg.position] if isinstance(arg, PositionalAxis) and tensor is not None else arg
 
-        return function(*map(dims, given), **{name: dims(arg) for name, arg in by_name.items()})
+        return function(*map(dims, tensors), **{name: dims(arg) for name, arg in by_name.items()})
 
     return call
 

@@ -47,10 +47,10 @@ _raw_types = raw_registry.table_by_type()
 def is_raw(value: Any) -> bool:
     """Whether a value is a raw tensor or an array of numbers."""
     kind = type(value)
-    found = _raw_types.get(kind)
-    if found is None:
-        found = _raw_types[kind] = issubclass(kind, tuple(raw_registry.BACKENDS))
-    return found and (not issubclass(kind, np.ndarray) or (kind in ARRAYS and value.dtype.kind in "biufc"))
+    answer = _raw_types.get(kind)
+    if answer is None:
+        answer = _raw_types[kind] = issubclass(kind, tuple(raw_registry.BACKENDS))
+    return answer and (not issubclass(kind, np.ndarray) or (kind in ARRAYS and value.dtype.kind in "biufc"))
 
 
 def method_of(owner: Any, name: str) -> Pure:
@@ -58,12 +58,12 @@ def method_of(owner: Any, name: str) -> Pure:
     if not (is_raw(bare(owner)) or isinstance(owner, np.generic)):
         raise Refusal(f"{article(owner)} has no method `{name}` here", expected="a method of a tensor or array")
     if isinstance(bare(owner), np.ndarray | np.generic):
-        known = {each: methods().get(each, Pure(each, "over")) for each in ARRAY_METHODS}
+        table = {method: methods().get(method, Pure(method, "over")) for method in ARRAY_METHODS}
     else:
-        known = methods()
-    if name not in known:
-        raise refused_method(name, known)
-    return known[name]
+        table = methods()
+    if name not in table:
+        raise refused_method(name, table)
+    return table[name]
 
 
 def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
@@ -93,13 +93,13 @@ def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     tensors = [value for value in _leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
     if not tensors:
         return _computed(pure, args, kwargs)
-    whole = max(tensors, key=lambda tensor: len(tensor.dims))
-    axes = _axes(pure, args, kwargs, whole)
+    widest = max(tensors, key=lambda tensor: len(tensor.dims))
+    axes = _axes(pure, args, kwargs, widest)
     for tensor in tensors:
         _check_padding(pure, tensor, axes)
     in_place = bare
     if pure.kind == "each" and len(tensors) > 1:
-        if not all(tensor.dims_set <= whole.dims_set for tensor in tensors):
+        if not all(tensor.dims_set <= widest.dims_set for tensor in tensors):
             raise Refusal(
                 f"{pure.name}: the dims of the operands differ",
                 got=", ".join(tensor.describe_dims() for tensor in tensors),
@@ -107,13 +107,13 @@ def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             )
 
         def in_place(value: Any) -> Any:
-            return value.copy_compatible_to_dims_raw(whole.dims) if isinstance(value, Tensor) else value
+            return value.copy_compatible_to_dims_raw(widest.dims) if isinstance(value, Tensor) else value
 
     result = _computed(
         pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()}
     )
     keeps = _keeps_axes(args, kwargs)
-    return _with_dims(result, pure.kind, whole, axes if not keeps else None)
+    return _with_dims(result, pure.kind, widest, axes if not keeps else None)
 
 
 def _kind(pure: Pure, args: Sequence[Any]) -> str:
@@ -192,9 +192,9 @@ def _computed(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
 def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """An operator of Python between two values, of which one is a raw tensor or an array."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
-        both = [value for value in (left, right) if isinstance(value, Tensor)]
+        tensors = [value for value in (left, right) if isinstance(value, Tensor)]
         result = operate(how, bare(left), bare(right))
-        return _with_dims(result, "each", max(both, key=lambda tensor: len(tensor.dims)), ())
+        return _with_dims(result, "each", max(tensors, key=lambda tensor: len(tensor.dims)), ())
     if isinstance(left, int | float) or isinstance(right, int | float):
         return how(left, right)
     if type(left) is not type(right):
@@ -266,10 +266,10 @@ def _axes(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any], whole: Ten
     if pure.kind not in ("over", "along"):
         return ()
     at = AXIS_AT.get(pure.name, 1)
-    given = kwargs.get("dim", kwargs.get("axis", kwargs.get("dims", args[at] if len(args) > at else None)))
-    if pure.kind == "along" and given is None and pure.name in ("argsort", "sort"):
-        given = -1
-    numbers = given if isinstance(given, list | tuple) else (given,)
+    axes = kwargs.get("dim", kwargs.get("axis", kwargs.get("dims", args[at] if len(args) > at else None)))
+    if pure.kind == "along" and axes is None and pure.name in ("argsort", "sort"):
+        axes = -1
+    numbers = axes if isinstance(axes, list | tuple) else (axes,)
     if not numbers or not all(type(number) is int for number in numbers):
         return None
     return tuple(number % max(len(whole.dims), 1) for number in numbers)
@@ -285,9 +285,9 @@ def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> 
     padded = padded_dims(tensor)
     if not padded or pure.kind in ("each", "facts"):
         return
-    used = {tensor.dims[at] for at in axes if at < len(tensor.dims)} if axes is not None else set(tensor.dims)
-    if pure.kind == "other" or used & padded:
-        names = ", ".join(dim.name for dim in tensor.dims if dim in (used & padded or padded))
+    reduced = {tensor.dims[at] for at in axes if at < len(tensor.dims)} if axes is not None else set(tensor.dims)
+    if pure.kind == "other" or reduced & padded:
+        names = ", ".join(dim.name for dim in tensor.dims if dim in (reduced & padded or padded))
         name = next((name for name in (f"reduce_{pure.name}", pure.name) if name in OPS), "reduce_sum")
         raise Refusal(
             f"`{pure.name}` would count the padding of {names}", got=tensor.describe_dims(),
@@ -297,12 +297,12 @@ def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> 
 
 def padded_dims(tensor: Tensor) -> set[Dim]:
     """The dims along which some entries are padding, and those of the lengths."""
-    found: set[Dim] = set()
+    dims: set[Dim] = set()
     for dim in tensor.sig.frames:
         size = tensor.lengths.size(dim)
         if size is not None and size.ragged:
-            found |= {dim, *(owner for owner in size.dims if owner in tensor.sig.index)}
-    return found
+            dims |= {dim, *(owner for owner in size.dims if owner in tensor.sig.index)}
+    return dims
 
 
 def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
@@ -326,12 +326,12 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
 def _pick_named(owner: Tensor, key: Any) -> Any:
     """Indexing of a Tensor: where only numbers and `:` are given, the other dims stay."""
     parts = key if isinstance(key, tuple) else (key,)
-    whole = slice(None)
-    given = sum(part is not None and part is not Ellipsis for part in parts)
+    every = slice(None)
+    count = sum(part is not None and part is not Ellipsis for part in parts)
     if parts.count(Ellipsis) == 1 if all(not is_raw(p) and not isinstance(p, Tensor) for p in parts) else False:
         at = parts.index(Ellipsis)
-        parts = (*parts[:at], *[whole] * (len(owner.dims) - given), *parts[at + 1 :])
-    simple = all(type(part) is int or (isinstance(part, slice) and part == whole) for part in parts)
+        parts = (*parts[:at], *[every] * (len(owner.dims) - count), *parts[at + 1 :])
+    simple = all(type(part) is int or (isinstance(part, slice) and part == every) for part in parts)
     if not simple or len(parts) > len(owner.dims):
         if padded_dims(owner):
             raise Refusal(

@@ -48,9 +48,9 @@ class CallRecorder:
 
     def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
         """The number of the value that a tensor is; a new value if the tensor was not seen before."""
-        found = self._known.get(id(tensor))
-        if found is not None and found[0]() is tensor:
-            return found[1]
+        entry = self._known.get(id(tensor))
+        if entry is not None and entry[0]() is tensor:
+            return entry[1]
         value = self.add_value(tensor)
         self._known[id(tensor)] = weakref.ref(tensor), value.number
         value.kind, value.name = kind, name
@@ -63,8 +63,8 @@ class CallRecorder:
     def given(self, arguments: Iterable[tuple[str, Any]]) -> tuple[int, ...]:
         """The input values, named after the arguments. Modules among the arguments are added under these names."""
         names: dict[int, list[str]] = {}
-        for argument, given in arguments:
-            for name, leaf in named_leaves(as_dicts(given), argument):
+        for argument, value in arguments:
+            for name, leaf in named_leaves(as_dicts(value), argument):
                 if isinstance(leaf, self.tensor_type):
                     names.setdefault(self.number_of(leaf, "input"), []).append(name)
                 elif is_module(leaf):
@@ -89,11 +89,11 @@ class CallRecorder:
         """
         results = leaves(as_dicts(result))
         self.meter.made(node, given, results)
-        first, outputs = len(self.graph.values), list[int]()
+        start, outputs = len(self.graph.values), list[int]()
         for leaf in results:
             if isinstance(leaf, self.tensor_type):
                 number = self.number_of(leaf, "")
-                if number >= first:
+                if number >= start:
                     value = self.graph.values[number]
                     value.node, value.output, value.kind = node, len(outputs), ""  # even if it is a changed parameter
                 outputs.append(number)

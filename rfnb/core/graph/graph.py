@@ -94,12 +94,12 @@ class Node:
 
 def all_nodes(nodes: Iterable[Node]) -> list[Node]:
     """The nodes and all nodes in their bodies, in the order in which they began."""
-    found, open_ = [], list(nodes)[::-1]
+    result, open_ = [], list(nodes)[::-1]
     while open_:
         node = open_.pop()
-        found.append(node)
+        result.append(node)
         open_ += reversed(node.body)
-    return found
+    return result
 
 
 @dataclass(slots=True)

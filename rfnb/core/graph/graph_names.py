@@ -66,8 +66,8 @@ class _Likeness:
         return local.setdefault(number, len(local)), self._kind(number)
 
     def _kind(self, number: int) -> Any:
-        found = self._kinds.get(number)
-        if found is None:
+        kind = self._kinds.get(number)
+        if kind is None:
             value = self._graph.values[number]
-            found = self._kinds[number] = (value.kind == "parameter", value.dtype, value.describe_dims())
-        return found
+            kind = self._kinds[number] = (value.kind == "parameter", value.dtype, value.describe_dims())
+        return kind

@@ -152,8 +152,8 @@ class Meter:
             its.bad = its.bad or sample.bad
             its.place, its.steps = its.place or sample.place, max(its.steps, sample.steps)
             its.alone = sample.alone if its.alone is None else its.alone + (sample.alone or 0.0)
-        first = self.first_bad
-        self.first_bad = first and copies.get(id(first), first)
+        bad = self.first_bad
+        self.first_bad = bad and copies.get(id(bad), bad)
 
 
 NO_METER = Meter()

@@ -99,8 +99,8 @@ def title(model: Any) -> str:
 
 def owner(model: Any) -> Any:
     """The module that is called, or whose method is called; None for a function."""
-    found = model if is_module(model) else getattr(model, "__self__", None)
-    return found if is_module(found) else None
+    module = model if is_module(model) else getattr(model, "__self__", None)
+    return module if is_module(module) else None
 
 
 def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -126,8 +126,8 @@ def keywords_of(model: Any) -> tuple[list[str], bool]:
         parameters = inspect.signature(_function_of(model)).parameters.values()
     except (TypeError, ValueError):  # a function of C, or of TorchScript
         return [], True
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    return names, any(each.kind is each.VAR_KEYWORD for each in parameters)
+    names = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    return names, any(item.kind is item.VAR_KEYWORD for item in parameters)
 
 
 def _spread(call: Any, name: str, value: Any) -> list[tuple[str, Any]]:

@@ -33,20 +33,20 @@ class ModuleTable:
     def add(self, root: Any, prefix: str = "") -> None:
         """Adds a module and all modules inside it."""
         named = self._named_modules(root, prefix)
-        found = [(path, module) for path, module in named if id(module) not in self._facts]
-        counts: dict[str, list[int]] = {path: [0, 0] for path, _ in found}
+        new = [(path, module) for path, module in named if id(module) not in self._facts]
+        counts: dict[str, list[int]] = {path: [0, 0] for path, _ in new}
         counted: set[tuple[str, int]] = set()
-        for path, module in found:
+        for path, module in new:
             for name, parameter in self._own(module):
                 self._alive.append(parameter)
                 self.parameters.setdefault(id(parameter), f"{path}.{name}" if path else name)
                 number, is_trained = self._counted(parameter)
-                for above in _with_parents(path, prefix):
-                    if above in counts and (above, id(parameter)) not in counted:
-                        counted.add((above, id(parameter)))
-                        counts[above][0] += number
-                        counts[above][1] += number * is_trained
-        for path, module in found:
+                for parent in _with_parents(path, prefix):
+                    if parent in counts and (parent, id(parameter)) not in counted:
+                        counted.add((parent, id(parameter)))
+                        counts[parent][0] += number
+                        counts[parent][1] += number * is_trained
+        for path, module in new:
             self._alive.append(module)
             count, trained = counts[path]
             self._facts[id(module)] = ModuleFacts(type(module).__name__, path, count, trained, note_of(module))
@@ -64,9 +64,9 @@ class ModuleTable:
         return replace(self._facts[id(module)], call=calls) if calls else self._facts[id(module)]
 
     def _free_name(self, module: Any, inside: str) -> str:
-        taken = {facts.path for facts in self._facts.values()}
+        paths = {facts.path for facts in self._facts.values()}
         stem = f"{inside}.{default_name(module)}".lstrip(".")
-        return next(name for n in range(len(taken) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in taken)
+        return next(name for n in range(len(paths) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in paths)
 
     def unused(self) -> tuple[ModuleFacts, ...]:
         """The modules that were neither called nor had a parameter read, without the modules inside them."""
@@ -109,6 +109,6 @@ def _parents(path: str) -> Iterator[str]:
 def _with_parents(path: str, top: str = "") -> Iterator[str]:
     """The path itself and all paths above it, up to `top`."""
     yield path
-    for above in _parents(path):
-        if len(above) >= len(top):
-            yield above
+    for parent in _parents(path):
+        if len(parent) >= len(top):
+            yield parent

@@ -51,12 +51,12 @@ def set_default_float_dtype_ctx(dtype: str) -> Iterator[None]:
     >>> inside.dtype, rf.zeros([feat]).dtype
     ('float64', 'float32')
     """
-    before = _float
+    old = _float
     set_default_float_dtype(dtype)
     try:
         yield
     finally:
-        set_default_float_dtype(before)
+        set_default_float_dtype(old)
 
 
 def get_default_int_dtype() -> str:
@@ -112,9 +112,9 @@ def set_default_device_ctx(device: str | None) -> Iterator[None]:
     ...     rf.zeros([rf.Dim(2, name="feat")]).device
     'cpu'
     """
-    before = _device
+    old = _device
     set_default_device(device)
     try:
         yield
     finally:
-        set_default_device(before)
+        set_default_device(old)

@@ -56,10 +56,10 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
     def like(tree: Any, parts: list[Any]) -> Any:
         pairs = zip(names(tree), parts, strict=True)
         changed = [(name, part) for name, part in pairs if getattr(tree, name, None) is not part]
-        made = _copied(tree, names(tree)) if changed else tree
+        new = _copied(tree, names(tree)) if changed else tree
         for name, part in changed:
-            object.__setattr__(made, name, part)  # also if it is frozen
-        return made
+            object.__setattr__(new, name, part)  # also if it is frozen
+        return new
 
     return Form(names, lambda tree: [getattr(tree, name, None) for name in names(tree)], like)
 
@@ -67,13 +67,13 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
 def _copied(tree: Any, names: list[str]) -> Any:
     """A shallow copy that runs no code of the class: a `__getattr__` may count on attributes that are not set yet."""
     try:
-        made = object.__new__(type(tree))
+        new = object.__new__(type(tree))
     except TypeError:  # a class that is not written in Python
         return copy.copy(tree)
     slots = [name for name in names if name not in getattr(tree, "__dict__", {}) and hasattr(tree, name)]
     for name, part in [*getattr(tree, "__dict__", {}).items(), *((name, getattr(tree, name)) for name in slots)]:
-        object.__setattr__(made, name, part)
-    return made
+        object.__setattr__(new, name, part)
+    return new
 
 
 def field_names(cls: type) -> list[str]:
@@ -91,13 +91,13 @@ def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
     cls: Any = type(tree)
     if cls.__init__ in (dict.__init__, OrderedDict.__init__):
         return cls(items)
-    made, fields = copy.copy(tree), field_names(cls)
-    made.clear()
+    new, fields = copy.copy(tree), field_names(cls)
+    new.clear()
     for key, part in items:
-        made[key] = part
+        new[key] = part
         if key in fields:  # the outputs of Hugging Face are dicts and dataclasses
-            object.__setattr__(made, key, part)
-    return made
+            object.__setattr__(new, key, part)
+    return new
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
@@ -113,10 +113,10 @@ def arranged(tree: Any, like: Any) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
     if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
         return _dict_with(tree, [(key, arranged(tree[key], value)) for key, value in like.items()])
-    form, other = form_of(type(tree)), form_of(type(like))
-    if form is None or other is None or [*form.names(tree)] != [*other.names(like)]:
+    form, like_form = form_of(type(tree)), form_of(type(like))
+    if form is None or like_form is None or [*form.names(tree)] != [*like_form.names(like)]:
         return tree
-    return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), other.parts(like), strict=True)])
+    return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), like_form.parts(like), strict=True)])
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -128,8 +128,8 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
             got=", ".join(name for name, _ in named_leaves(b)) or "nothing",
             expected=", ".join(name for name, _ in named_leaves(a)) or "nothing",
         )
-    others = iter(leaves(b))
-    return map_leaves(lambda leaf: fn(leaf, next(others)), a)
+    partners = iter(leaves(b))
+    return map_leaves(lambda leaf: fn(leaf, next(partners)), a)
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -137,9 +137,9 @@ def leaves(tree: Any) -> list[Any]:
     form = form_of(type(tree))
     if form is None:
         return [tree]
-    found: list[Any] = []
-    _collect(tree, form, found)
-    return found
+    result: list[Any] = []
+    _collect(tree, form, result)
+    return result
 
 
 def _collect(tree: Any, form: Form, found: list[Any]) -> None:

@@ -65,21 +65,21 @@ def select_backend(name: str) -> None:
     'ndarray'
     >>> rf.select_backend("torch")
     """
-    known, name = {backend.name: backend for backend in BACKENDS.values()}, str(name)
-    if name in known:
-        return select(known[name])
+    backends, name = {backend.name: backend for backend in BACKENDS.values()}, str(name)
+    if name in backends:
+        return select(backends[name])
     if name in _GRAPHS:
         raise BackendError(
             f"select_backend: {name!r} builds TensorFlow graphs, which rfnb does not support",
             got=name,
-            expected=" or ".join(map(repr, known)),
+            expected=" or ".join(map(repr, backends)),
             hint='rf.select_backend("torch"), which runs the same ops eagerly',
         )
     raise BackendError(
         "select_backend: unknown backend",
         got=repr(name),
-        expected=" or ".join(map(repr, known)),
-        hint=did_you_mean(name, known, most=2, cutoff=0.4),
+        expected=" or ".join(map(repr, backends)),
+        hint=did_you_mean(name, backends, most=2, cutoff=0.4),
     )
 
 

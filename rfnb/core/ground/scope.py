@@ -56,12 +56,12 @@ class calling:
         self._module = module
 
     def __enter__(self) -> None:
-        module, around = self._module, _calling.get()
+        module, caller = self._module, _calling.get()
         name = module.name_in_loop if hasattr(type(module), "name_in_loop") else None
         if name is not None:
-            name = name.removeprefix(f"{getattr(around, 'name_in_loop', None)}/")
-        elif hasattr(around, "name_of"):
-            name = around.name_of(module)
+            name = name.removeprefix(f"{getattr(caller, 'name_in_loop', None)}/")
+        elif hasattr(caller, "name_of"):
+            name = caller.name_of(module)
         self._tokens = _calling.set(module), _path.set((*_path.get(), name or type(module).__name__))
 
     def __exit__(self, *error: object) -> None:

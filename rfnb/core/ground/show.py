@@ -34,8 +34,8 @@ def class_name(shown: type) -> str:
 
 def kind_of(shown: Any) -> str | None:
     """The kind of view of an object; "tree" for other containers, such as dataclasses; None if there is no view."""
-    other = None if form_of(type(shown)) is None else "tree"
-    return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), other)
+    default = None if form_of(type(shown)) is None else "tree"
+    return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), default)
 
 
 def view_of(shown: Any) -> Any | None:

@@ -145,10 +145,10 @@ class PerPlace(Generic[T]):
         self._made: dict[int, tuple[weakref.ref[CodeType], dict[int, T]]] = {}  # by id of the code, and `lasti`
 
     def __getitem__(self, source: Source) -> T:
-        made = self._of_code(source.code)
-        if source.lasti not in made:
-            made[source.lasti] = self._make(source)
-        return made[source.lasti]
+        values = self._of_code(source.code)
+        if source.lasti not in values:
+            values[source.lasti] = self._make(source)
+        return values[source.lasti]
 
     def __setitem__(self, source: Source, made: T) -> None:
         self._of_code(source.code)[source.lasti] = made
@@ -187,8 +187,8 @@ def public_function() -> str:
     while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
         outermost = frame if frame.f_code.co_filename.startswith(PACKAGE) else outermost
         frame = frame.f_back
-    made = type(locals_of(outermost)["self"]).__name__ if outermost.f_code.co_name == "__init__" else None
-    return made or op_name(outermost) or outermost.f_code.co_name.replace("<lambda>", "operator")
+    owner = type(locals_of(outermost)["self"]).__name__ if outermost.f_code.co_name == "__init__" else None
+    return owner or op_name(outermost) or outermost.f_code.co_name.replace("<lambda>", "operator")
 
 
 def op_name(frame: FrameType) -> str | None:
@@ -219,16 +219,16 @@ def source_in(file: str) -> Source | None:
 def locals_of(frame: FrameType) -> dict[str, Any]:
     """The local variables of a frame by name."""
     snapshot = frame.f_locals
-    found = dict(snapshot)
+    variables = dict(snapshot)
     if type(snapshot) is dict and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
         snapshot.clear()  # until Python 3.12 the frame keeps this copy, and with it everything the variables held
-    return found
+    return variables
 
 
 def _span_at(source: Source) -> Span:
     line, end_line, col, end_col = next(islice(source.code.co_positions(), source.lasti // 2, None))
-    first = source.code.co_firstlineno
-    return Span(line or first, end_line or line or first, col or 0, end_col or 0)
+    start = source.code.co_firstlineno
+    return Span(line or start, end_line or line or start, col or 0, end_col or 0)
 
 
 _spans = PerPlace(_span_at)
@@ -239,12 +239,12 @@ _parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
 def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
     """The assigned names, by the place of the assigned expression. A file whose lines have changed is parsed again."""
     lines = linecache.getlines(file)
-    known = _parsed.get(file)
-    if known is None or known[0] is not lines:
+    entry = _parsed.get(file)
+    if entry is None or entry[0] is not lines:
         if len(_parsed) >= 64:
             _parsed.clear()
-        known = _parsed[file] = (lines, _targets("".join(lines)))
-    return known[1]
+        entry = _parsed[file] = (lines, _targets("".join(lines)))
+    return entry[1]
 
 
 def parsed(text: str) -> ast.Module:
@@ -272,26 +272,26 @@ def _targets(text: str) -> dict[Span, tuple[str, ...]]:
         tree = parsed(text)
     except (SyntaxError, ValueError):
         return {}
-    found: dict[Span, tuple[str, ...]] = {}
+    names: dict[Span, tuple[str, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            found |= _named(node.targets[0], node.value)
+            names |= _named(node.targets[0], node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            found |= _named(node.target, node.value)
+            names |= _named(node.target, node.value)
         elif isinstance(node, ast.AugAssign):
-            found[_span(node)] = _names(node.target)
-    return found
+            names[_span(node)] = _names(node.target)
+    return names
 
 
 def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
     """The names of an assigned value; `a, b = f(x), g(x)` names the parts as well."""
-    found = {_span(value): _names(target)}
+    names = {_span(value): _names(target)}
     targets, values = (part.elts if isinstance(part, _SEVERAL) else [] for part in (target, value))
     starred = any(isinstance(part, ast.Starred) for part in (*targets, *values))
     if len(targets) == len(values) and not starred:
         for pair in zip(targets, values, strict=True):
-            found |= _named(*pair)
-    return found
+            names |= _named(*pair)
+    return names
 
 
 _SEVERAL = (ast.Tuple, ast.List)
@@ -362,8 +362,8 @@ def _with_lines(text: str, line: int) -> tuple[int, int]:
         tree = parsed(text)
     except (SyntaxError, ValueError):
         return line, line
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.With) and n.lineno <= line <= (n.end_lineno or n.lineno)]
-    innermost = max(around, key=lambda n: n.lineno, default=None)
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.With) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    innermost = max(blocks, key=lambda n: n.lineno, default=None)
     return (line, line) if innermost is None else (innermost.lineno, innermost.end_lineno or line)
 
 

@@ -45,9 +45,9 @@ def number_of(
             hint=hint or "rf.convert_to_tensor(…, tags=[…]), or rf.collate(…, tag=…)",
         )
     if tag not in tags:
-        known = ", ".join(map(repr, tags[:8])) + (f", … ({len(tags)})" if len(tags) > 8 else "")
+        names = ", ".join(map(repr, tags[:8])) + (f", … ({len(tags)})" if len(tags) > 8 else "")
         hint = did_you_mean(tag, tags, most=3)
-        raise error(f"{what}: no sequence with this tag", got=repr(tag), expected=known, hint=hint)
+        raise error(f"{what}: no sequence with this tag", got=repr(tag), expected=names, hint=hint)
     return list(tags).index(tag)
 
 
@@ -62,8 +62,8 @@ class Missing(AttributeError):
         self.owner = owner
 
     def __str__(self) -> str:
-        known = [name for name in dir(self.owner) if not name.startswith("_")]
-        hint = did_you_mean(self.name, known, most=2, cutoff=0.7)
+        names = [name for name in dir(self.owner) if not name.startswith("_")]
+        hint = did_you_mean(self.name, names, most=2, cutoff=0.7)
         return terminal_text(f"{self.args[0]}: {hint}" if hint else self.args[0])
 
     def __reduce__(self) -> Any:

@@ -15,11 +15,11 @@ Step = tuple[FrameType, Source]
 
 def steps_of(error: BaseException) -> list[Step]:
     """The frames from the outermost to the one that raised the error."""
-    found, at = [], error.__traceback__
+    steps, at = [], error.__traceback__
     while at is not None:
-        found.append((at.tb_frame, Source(at.tb_frame.f_code, at.tb_lasti)))
+        steps.append((at.tb_frame, Source(at.tb_frame.f_code, at.tb_lasti)))
         at = at.tb_next
-    return found
+    return steps
 
 
 def is_own(code: CodeType) -> bool:

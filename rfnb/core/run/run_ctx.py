@@ -58,9 +58,9 @@ class RunCtx:
         >>> list(ctx.losses), list(ctx.again().losses), ctx.again().step
         (['ce'], [], 7)
         """
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), losses={}, outputs=TensorDict())
-        return other
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self), losses={}, outputs=TensorDict())
+        return copy
 
     @property
     def train_flag(self) -> bool:
@@ -150,15 +150,15 @@ class RunCtx:
         """
         self._check_new(name, self.outputs.data, "output")
         expected = self._expected(name)
-        wanted = expected.dims if dims is None and expected is not None else dims
-        tensor = _tensor(tensor, name, dims if isinstance(tensor, Tensor) else wanted)
+        order = expected.dims if dims is None and expected is not None else dims
+        tensor = _tensor(tensor, name, dims if isinstance(tensor, Tensor) else order)
         if expected is not None:
             tensor.verify_out_shape(expected.dims)
             if tensor.dtype != expected.dtype:
                 raise DtypeError(
                     f"mark_as_output: {name!r} has the wrong dtype", got=tensor.dtype, expected=expected.dtype
                 )
-        self.outputs[name] = (tensor if wanted is None else tensor.copy_transpose(wanted)).with_name(name)
+        self.outputs[name] = (tensor if order is None else tensor.copy_transpose(order)).with_name(name)
 
     def _expected(self, name: str) -> Tensor | None:
         """The template of an output; None if all outputs are allowed."""
@@ -229,8 +229,8 @@ def _of_batch(raw: Any, name: str) -> Tensor:
     shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
     dims = [batch_dim, *(Dim(size, name=f"{name}.{axis}") for axis, size in enumerate(shape[1:], 1))][: len(shape)]
     lengths = current_lengths([batch_dim])
-    known, size = lengths.size(batch_dim), Size([], shape[0] if shape else 1)
-    if known is None or not known.agrees(size):
+    bound, size = lengths.size(batch_dim), Size([], shape[0] if shape else 1)
+    if bound is None or not bound.agrees(size):
         lengths = EMPTY.bind({batch_dim: size})
     return tensor_of(raw, align.sig(dims), lengths).with_name(name)
 

@@ -49,7 +49,7 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     arguments, hints = _by_name(fn, arguments)
     wrong = list(_wrong_types(fn, arguments, hints))
     if isinstance(failure, DimError):  # it may be about the name or the position of an axis, given for the Dim
-        wrong = [each for each in wrong if AXES.search(each[0]) and isinstance(each[1], str | int)]
+        wrong = [entry for entry in wrong if AXES.search(entry[0]) and isinstance(entry[1], str | int)]
         wrong = wrong if next(_tensors(arguments), None) is not None else []
     error = _tensor_or_dim_error(name, wrong, arguments)
     if error is None and wrong and not ours:
@@ -65,16 +65,16 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
 
 def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) -> ParameterError:
     """The error for arguments without names, of a function that takes all of them by name."""
-    free, found = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
+    free, named = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
     for value in given:
         fits = next((key for key, hint in free.items() if hint is not Any and not mismatches(value, hint)), None)
         free.pop(fits or "", None)
-        found.append(f"{fits or '…'}={called(value)}")
+        named.append(f"{fits or '…'}={called(value)}")
     return ParameterError(
         f"{name}: all arguments must be given by name",
         got=", ".join(map(called, given)),
         expected=", ".join(inspect.signature(fn).parameters).removeprefix("self, "),
-        hint=f"rf.{name}({', '.join(found)})",
+        hint=f"rf.{name}({', '.join(named)})",
     )
 
 
@@ -102,23 +102,23 @@ Wrong = tuple[str, Any, Any]
 
 def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
     """The arguments and their annotations, with those that `fn` takes as **options among the others."""
-    found: Arguments = {}
+    by_name: Arguments = {}
     hints = hints_of(fn)
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             options = arguments.get(parameter.name, {})
             hints |= dict.fromkeys(options, hints.get(parameter.name, Any))
-            found |= options
+            by_name |= options
         elif parameter.name in arguments:
-            found[parameter.name] = arguments[parameter.name]
-    return found, hints
+            by_name[parameter.name] = arguments[parameter.name]
+    return by_name, hints
 
 
 def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
     """All arguments of another type than declared."""
-    several = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
+    variadic = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
-        for entry in value if parameter in several else [value]:
+        for entry in value if parameter in variadic else [value]:
             for wrong, hint in mismatches(entry, hints.get(parameter, Any)):
                 yield parameter, wrong, hint
 
@@ -156,24 +156,24 @@ def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> 
     """The error for a `value` that must be a Dim. For the name or number of an axis, it shows the corrected call."""
     source = None if parameter.startswith("out") else source
     position = isinstance(value, int) and "ax" not in parameter
-    found = None if source is None or position else _axis_meant(value, source)
-    if found is not None:
-        meant = f"[{called(found)}]" if parameter.endswith("s") and parameter != "axis" else called(found)
-        way = f"({called(source)}, {called(found)})" if parameter == "sources" else f"{parameter}={meant}"
+    axis = None if source is None or position else _axis_meant(value, source)
+    if axis is not None:
+        meant = f"[{called(axis)}]" if parameter.endswith("s") and parameter != "axis" else called(axis)
+        way = f"({called(source)}, {called(axis)})" if parameter == "sources" else f"{parameter}={meant}"
         return equivalent_error(f"{name}: {value!r} is not a Dim", way, source)
-    what = f"{name}: `{parameter}`"
+    label = f"{name}: `{parameter}`"
     if source is not None and isinstance(value, str | int) and AXES.search(parameter):
         return DimError(
-            f"{what}: {value!r} is not a Dim",
+            f"{label}: {value!r} is not a Dim",
             got=type(value).__name__,
             expected=f"one of {', '.join(map(called, source.dims))}, the dims of {_brief(source)}",
         )
     if isinstance(value, str | int | Dim):
         try:
-            check_dims(value, what)
+            check_dims(value, label)
         except DimError as error:
             return error
-    return DimError(f"{what}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
+    return DimError(f"{label}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
 
 
 def _axis_meant(value: Any, source: Tensor) -> Dim | None:
@@ -184,11 +184,11 @@ def _axis_meant(value: Any, source: Tensor) -> Dim | None:
     if not isinstance(value, str):
         return None
     try:
-        found = [dims[axis] for axis in AxisOrder(dims, source.feature_dim).find(value)]
+        axes = [dims[axis] for axis in AxisOrder(dims, source.feature_dim).find(value)]
     except DimError:
-        found = []
+        axes = []
     near = nearest_names(value, [dim.name for dim in dims])
-    named = [dim for dim in dims if dim.name == value] or found or [dim for dim in dims if dim.name in near]
+    named = [dim for dim in dims if dim.name == value] or axes or [dim for dim in dims if dim.name in near]
     return named[0] if len(named) == 1 else None
 
 
@@ -226,9 +226,9 @@ def mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
     """The parts of `value` that do not match the annotation, each with the annotation that it should match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, types.UnionType):
-        each = [mismatches(value, part) for part in parts]
-        inside = [found for found in each if found and found[0][0] is not value]
-        return [] if not all(each) else inside[0] if inside else [(value, hint)]
+        by_part = [mismatches(value, part) for part in parts]
+        inner = [pair for pair in by_part if pair and pair[0][0] is not value]
+        return [] if not all(by_part) else inner[0] if inner else [(value, hint)]
     if kind is Annotated:
         return mismatches(value, parts[0])
     if kind is Literal:
@@ -237,16 +237,16 @@ def mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
         plain = isinstance(value, str | Mapping) and str not in _kinds(hint)
         if plain or not isinstance(value, Iterable):
             return [(value, hint)]
-        several = value if isinstance(value, tuple | list) else ()
-        return [found for v in several for found in mismatches(v, parts[0])]
+        entries = value if isinstance(value, tuple | list) else ()
+        return [pair for v in entries for pair in mismatches(v, parts[0])]
     if kind is tuple and Ellipsis not in parts:
         if not isinstance(value, tuple | list) or len(value) != len(parts):
             return [(value, hint)]
-        return [found for v, part in zip(value, parts, strict=True) for found in mismatches(v, part)]
+        return [pair for v, part in zip(value, parts, strict=True) for pair in mismatches(v, part)]
     if isinstance(kind, type) and issubclass(kind, Sequence):
         if not isinstance(value, tuple | list):
             return [(value, hint)]
-        return [found for v in value for found in mismatches(v, parts[0])]
+        return [pair for v in value for pair in mismatches(v, parts[0])]
     return [] if _fits(value, hint if kind is None else kind) else [(value, hint)]
 
 
@@ -283,18 +283,18 @@ def _tensors(arguments: Arguments) -> Iterator[Tensor]:
 
 def _value_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> RfError:
     """The error for arguments of the right types."""
-    found = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
-    return found or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
+    error = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
+    return error or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
 
 
 def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
     tensors = list(_tensors(arguments))
-    there = {dim for x in tensors for dim in (*x.dims, x.sparse_dim)}
+    dims = {dim for x in tensors for dim in (*x.dims, x.sparse_dim)}
     for parameter, value in arguments.items():
         if not tensors or not AXES.search(parameter) or parameter.startswith("out"):
             continue
         for dim in leaves(value):
-            if isinstance(dim, Dim) and not {dim, dim.base} & there:
+            if isinstance(dim, Dim) and not {dim, dim.base} & dims:
                 return DimError(
                     f"{name}: no tensor has the dim {dim.name}, which `{parameter}` names",
                     got=", ".join(map(_brief, tensors)),
@@ -310,18 +310,18 @@ def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
         dims = [dim for dim in leaves(value) if isinstance(dim, Dim)] if isinstance(value, list | tuple) else []
         twice = next((dim for dim in dims if dims.count(dim) > 1), None)
         if twice is not None:
-            what = f"{name}: `{parameter}` has the dim {twice.name} twice"
-            return DimError(what, got=show_dims(dims), expected="each dim once", dims=[twice])
+            fault = f"{name}: `{parameter}` has the dim {twice.name} twice"
+            return DimError(fault, got=show_dims(dims), expected="each dim once", dims=[twice])
     return None
 
 
 def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
-    alone = len(list(_tensors(arguments))) == 1
+    single = len(list(_tensors(arguments))) == 1
     for parameter, x in arguments.items():
         if not isinstance(x, Tensor) or has_fractions(x.dtype):
             continue
         needs_floats = any(Floats in getattr(part, "__metadata__", ()) for part in _alternatives(hints.get(parameter)))
-        if needs_floats or type(failure) is NotImplementedError or (alone and x.dtype == "bool"):
+        if needs_floats or type(failure) is NotImplementedError or (single and x.dtype == "bool"):
             return DtypeError(
                 f"{name}: `{parameter}` has the dtype {x.dtype}, which is not supported",
                 got=f"{_brief(x)} {x.dtype}",
@@ -333,12 +333,12 @@ def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure
 
 def _refused(name: str, arguments: Arguments, failure: Exception) -> BackendError:
     """The error for a call that failed for another reason: it shows all arguments, and what the kernel says."""
-    given = [f"`{parameter}` {_shown(value)}" for parameter, value in arguments.items() if value is not None]
-    said = str(failure).strip().partition("\n")[0]
+    texts = [f"`{parameter}` {_shown(value)}" for parameter, value in arguments.items() if value is not None]
+    message = str(failure).strip().partition("\n")[0]
     return BackendError(
         f"{name}: these arguments do not fit together",
-        got=", ".join(given),
-        hint=f"the computation failed with {type(failure).__name__}: {said:.160}",
+        got=", ".join(texts),
+        hint=f"the computation failed with {type(failure).__name__}: {message:.160}",
     )
 
 

@@ -65,14 +65,14 @@ class OneOf:
 
     def check(self, function: str, parameter: str, value: Any) -> None:
         """Raises ParameterError for another string. Other types are judged after a call has failed."""
-        for given in value if isinstance(value, list | tuple) else (value,):
-            name = given.lower() if self.any_case and isinstance(given, str) else given
-            if isinstance(given, str) and name not in self.values:
+        for entry in value if isinstance(value, list | tuple) else (value,):
+            name = entry.lower() if self.any_case and isinstance(entry, str) else entry
+            if isinstance(entry, str) and name not in self.values:
                 raise ParameterError(
                     f"{function}: unknown `{parameter}`",
-                    got=repr(given),
+                    got=repr(entry),
                     expected=" or ".join(map(repr, self.values)),
-                    hint=did_you_mean(given, self.values),
+                    hint=did_you_mean(entry, self.values),
                 )
 
 
@@ -101,14 +101,14 @@ FloatTensor = Annotated[Tensor, Floats]
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
-    found: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
     for name, annotation in getattr(fn, "__annotations__", {}).items():
         only_this = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            found |= get_type_hints(only_this, fn.__globals__, include_extras=True)
+            hints |= get_type_hints(only_this, fn.__globals__, include_extras=True)
         except Exception:  # whatever stands in an annotation of a user's function, its calls go on
-            found[name] = Any
-    return found
+            hints[name] = Any
+    return hints
 
 
 def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:

@@ -56,25 +56,25 @@ class Axes:
         """
         if isinstance(axis, int) and allow_int and -len(self.dims) <= axis < len(self.dims):
             return axis % len(self.dims)
-        found = self._find(axis) if isinstance(axis, str) else None
+        position = self._find(axis) if isinstance(axis, str) else None
         if isinstance(axis, Dim):
             return self.axis(self.sig.resolve(axis))
-        if found is None:
+        if position is None:
             raise DimError(
                 f"{self.name} has no axis {axis!r}",
                 got=show_dims(self.dims),
                 expected='one of its dims, a name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
                 hint=self._suggestion(axis),
             )
-        return found
+        return position
 
     def _suggestion(self, axis: Any) -> str | None:
         """The hint of an error about an axis that does not exist, or is given as a position."""
         if isinstance(axis, str) and axis.lower() in ("f", "feature"):
             return features_hint(self)
         if isinstance(axis, int):
-            there = -len(self.dims) <= axis < len(self.dims)
-            return f"{self.dims[axis].name}, instead of its position" if there else None
+            valid = -len(self.dims) <= axis < len(self.dims)
+            return f"{self.dims[axis].name}, instead of its position" if valid else None
         return AxisOrder(self.dims, self.feature_dim).suggestion(str(axis))
 
     def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
@@ -84,20 +84,20 @@ class Axes:
     def _find(self, axis: Any) -> int | None:
         if isinstance(axis, Dim):
             return self.sig.index.get(self.sig.resolve(axis))
-        found = self._named(str(axis))
-        if len(found) > 1 and str(axis).lower() == "spatial":
+        positions = self._named(str(axis))
+        if len(positions) > 1 and str(axis).lower() == "spatial":
             return self.time_dim_axis  # a single axis is expected
-        if len(found) > 1:
+        if len(positions) > 1:
             raise DimError(
                 f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
             )
-        return found[0] if found else None
+        return positions[0] if positions else None
 
     def _named(self, name: str) -> tuple[int, ...]:
         """The positions of the axes with this name; none, if it is not a name of axes."""
-        found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
+        positions = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
         try:
-            return found or AxisOrder(self.dims, self.feature_dim).find(name)
+            return positions or AxisOrder(self.dims, self.feature_dim).find(name)
         except DimError:
             return ()
 
@@ -156,5 +156,5 @@ class Axes:
     def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
         """The dims without `remove`. Raises DimError if a dim to remove does not exist."""
         removed = () if remove is None else as_dims(remove)
-        gone = [self.get_axis_from_description(dim) for dim in removed]
-        return [dim for i, dim in enumerate(self.dims) if i not in gone]
+        positions = [self.get_axis_from_description(dim) for dim in removed]
+        return [dim for i, dim in enumerate(self.dims) if i not in positions]

@@ -54,8 +54,8 @@ def add_row(
     Raises RfError if another op has this name.
     """
     row = OpRow(name or fn.__name__, fn, frames, random, effect)
-    before = OPS.get(row.name)
-    if before is not None and _place(before.fn) != _place(fn):
+    old = OPS.get(row.name)
+    if old is not None and _place(old.fn) != _place(fn):
         raise RfError(
             f"op: there is already an op called {row.name}",
             got=f"{fn.__module__}.{fn.__qualname__}",
@@ -201,13 +201,13 @@ def binary(
             if o is None:  # outside of `except`, so that errors of the op are not chained to this one
                 _learn(functions, raw_function, a)
                 return slow(a, b)
-            mine, theirs = a.lengths, b.lengths
-            if mine is not theirs:
-                mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
-            if mine.ragged and not (everywhere and mine.finite):
+            sizes, b_sizes = a.lengths, b.lengths
+            if sizes is not b_sizes:
+                sizes = sizes if b_sizes is EMPTY else b_sizes if sizes is EMPTY else sizes.join(b_sizes, s, o)
+            if sizes.ragged and not (everywhere and sizes.finite):
                 return slow(a, b)
             if s is o and (labels or s.sparse_dim is None):
-                return tensor_of(function(a._raw, b._raw), s, mine)
+                return tensor_of(function(a._raw, b._raw), s, sizes)
             plan = s.plans.get(plan_sign * o.serial)
             if plan is None:
                 return slow(a, b)
@@ -218,7 +218,7 @@ def binary(
             raw_a, raw_b = a._raw, b._raw
             if (
                 own_frames
-                and mine.ragged
+                and sizes.ragged
                 and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
             ):
                 return slow(a, b)
@@ -226,7 +226,7 @@ def binary(
                 raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
             if how_b is not None:
                 raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
-            return tensor_of(function(raw_a, raw_b), out, mine)
+            return tensor_of(function(raw_a, raw_b), out, sizes)
         except Exception as failure:
             _explain(name, {"a": a, "b": b}, failure)
             raise

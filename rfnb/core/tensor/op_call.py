@@ -110,11 +110,11 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
 
 
 def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
-    made: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     text = text_of(fn, is_op=not isinstance(row, Guarded))
-    exec(compile(text, CODE_NAME, "exec"), globals(), made)  # generated here, from names of parameters alone
+    exec(compile(text, CODE_NAME, "exec"), globals(), namespace)  # generated here, from names of parameters alone
     row.checks.update(checks_of(fn))
-    call: FunctionType = made["make"](fn, row, **_defaults(fn))
+    call: FunctionType = namespace["make"](fn, row, **_defaults(fn))
     return call
 
 
@@ -129,21 +129,21 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     in_order = [f"{_STAR.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
     makes = fn.__name__ == "__init__"  # what it makes has nothing to show yet
     name = "_op_row.class_of(self)" if makes else "_op_row.name"
-    told = [p for p in parameters if not makes or p != "self"]
-    more, refused = _refused(fn, in_order, name)
+    reported = [p for p in parameters if not makes or p != "self"]
+    extra, refused = _refused(fn, in_order, name)
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
-    listened = f"   if _listening: return door(_op_row, ({''.join(f'{each}, ' for each in in_order)}), "
+    listened = f"   if _listening: return door(_op_row, ({''.join(f'{argument}, ' for argument in in_order)}), "
     listened += f"dict({', '.join(by_name.values())}))\n"
     return (
         f"def make({', '.join(['_op_fn', '_op_row', *defaults])}):\n"
-        f" def call({', '.join(_declared(fn, in_order, more))}):\n"
+        f" def call({', '.join(_declared(fn, in_order, extra))}):\n"
         f"{refused}"
         f"  try:\n"
         f"{checked}"
         f"{listened if is_op else ''}"
         f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
         f"  except Exception as failure:\n"
-        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in told)}}}, failure)\n"
+        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in reported)}}}, failure)\n"
         f"   if error is None: raise\n"
         f"   raise error\n"
         f" return call"
@@ -157,13 +157,13 @@ def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> l
         f"{_STAR.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
         for p in parameters.values()
     ]
-    starred = [each for each in more if each.startswith("*")]
+    starred = [parameter for parameter in more if parameter.startswith("*")]
     if any(p.kind is p.KEYWORD_ONLY for p in parameters.values()) and not any(p.startswith("*") for p in in_order):
         declared.insert(len(in_order), *(starred or ["*"]))
     kinds = [p.kind for p in parameters.values()]
     if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.POSITIONAL_ONLY in kinds:  # any name may follow
         declared.insert(kinds.count(inspect.Parameter.POSITIONAL_ONLY), "/")
-    return declared + [each for each in more if each not in starred]
+    return declared + [parameter for parameter in more if parameter not in starred]
 
 
 def _refused(fn: Callable[..., Any], in_order: list[str], name: str) -> tuple[list[str], str]:
@@ -197,14 +197,14 @@ def _has_axis(fn: Callable[..., Any]) -> bool:
     """Whether this is `op(tensor, …, *, axis=…)`."""
     parameters = list(inspect.signature(fn).parameters.values())
     axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
-    first = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
-    return bool(axes) and first and all(p.name not in ("dim", "self") for p in parameters)
+    positional = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
+    return bool(axes) and positional and all(p.name not in ("dim", "self") for p in parameters)
 
 
 def _no_pairs(row: OpRow | Guarded, sources: tuple[Any, ...], dim: Any) -> None:
     """Raises the error for an op on pairs (tensor, dim) that was called with one dim for all."""
     tensors = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
-    pairs = ", ".join(f"({called(each[0] if isinstance(each, tuple) else each)}, {called(dim)})" for each in tensors)
+    pairs = ", ".join(f"({called(item[0] if isinstance(item, tuple) else item)}, {called(dim)})" for item in tensors)
     raise DimError(
         f"{row.name}: each source comes with its own dim",
         got=f"axis={called(dim)}",

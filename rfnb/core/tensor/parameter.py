@@ -199,10 +199,10 @@ class Parameter(Tensor):
             return self
         reduced: Any = copyreg.dispatch_table[Parameter](self)  # set in `core.tensor.pickling`
         make, (cls, values) = reduced
-        other: Parameter = make(cls, copy.deepcopy(values, memo))
+        new: Parameter = make(cls, copy.deepcopy(values, memo))
         if mode == "initial":
-            other.initial = other.initial
-        return other
+            new.initial = new.initial
+        return new
 
 
 _copying: ContextVar[str] = ContextVar("rfnb_parameter_copy", default="copy")

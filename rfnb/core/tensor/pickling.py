@@ -41,20 +41,20 @@ def _shared(number: int) -> Dim:
 
 
 def _maker(serial: int) -> str:
-    return next(name for first, name in reversed(_processes) if first <= serial)
+    return next(name for start, name in reversed(_processes) if start <= serial)
 
 
 def key_of(dim: Dim) -> tuple[str, int]:
     """The process that made a dim and its serial number there. The key is the same in every process."""
-    guest = next((key for key, known in _guests.items() if known is dim), None)
+    guest = next((key for key, guest_dim in _guests.items() if guest_dim is dim), None)
     return guest or (_maker(dim.serial), dim.serial)
 
 
 def dim_by_key(key: tuple[str, int]) -> Dim | None:
     """The dim with this key, if it is alive in this process."""
     maker, serial = key
-    mine = DIMS.get(serial) if maker == _maker(serial) else None
-    return mine or _guests.get(key)
+    dim = DIMS.get(serial) if maker == _maker(serial) else None
+    return dim or _guests.get(key)
 
 
 def remember(key: tuple[str, int], dim: Dim) -> Dim:
@@ -81,11 +81,11 @@ def _dim(
     vocab: Vocab | None,
     template: Tensor | None = None,
 ) -> Dim:
-    found = dim_by_key((maker, serial))
-    if found is None:
-        made = Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab, dyn_size_ext=template)
-        found = remember((maker, serial), made)
-    return found
+    dim = dim_by_key((maker, serial))
+    if dim is None:
+        new = Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab, dyn_size_ext=template)
+        dim = remember((maker, serial), new)
+    return dim
 
 
 def _send_size(size: Size) -> Any:

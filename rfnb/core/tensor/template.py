@@ -72,8 +72,8 @@ class Templates:
 
     def copy_template_excluding_axis(self: Tensor, exclude_axis: Dim | int, name: str | None = None) -> Tensor:
         """A template without one of the axes."""
-        gone = self.get_axis_from_description(exclude_axis, allow_int=True)
-        return self.copy_template_new_dim_tags([dim for i, dim in enumerate(self.dims) if i != gone], name)
+        position = self.get_axis_from_description(exclude_axis, allow_int=True)
+        return self.copy_template_new_dim_tags([dim for i, dim in enumerate(self.dims) if i != position], name)
 
     def copy_template_adding_axis(self: Tensor, dim: Dim, name: str | None = None) -> Tensor:
         """A template with `dim` as an additional first axis."""
@@ -113,8 +113,8 @@ class Templates:
             self._hold(NoData(self.dtype, self.raw_tensor))
         for dim in self.dims if refill else unknown:
             if dim.template is not None:
-                others = [told for told in dim.awaiting if (method := told()) and method.__self__ is not self]
-                dim.awaiting = [*others, weakref.WeakMethod(self._take_lengths)]
+                methods = [ref for ref in dim.awaiting if (method := ref()) and method.__self__ is not self]
+                dim.awaiting = [*methods, weakref.WeakMethod(self._take_lengths)]
 
     def _take_lengths(self: Tensor) -> None:
         """Takes the current lengths of the dims. Raises DimError if withheld data does not fit them."""

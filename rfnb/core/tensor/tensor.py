@@ -85,8 +85,8 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         if not isinstance(name, str):
             raise _no_name(name)
         if further:
-            given = GivenAxes(dims, sparse_dim, feature_dim)
-            dims, sparse_dim, feature_dim = axes_of(name, given, further)
+            axes = GivenAxes(dims, sparse_dim, feature_dim)
+            dims, sparse_dim, feature_dim = axes_of(name, axes, further)
         self._name = name
         self._emptied = None
         dims = tuple(dims or ())
@@ -240,8 +240,8 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         >>> x.axis(feat), x.raw_tensor.shape[x.axis(feat)]
         (1, 3)
         """
-        found = self.sig.index.get(dim)
-        if found is None:
+        position = self.sig.index.get(dim)
+        if position is None:
             check_dims([dim], self.name)
             raise DimError(
                 f"{self.name} has no dim {dim.name}",
@@ -250,7 +250,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
                 hint=nearest(dim, self.dims),
                 dims=[dim],
             )
-        return found
+        return position
 
     def describe_dims(self) -> str:
         """The dims with the lengths of this tensor's batch: "{batch:3, time:2–5, feat:4}".
@@ -276,16 +276,16 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
         """A tensor with the same data whose axes are in the order `perm`."""
         key = ("transpose", allow_int, *perm)
-        how, known = self.sig.plans.get(key, (None, None))
-        out = known and known()
+        how, reference = self.sig.plans.get(key, (None, None))
+        out = reference and reference()
         if out is None:
             order: Any = perm
             if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
                 order = [self.dims[axis] for axis in order]
             check_dims(order, "copy_transpose")
             if set(order) != set(self.dims):
-                what = "copy_transpose: `perm` has different dims from the tensor"
-                raise DimError(what, got=show_dims(order), expected=show_dims(self.dims))
+                fault = "copy_transpose: `perm` has different dims from the tensor"
+                raise DimError(fault, got=show_dims(order), expected=show_dims(self.dims))
             how, out = align.move(self.dims, order), align.sig(order, self.sparse_dim, self.feature_dim)
             self.sig.keep(key, (how, weakref.ref(out)))
         return self.like(self._raw if how is None else align.apply(how, self._raw), out)
@@ -351,9 +351,9 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         >>> rf.ones([rf.Dim(3, name="feat")]).with_name("bias").name
         'bias'
         """
-        same = self.like(self._raw)
-        same._name = name
-        return same
+        renamed = self.like(self._raw)
+        renamed._name = name
+        return renamed
 
     __hash__ = object.__hash__
 

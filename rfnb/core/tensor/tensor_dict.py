@@ -157,17 +157,17 @@ class TensorDict(Shown):
         """
         for name, tensor in self.data.items():
             for axis, dim in enumerate(tensor.dims):
-                given = raws.get(f"{name}:size{axis}")
-                if given is not None and dim.is_dynamic() and dim.expr is None:
-                    self._bind(name, tensor, dim, given)
+                sizes = raws.get(f"{name}:size{axis}")
+                if sizes is not None and dim.is_dynamic() and dim.expr is None:
+                    self._bind(name, tensor, dim, sizes)
         for name, tensor in self.data.items():
             if name in raws:
                 tensor.raw_tensor = raws[name]
 
     def _bind(self, name: str, tensor: Tensor, dim: Dim, given: Any) -> None:
         values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
-        known = tensor.lengths.size(dim) or dim.template
-        owners = known.dims if known is not None and known.dims else tensor.dims[: values.ndim]
+        size = tensor.lengths.size(dim) or dim.template
+        owners = size.dims if size is not None and size.dims else tensor.dims[: values.ndim]
         if values.ndim != len(owners):
             raise DimError(
                 f"the lengths of {dim.name} in {name!r} have the wrong number of axes",
@@ -230,5 +230,5 @@ _has_parts: Callable[[type], bool] = lru_cache(1024)(_is_taken_apart)
 
 def _slots(cls: type) -> list[str]:
     slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
-    names = [name for found in slots for name in ([found] if isinstance(found, str) else found)]
+    names = [name for slot in slots for name in ([slot] if isinstance(slot, str) else slot)]
     return [name for name in names if name not in ("__dict__", "__weakref__")]

@@ -89,8 +89,8 @@ class TensorProtocols:
                 got=f"{called(self)} {self.describe_dims()}, a constant",
                 expected="a tensor computed from parameters, without torch.no_grad() or x.detach()",
             )
-        given = gradient.copy_compatible_to_dims_raw(self.dims) if hasattr(gradient, "dims") else gradient
-        if given is not None and tuple(getattr(given, "shape", "?")) != tuple(self._raw.shape):
+        raw_gradient = gradient.copy_compatible_to_dims_raw(self.dims) if hasattr(gradient, "dims") else gradient
+        if raw_gradient is not None and tuple(getattr(raw_gradient, "shape", "?")) != tuple(self._raw.shape):
             raise DtypeError(
                 f"{called(self)}.backward: `gradient` is not a Tensor with its dims",
                 got=type(gradient).__name__,
@@ -98,7 +98,7 @@ class TensorProtocols:
             )
         if options.get("inputs") is not None:
             options["inputs"] = [getattr(x, "raw_tensor", x) for x in options["inputs"]]
-        self._raw.backward(given, retain_graph=retain_graph, **options)
+        self._raw.backward(raw_gradient, retain_graph=retain_graph, **options)
 
     @property
     def requires_grad(self: Any) -> bool:
@@ -164,16 +164,16 @@ class TensorProtocols:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "?")
-        first = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
+        operand = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
-        if not isinstance(first, TensorProtocols):
+        if not isinstance(operand, TensorProtocols):
             of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
             if of_raw and _is_operator(name, args, kwargs):
                 return NotImplemented  # then Python tries the right operand
-            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, TensorProtocols))
+            operand = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, TensorProtocols))
             if of_raw:
-                raise _given_to_raw(first, name, args, kwargs or {})
-        x: Any = first
+                raise _given_to_raw(operand, name, args, kwargs or {})
+        x: Any = operand
         where = "torch.nn.functional" if str(module).endswith(("functional", "_nn")) else "torch"
         way = way_of(x, name, args[1:], kwargs or {}) if args and args[0] is x else None
         if args and isinstance(args[0], list | tuple):
@@ -195,13 +195,13 @@ _OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le 
 
 def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
     """The error for a Tensor passed to a method of a raw tensor: `raw.copy_(x)`, `raw[0] = x`."""
-    raw, *others = args
+    raw, *arguments = args
     if name in ("__getitem__", "__setitem__"):
-        what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
+        call = f"{called(raw)}[{_key(arguments[0])}]" + (f" = {called(arguments[1])}" if len(arguments) > 1 else "")
     else:
-        what = typed(raw, name, others, kwargs)
+        call = typed(raw, name, arguments, kwargs)
     return equivalent_error(
-        what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x
+        call, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x
     )
 
 

@@ -62,10 +62,10 @@ class Tokenizer:
 
     def special(self, role: str, names: Sequence[str]) -> int | None:
         """The number of "bos", "eos", … as the tokenizer declares it, or else of the first of `names` that it has."""
-        said = getattr(self.source, f"{role}_token_id", getattr(self.source, f"{role}_id", None))
-        said = said() if callable(said) else said
-        if said is not None and said >= 0:
-            return int(said)
+        declared = getattr(self.source, f"{role}_token_id", getattr(self.source, f"{role}_id", None))
+        declared = declared() if callable(declared) else declared
+        if declared is not None and declared >= 0:
+            return int(declared)
         return next((number for name in names if (number := self.number(name)) is not None), None)
 
 

@@ -107,12 +107,12 @@ class Vocab:
         Raises DimError if there is no such label.
         """
         vocab = cls.of_labels(labels)
-        given = {
+        roles = {
             "bos": ("bos_label", bos_label),
             "eos": ("eos_label", eos_label),
             "unk": ("unknown_label", unknown_label),
         }
-        vocab._roles = {role: vocab._number_of(name, label) for role, (name, label) in given.items()}
+        vocab._roles = {role: vocab._number_of(name, label) for role, (name, label) in roles.items()}
         symbols = {
             name: vocab._number_of("user_defined_symbols", x) for name, x in (user_defined_symbols or {}).items()
         }
@@ -156,9 +156,9 @@ class Vocab:
         return tuple(self.decode(number) for number in range(len(self)))
 
     def __repr__(self) -> str:
-        shown = [self.decode(number) for number in range(min(len(self), 5))]
+        labels = [self.decode(number) for number in range(min(len(self), 5))]
         return encodable(
-            printable_name(f"Vocab({count_of(len(self), 'label')}: {' '.join(shown)}{' …' * (len(self) > 5)})")
+            printable_name(f"Vocab({count_of(len(self), 'label')}: {' '.join(labels)}{' …' * (len(self) > 5)})")
         )
 
     @property
@@ -338,8 +338,8 @@ class Vocab:
     @cached_property
     def _spaces(self) -> re.Pattern[str]:
         """What separates labels in a text: all spaces but those in labels, such as U+00A0."""
-        inside = {letter for label in self.labels for letter in label if letter.isspace()} - {" "}
-        return re.compile(rf"[^\S{''.join(inside)}]+")
+        letters = {letter for label in self.labels for letter in label if letter.isspace()} - {" "}
+        return re.compile(rf"[^\S{''.join(letters)}]+")
 
     def _cut(self, text: str) -> list[str]:
         words = [word for word in self._spaces.split(text) if word]
@@ -396,5 +396,5 @@ def _in_brackets(label: str) -> bool:
 
 
 def _some(labels: Sequence[str]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:8])
-    return shown + (f", … ({len(labels)})" if len(labels) > 8 else "")
+    text = ", ".join(repr(label) for label in labels[:8])
+    return text + (f", … ({len(labels)})" if len(labels) > 8 else "")

@@ -76,11 +76,11 @@ def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> LabelTable:
 
 
 def _unique(labels: Any, what: str) -> bool:
-    seen: set[Any] = set()
+    earlier: set[Any] = set()
     for label in labels:
-        if label in seen:
+        if label in earlier:
             raise DimError(f"{what}: a label occurs twice", got=repr(label))
-        seen.add(label)
+        earlier.add(label)
     return True
 
 
@@ -123,9 +123,9 @@ def _literal(text: str) -> Any:
     """The value that is written as JSON or as a Python literal; None if the text is a list of lines."""
     if not text.lstrip().startswith(("{", "[")):
         return None
-    for read in (json.loads, ast.literal_eval):
+    for parse in (json.loads, ast.literal_eval):
         try:
-            return read(text.strip())
+            return parse(text.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
     return None

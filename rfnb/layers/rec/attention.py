@@ -45,8 +45,8 @@ class GenericAttention(Layer, layer_class="generic_attention"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The features of the base come last."""
-        last = [dim for dim in order if dim is self.feature_dim]
-        return [*(dim for dim in order if dim is not self.feature_dim), *last]
+        features = [dim for dim in order if dim is self.feature_dim]
+        return [*(dim for dim in order if dim is not self.feature_dim), *features]
 
 
 class DotAttention(Layer, layer_class="dot_attention"):

@@ -68,17 +68,17 @@ class Rec(Layer, layer_class="rec"):
         }
         options = dict(self.unit_opts or {})
         self.cell = CELLS[self.kind](self, in_dim, self.out_dim, options, init)
-        for part, given in self._initial().items():
-            if given == VARIABLE:
+        for part, initial in self._initial().items():
+            if initial == VARIABLE:
                 self.parameter(f"initial_{part if len(self.cell.parts) > 1 else 'var'}", [self.out_dim], 0.0)
-            elif isinstance(given, FromLayer):
+            elif isinstance(initial, FromLayer):
                 if len(self.cell.parts) > 1 and not isinstance(self.initial_state, Mapping | list):
-                    what = "initial_state: the cell has several states"
+                    fault = "initial_state: the cell has several states"
                     raise NetworkError(
-                        what, got="one layer", expected=f"a layer for each of {', '.join(self.cell.parts)}"
+                        fault, got="one layer", expected=f"a layer for each of {', '.join(self.cell.parts)}"
                     )
-            elif given not in CONSTANT:
-                raise NetworkError(f"initial_state: {given!r} is not known", expected="zeros, ones, var, or a layer")
+            elif initial not in CONSTANT:
+                raise NetworkError(f"initial_state: {initial!r} is not known", expected="zeros, ones, var, or a layer")
 
     @property
     def needs_all_frames(self) -> bool:
@@ -91,14 +91,14 @@ class Rec(Layer, layer_class="rec"):
 
     def _initial(self) -> dict[str, Any]:
         """What is given for each part of the state."""
-        given, parts = self.initial_state, self.cell.parts
-        if isinstance(given, Mapping):
-            if set(given) != set(parts):
-                raise NetworkError("initial_state has other parts than the cell", got=list(given), expected=list(parts))
-            return dict(given)
-        if isinstance(given, list | tuple):
-            return dict(zip(["c", "h"], given, strict=True)) if len(parts) > 1 else {parts[0]: given[0]}
-        return dict.fromkeys(parts, given)
+        state, parts = self.initial_state, self.cell.parts
+        if isinstance(state, Mapping):
+            if set(state) != set(parts):
+                raise NetworkError("initial_state has other parts than the cell", got=list(state), expected=list(parts))
+            return dict(state)
+        if isinstance(state, list | tuple):
+            return dict(zip(["c", "h"], state, strict=True)) if len(parts) > 1 else {parts[0]: state[0]}
+        return dict.fromkeys(parts, state)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """The state before the first step. x: {…, in}"""
@@ -117,8 +117,8 @@ class Rec(Layer, layer_class="rec"):
 
     def begun_tensors(self) -> list[Tensor]:
         """The weights that are parts of parameters."""
-        held = vars(self.cell.cell).values() if self.cell.held else ()
-        return [x for x in held if isinstance(x, Tensor) and not isinstance(x, Parameter)]
+        values = vars(self.cell.cell).values() if self.cell.held else ()
+        return [x for x in values if isinstance(x, Tensor) and not isinstance(x, Parameter)]
 
     def end_steps(self) -> None:
         """Each call takes the weights again."""
@@ -135,20 +135,20 @@ class Rec(Layer, layer_class="rec"):
     def _state(self, x: Tensor, inputs: Mapping[str, Tensor]) -> State:
         assert self.out_dim is not None
         batch = [dim for dim in x.dims if dim not in (self.axis, self.in_dim)]
-        made, dtype = {}, "float32" if x.sparse_dim is not None else x.dtype
-        for part, given in self._initial().items():
-            if given == VARIABLE:
+        tensors, dtype = {}, "float32" if x.sparse_dim is not None else x.dtype
+        for part, initial in self._initial().items():
+            if initial == VARIABLE:
                 start: Tensor = self.params[f"initial_{part if len(self.cell.parts) > 1 else 'var'}"]
                 for dim in batch:
                     start = expand_dim(start, dim)
-            elif isinstance(given, FromLayer):
-                start = self._last(inputs[given.key])
+            elif isinstance(initial, FromLayer):
+                start = self._last(inputs[initial.key])
             else:
-                fill = CONSTANT[given]
+                fill = CONSTANT[initial]
                 dims = [*batch, self.out_dim]
                 start = full(dims=dims, fill_value=fill, dtype=dtype) if fill else zeros(dims, dtype=dtype)
-            made[part] = start
-        return State(made)
+            tensors[part] = start
+        return State(tensors)
 
     def _last(self, x: Tensor) -> Tensor:
         """The last frame of a sequence, or the output itself if it is no sequence; with the features of the state."""
@@ -175,16 +175,16 @@ class Rec(Layer, layer_class="rec"):
         """The axis of the loop stands before other axes."""
         if self.stepwise:
             return order
-        first = [dim for dim in order if dim.is_batch_dim()]
-        return [*first, self.axis, *(dim for dim in order if dim not in (*first, self.axis))]
+        batch = [dim for dim in order if dim.is_batch_dim()]
+        return [*batch, self.axis, *(dim for dim in order if dim not in (*batch, self.axis))]
 
 
 def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*"."""
     parts = [set_feature_dim(x, x.feature_dim or x.dims[-1]) for x in state.values()]
-    whole = parts[0] if len(parts) == 1 else concat_features(*parts)
+    joined = parts[0] if len(parts) == 1 else concat_features(*parts)
     named = {} if len(parts) == 1 else dict(zip(state, parts, strict=True))
-    return {f"state:{name}": x for name, x in {**named, "*": whole}.items()}
+    return {f"state:{name}": x for name, x in {**named, "*": joined}.items()}
 
 
 class RnnCell(Rec, layer_class="rnn_cell"):
@@ -193,9 +193,9 @@ class RnnCell(Rec, layer_class="rnn_cell"):
     def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
         """The parameters. Before the first step, the output is that of the initial state."""
         if self.stepwise and not self.by_mask and self.initial_output not in (None, "zeros", 0):
-            what, got = "rnn_cell has no initial_output", f'"initial_output": {self.initial_output!r}'
+            fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.initial_output!r}'
             raise NetworkError(
-                what, got=got, expected='"initial_state": …, whose h is the output before the first step'
+                fault, got=got, expected='"initial_state": …, whose h is the output before the first step'
             )
         super().setup(x, **inputs)
 
@@ -203,8 +203,8 @@ class RnnCell(Rec, layer_class="rnn_cell"):
         """The cells of one step, whose forget gates have a bias of 1, stand for those of CUDA kernels."""
         name = super().unit_name()
         if name in ("lstm", "lstmp", "nativelstm", "nativelstm2"):
-            what = f"rnn_cell has no unit {self.unit!r}"
-            raise NetworkError(what, expected="LSTMBlock, BasicLSTM, StandardLSTM, GRU", hint='"class": "rec"')
+            fault = f"rnn_cell has no unit {self.unit!r}"
+            raise NetworkError(fault, expected="LSTMBlock, BasicLSTM, StandardLSTM, GRU", hint='"class": "rec"')
         return "standardlstm" if name in ("lstmblock", "lstmblockfused", "cudnnlstm") else name
 
 

@@ -66,8 +66,8 @@ class Choice(Layer, layer_class="choice"):
             raise NetworkError("choice: there is no search, and no target to take", expected='"target": "classes"')
         labels = self.target_dim
         if labels is not None and sources and self.searches and self.input_type != "regression":
-            found = sources[0].feature_dim
-            if found is None or found.dimension != labels.dimension:
+            feature = sources[0].feature_dim
+            if feature is None or feature.dimension != labels.dimension:
                 raise NetworkError(
                     "choice: the scores are not those of the labels of the target",
                     got=sources[0].describe_dims(), expected=f"features of {labels}",
@@ -95,15 +95,15 @@ class Choice(Layer, layer_class="choice"):
             self.parts = {f"out_{i}": x for i, x in enumerate([target, *more.values()])} if self.several else {}
             return target
         assert self.loop is not None and self.loop.beam is not None
-        made = []
+        templates = []
         for source in sources:
             dims = [dim for dim in source.dims if dim not in (source.feature_dim, self.loop.beam)]
             if self.input_type == "regression":
                 return set_feature_dim(zeros([*dims, self.loop.beam, source.feature_dim]), source.feature_dim)  # type: ignore[list-item]
-            made.append(zeros([*dims, self.loop.beam], dtype="int32", sparse_dim=source.feature_dim))
+            templates.append(zeros([*dims, self.loop.beam], dtype="int32", sparse_dim=source.feature_dim))
         if self.several:
-            self.parts = {f"out_{i}": x for i, x in enumerate(made)}
-        return made[0]
+            self.parts = {f"out_{i}": x for i, x in enumerate(templates)}
+        return templates[0]
 
     def choose(self, steps: StepsOfSearch, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> Tensor:
         """The labels that this step of a search chooses. {…, beam, labels} → {…, beam}"""
@@ -119,15 +119,15 @@ class Choice(Layer, layer_class="choice"):
             options["custom_score_combine"] = self._combine(more)
         size = self.beam_size if self.beam_size != self.loop.beam.dimension else None
         axes = [x.feature_dim for x in sources]
-        chosen = steps.choose(
+        choice = steps.choose(
             self.name, list(sources) if self.several else sources[0],
             axis=axes if self.several else axes[0], beam_size=size, **options,
         )  # fmt: skip
-        labels = chosen.labels if self.several else [chosen.labels]
-        made = [cast(set_sparse_dim(x, axis), "int32") for x, axis in zip(labels, axes, strict=True)]
+        labels = choice.labels if self.several else [choice.labels]
+        outputs = [cast(set_sparse_dim(x, axis), "int32") for x, axis in zip(labels, axes, strict=True)]
         if self.several:
-            self.parts = {f"out_{i}": x for i, x in enumerate(made)}
-        return made[0]
+            self.parts = {f"out_{i}": x for i, x in enumerate(outputs)}
+        return outputs[0]
 
     def _combine(self, more: Mapping[str, Tensor]) -> Any:
         function = self.custom_score_combine
@@ -149,11 +149,11 @@ class _OfHypotheses(Layer):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…, beam}"""
-        found = self.search_of(x)
-        if found is not None and found.choices is not None:
-            of_all: Tensor = getattr(found.choices, self.found_as)
+        search = self.search_of(x)
+        if search is not None and search.choices is not None:
+            of_all: Tensor = getattr(search.choices, self.found_as)
             return of_all
-        beam = [dim for dim in x.dims if found is not None and dim is found.beam]
+        beam = [dim for dim in x.dims if search is not None and dim is search.beam]
         return zeros([dim for dim in x.dims if dim.is_batch_dim()] + beam, dtype=self.found_dtype)
 
 
@@ -185,15 +185,15 @@ class Decide(Layer, layer_class="decide"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…}"""
-        found = self.search_of(x)
-        if found is None or found.beam is None:
+        search = self.search_of(x)
+        if search is None or search.beam is None:
             return x
-        if found.choices is None:  # a template
-            return gather(x, indices=0, axis=found.beam)
-        scores = found.choices.beam_scores
+        if search.choices is None:  # a template
+            return gather(x, indices=0, axis=search.beam)
+        scores = search.choices.beam_scores
         if self.length_normalization:
-            scores = scores / cast(found.choices.lengths, scores.dtype)
-        return gather(x, indices=reduce_argmax(scores, axis=found.beam), axis=found.beam)
+            scores = scores / cast(search.choices.lengths, scores.dtype)
+        return gather(x, indices=reduce_argmax(scores, axis=search.beam), axis=search.beam)
 
 
 class DecideKeepBeam(Layer, layer_class="decide_keep_beam"):
@@ -218,8 +218,8 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new axis."""
-        found = self.search_of(x)
-        self.beam = None if found is None else found.beam
+        search = self.search_of(x)
+        self.beam = None if search is None else search.beam
         if self.beam is not None and self.beam_dim is None:
             self.beam_dim = NetworkDims().static(self.beam.get_dim_value())
 

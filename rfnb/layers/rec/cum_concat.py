@@ -68,4 +68,4 @@ class CumConcat(Layer, layer_class="cum_concat"):
 
 
 def _without(dims: Sequence[Dim], dim: Dim | None) -> list[Dim]:
-    return [each for each in dims if each is not dim]
+    return [d for d in dims if d is not dim]

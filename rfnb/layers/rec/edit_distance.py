@@ -67,23 +67,25 @@ class EditDistanceTable(_ToTarget, layer_class="edit_distance_table"):
 
     def step(self, state: State, x: Tensor, labels: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, 1 + target}"""
-        last, count = state["row"], state["count"]
+        previous, count = state["row"], state["count"]
         label, places = _number(x), _range(self.frames)
-        kept = gather(last, indices=places, axis=self.row) + cast(compare_bc(_number(labels), "!=", label), "int32")
-        rest = minimum(gather(last, indices=places + 1, axis=self.row) + 1, kept)
-        first = Dim(1, name="first")
+        diagonal = gather(previous, indices=places, axis=self.row) + cast(
+            compare_bc(_number(labels), "!=", label), "int32"
+        )
+        tail = minimum(gather(previous, indices=places + 1, axis=self.row) + 1, diagonal)
+        head = Dim(1, name="first")
         row, _ = concat(
-            (expand_dim(count + 1, first), first), (rest, self.frames), out_dim=self.row, allow_broadcast=True
+            (expand_dim(count + 1, head), head), (tail, self.frames), out_dim=self.row, allow_broadcast=True
         )
         # Entry j is also the entry i before it and j − i insertions.
-        before = Dim(None, name="before")
-        earlier, before = replace_dim(row, in_dim=self.row, out_dim=before)
-        allowed = compare_bc(_range(before), "<=", _range(self.row))
-        steps = where(allowed, earlier - _range(before), FAR, allow_broadcast_all_sources=True)
-        row, count = reduce_min(steps, axis=before, use_mask=False) + _range(self.row), count + 1
+        column = Dim(None, name="before")
+        earlier, column = replace_dim(row, in_dim=self.row, out_dim=column)
+        allowed = compare_bc(_range(column), "<=", _range(self.row))
+        steps = where(allowed, earlier - _range(column), FAR, allow_broadcast_all_sources=True)
+        row, count = reduce_min(steps, axis=column, use_mask=False) + _range(self.row), count + 1
         if self.blank_idx is not None:
             blank = equal(label, self.blank_idx)
-            row = where(blank, last, row)
+            row = where(blank, previous, row)
             count = where(blank, state["count"], count)
         return row, State(row=row, count=count)
 
@@ -115,12 +117,12 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
     def compute(self, x: Tensor, labels: Tensor) -> Tensor:
         """{…, row} → {…, labels}"""
         assert self.out_dim is not None
-        now, label = reduce_min(x, axis=self.row), _range(self.out_dim)
+        distance, label = reduce_min(x, axis=self.row), _range(self.out_dim)
         differs = cast(compare_bc(_number(labels), "!=", label), "int32")
-        taken = reduce_min(gather(x, indices=_range(self.frames), axis=self.row) + differs, axis=self.frames)
-        y = minimum(now + 1, taken)
+        longer = reduce_min(gather(x, indices=_range(self.frames), axis=self.row) + differs, axis=self.frames)
+        y = minimum(distance + 1, longer)
         if self.blank_idx is not None:
-            y = where(equal(label, self.blank_idx), now, y)
+            y = where(equal(label, self.blank_idx), distance, y)
         return set_feature_dim(y, self.out_dim)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

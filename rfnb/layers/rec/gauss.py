@@ -48,8 +48,8 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
         if self.inner is not None:
             shift = cast(set_sparse_dim(range_over_dim(self.inner), None), x.dtype) * self.inner_size_step
             position = combine_bc(position, "+", shift - self.inner.get_dim_value() / 2)
-        first = cast(round(position), "int64") - self.window_size // 2
-        at = combine_bc(first, "+", set_sparse_dim(range_over_dim(self.window, dtype="int64"), None))
+        start = cast(round(position), "int64") - self.window_size // 2
+        at = combine_bc(start, "+", set_sparse_dim(range_over_dim(self.window, dtype="int64"), None))
         weights = exp(square(position - cast(at, x.dtype)) / (-2 * self.std**2)) / (self.std * math.sqrt(2 * math.pi))
         near = gather(base, indices=at, axis=self.frames, clip_to_valid=True)
         return set_feature_dim(reduce_sum(near * weights, axis=self.window), base.feature_dim)
@@ -60,5 +60,5 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The positions stand before the features, which come last."""
-        last = [dim for dim in (self.inner, self.feature_dim) if dim is not None]
-        return [*(dim for dim in order if dim not in last), *last]
+        end = [dim for dim in (self.inner, self.feature_dim) if dim is not None]
+        return [*(dim for dim in order if dim not in end), *end]

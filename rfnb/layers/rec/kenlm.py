@@ -51,8 +51,8 @@ class KenLm(Layer, layer_class="kenlm"):
         if x.sparse_dim is None or x.sparse_dim.get_dim_value() > len(self.words):
             got = f"{x.describe_dims()}, {len(self.words)} labels in the file"
             raise NetworkError("kenlm: the source has other labels than the file", got=got)
-        same = x.sparse_dim.dimension == len(self.words)
-        self.labels = x.sparse_dim if same else self.pool.feature(len(self.words), x.dims)
+        complete = x.sparse_dim.dimension == len(self.words)
+        self.labels = x.sparse_dim if complete else self.pool.feature(len(self.words), x.dims)
         self.score = scores_of(self.lm_file)
 
     def first_state(self, x: Tensor) -> State:
@@ -74,11 +74,11 @@ class KenLm(Layer, layer_class="kenlm"):
         """The scores for raw labels, {…, so far}."""
         backend = backend_of_raw(history)
         numbers = backend.to_numpy_raw(history)
-        one = self._of_all if self.dense_output else self._of_newest
+        score = self._of_all if self.dense_output else self._of_newest
         rows = numbers.reshape(-1, numbers.shape[-1])[:, self.input_step_offset :].tolist()
-        found = np.asarray([one([self.words[label] for label in row]) for row in rows], "float32")
+        scores = np.asarray([score([self.words[label] for label in row]) for row in rows], "float32")
         shape = (*numbers.shape[:-1], *([len(self.words)] if self.dense_output else []))
-        return backend.from_numpy_raw(found.reshape(shape), str(history.device))
+        return backend.from_numpy_raw(scores.reshape(shape), str(history.device))
 
     def _of_newest(self, labels: list[str]) -> float:
         return self.score(self._text(labels)) - self.score(self._text(labels[:-1]))
@@ -87,9 +87,9 @@ class KenLm(Layer, layer_class="kenlm"):
         """The scores of all labels, taken as they are, as the next word, or as the rest of an unfinished one."""
         text, merge = self._text(labels), self.bpe_merge_symbol
         if merge and labels and labels[-1].endswith(merge):
-            before, begun = text[:-1], text[-1]
-            base = self.score((*before, begun + merge))
-            return [self.score((*before, begun + label)) - base for label in self.words]
+            words, word = text[:-1], text[-1]
+            base = self.score((*words, word + merge))
+            return [self.score((*words, word + label)) - base for label in self.words]
         return [self.score((*text, label)) - self.score(text) for label in self.words]
 
     def _text(self, labels: list[str]) -> tuple[str, ...]:

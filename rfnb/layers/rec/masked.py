@@ -60,7 +60,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
         """The unit takes the sources."""
-        return {name: given for name, given in described.items() if name != "from"}
+        return {name: option for name, option in described.items() if name != "from"}
 
     @classmethod
     def net_inside(
@@ -127,7 +127,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def needs_all_frames(self) -> bool:
         """Whether a layer in the unit does."""
         layers = [node.layer for node in self.inner.carrying.values()]
-        return any(each is not None and each.needs_all_frames for each in layers)
+        return any(member is not None and member.needs_all_frames for member in layers)
 
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
@@ -137,23 +137,23 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
         """Each frame has the output of the last one that the mask took, as in the steps. {…, axis} → {…, axis}"""
         inner, mask = self.inner, along(mask, axis)
-        known = {key: None if axis in x.dims else x for key, x in outside.items()}
-        taken = {key: packed(x, mask, axis, frames) for key, x in outside.items()}
-        if not any(frames in x.dims for x in taken.values()):
+        constants = {key: None if axis in x.dims else x for key, x in outside.items()}
+        inputs = {key: packed(x, mask, axis, frames) for key, x in outside.items()}
+        if not any(frames in x.dims for x in inputs.values()):
             packed(mask, mask, axis, frames)  # for the lengths
-        values = run_over_frames(inner, taken, known, frames)
+        values = run_over_frames(inner, inputs, constants, frames)
         at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=axis)
 
         def placed(x: Tensor, first: Tensor) -> Tensor:
             return unpacked(along(x, frames), frames, first, at)
 
-        parts = {name: placed(values[path], inner.first_output(known, inner.nodes[path], first))
+        parts = {name: placed(values[path], inner.first_output(constants, inner.nodes[path], first))
                  for name, (path, first) in inner.kept.items()}  # fmt: skip
         for name, x in self._of_losses(values).items():
             x = along(x, frames)
             parts[name] = placed(x, zeros(_without(x.dims, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
         self.parts = parts
-        return placed(values[inner.output.path], inner.first_output(known))
+        return placed(values[inner.output.path], inner.first_output(constants))
 
     def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
         """The states of the unit, and its output before the first frame."""
@@ -166,27 +166,27 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def _carrying(self) -> list[Layer]:
         """The layers of the unit that carry a state, and have the same parameters in each step."""
         layers = [node.layer for node in self.inner.carrying.values() if node.layer is not None]
-        return [each for each in layers if not each.changes]
+        return [member for member in layers if not member.changes]
 
     def begin_steps(self) -> None:
         """That of the layers in the unit."""
-        for each in self._carrying:
-            each.begin_steps()
+        for member in self._carrying:
+            member.begin_steps()
 
     def begun_tensors(self) -> list[Tensor]:
         """What the layers in the unit have computed."""
-        return [x for each in self._carrying for x in each.begun_tensors()]
+        return [x for member in self._carrying for x in member.begun_tensors()]
 
     def end_steps(self) -> None:
         """That of the layers in the unit."""
-        for each in self._carrying:
-            each.end_steps()
+        for member in self._carrying:
+            member.end_steps()
 
     def step(self, state: State, mask: Tensor, **outside: Tensor) -> tuple[Tensor, State]:
         """{…} → {…}"""
         # Where the mask is false, there may be labels that the unit does not know: blanks, for example.
-        known = {key: where(mask, x, 0) if x.sparse_dim is not None else x for key, x in outside.items()}
-        values, new = self.inner.run(known, state)
+        inputs = {key: where(mask, x, 0) if x.sparse_dim is not None else x for key, x in outside.items()}
+        values, new = self.inner.run(inputs, state)
         if not self.inner.grows:
             new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
@@ -204,19 +204,19 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def _of_losses(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the losses of layers in the unit need, as parts. In a loop, frames that do not count are among them."""
-        found = {}
+        parts = {}
         for name, end in self.inner.ends.items():
-            needed = {"output": end.path, "target": end.target or "", "factor": end.inv_norm_factor or ""}
-            found.update({_part(key, name): values[path] for key, path in needed.items() if path in values})
+            paths = {"output": end.path, "target": end.target or "", "factor": end.inv_norm_factor or ""}
+            parts.update({_part(key, name): values[path] for key, path in paths.items() if path in values})
             if end.layer is not None and end.layer.logits is not None:
-                found[_part("logits", name)] = end.layer.logits
-        self.loss_parts = tuple(found)
-        return found
+                parts[_part("logits", name)] = end.layer.logits
+        self.loss_parts = tuple(parts)
+        return parts
 
     def ends_inside(self, node: NetNode) -> list[str]:
         """The outputs in the unit, what losses need, and the mask, of which a view shows the frames taken."""
-        ends = {self.inner.called(path): each for path, each in self.inner.nodes.items() if each.layer is not None}
-        names = [name for name, each in ends.items() if each.layer.is_output_layer]  # type: ignore[union-attr]
+        ends = {self.inner.called(path): end for path, end in self.inner.nodes.items() if end.layer is not None}
+        names = [name for name, end in ends.items() if end.layer.is_output_layer]  # type: ignore[union-attr]
         parts = [f"{node.path}/{name}" if name else node.path for name in [*names, *self.loss_parts]]
         return [*parts, node.inputs["mask"]]
 
@@ -230,30 +230,30 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
     def losses_inside(self, node: NetNode) -> list[NetNode]:
         """The layers in the unit that have a loss."""
-        found = []
+        nodes = []
         for name, end in self.inner.ends.items():
             path = f"{node.path}/{name}" if name else node.path
             target = None if end.target is None else end.target.removeprefix(TARGET)
-            found.append(replace(end, path=path, target=target, loop=node.loop))
-        return found
+            nodes.append(replace(end, path=path, target=target, loop=node.loop))
+        return nodes
 
     def values_of_loss(self, node: NetNode, end: NetNode, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The values of the frames where the mask is true."""
-        name, found = end.path.removeprefix(node.path).removeprefix("/"), {}
+        name, by_path = end.path.removeprefix(node.path).removeprefix("/"), {}
         mask, axis, frames = values[node.inputs["mask"]], self.inner.axis, self.inner.frames
-        known = {key: values.get(f"{node.path}/{_part(key, name)}") for key in ("output", "target", "factor", "logits")}
+        parts = {key: values.get(f"{node.path}/{_part(key, name)}") for key in ("output", "target", "factor", "logits")}
         if self.stepwise:
-            assert self.loop is not None and known["output"] is not None
-            axis = known["output"].dims[0]
+            assert self.loop is not None and parts["output"] is not None
+            axis = parts["output"].dims[0]
             frames = self.frames_of_losses = self.frames_of_losses or Dim(None, name="taken", kind="spatial")
             mask = mask if axis in mask.dims else expand_dim(mask, axis)
-            known = {key: None if x is None else packed(x, mask, axis, frames) for key, x in known.items()}
-        if known["target"] is None and end.target is not None and end.target in values:
-            known["target"] = _taken(values[end.target], mask, axis, frames)
+            parts = {key: None if x is None else packed(x, mask, axis, frames) for key, x in parts.items()}
+        if parts["target"] is None and end.target is not None and end.target in values:
+            parts["target"] = _taken(values[end.target], mask, axis, frames)
         assert end.layer is not None
-        end.layer.logits = known["logits"]
-        found = {end.path: known["output"], end.target: known["target"], end.inv_norm_factor: known["factor"]}
-        return {path: x for path, x in found.items() if path is not None and x is not None}
+        end.layer.logits = parts["logits"]
+        by_path = {end.path: parts["output"], end.target: parts["target"], end.inv_norm_factor: parts["factor"]}
+        return {path: x for path, x in by_path.items() if path is not None and x is not None}
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """That of the unit; dims that only the mask has come first."""
@@ -267,12 +267,12 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
 
 def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
     """The axis of the frames where a mask is true; the same one for the same mask."""
-    made = (MASKED, mask, axis)
-    known = next((dim for dim, of in axes.made_of.items() if of == made), None)
-    if known is None:
-        known = Dim(None, name=f"{path[len(scope.path) :]}:masked:time", kind="spatial")
-        axes.made_of[known] = made
-    return known
+    key = (MASKED, mask, axis)
+    frames = next((dim for dim, of in axes.made_of.items() if of == key), None)
+    if frames is None:
+        frames = Dim(None, name=f"{path[len(scope.path) :]}:masked:time", kind="spatial")
+        axes.made_of[frames] = key
+    return frames
 
 
 def _check_frames(builder: Any, scope: Any, path: str, sources: Sequence[str], axis: Dim) -> None:
@@ -297,14 +297,14 @@ def unpacked(x: Tensor, frames: Dim, first: Tensor, at: Tensor) -> Tensor:
 
     {…, frames}, {…}, {…, axis} → {…, axis}
     """
-    before = Dim(1, name="before")
-    y, both = concat((expand_dim(first, before), before), (x, frames), allow_broadcast=True)
-    y = gather(y, indices=set_sparse_dim(at, both), axis=both)
+    head = Dim(1, name="before")
+    y, joined = concat((expand_dim(first, head), head), (x, frames), allow_broadcast=True)
+    y = gather(y, indices=set_sparse_dim(at, joined), axis=joined)
     return set_feature_dim(y, x.feature_dim)
 
 
 def _without(dims: Sequence[Dim], dim: Dim) -> list[Dim]:
-    return [each for each in dims if each is not dim]
+    return [d for d in dims if d is not dim]
 
 
 def _part(key: str, name: str) -> str:
@@ -314,10 +314,10 @@ def _part(key: str, name: str) -> str:
 
 def _taken(target: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -> Tensor:
     """The frames of a target where the mask is true; one that has other lengths than the mask is taken as it is."""
-    own = time_of(target)
-    if own is not None and axis not in (None, own) and target.size_of(own).agrees(axis.size):
-        target, own = replace_dim(target, in_dim=own, out_dim=axis)[0], axis
-    return packed(target, mask, axis, frames) if own is axis else target
+    time = time_of(target)
+    if time is not None and axis not in (None, time) and target.size_of(time).agrees(axis.size):
+        target, time = replace_dim(target, in_dim=time, out_dim=axis)[0], axis
+    return packed(target, mask, axis, frames) if time is axis else target
 
 
 class Unmask(Layer, layer_class="unmask"):
@@ -335,14 +335,14 @@ class Unmask(Layer, layer_class="unmask"):
     ) -> tuple[None, dict[str, str]]:
         """What stands before the first frame: the output of masked_computation there."""
         source = builder.find(scope, names_of_sources(described, None)[0], path)
-        first = f"{source}/{FIRST}"
-        return None, {"first": first} if first in builder.nodes else {}
+        initial = f"{source}/{FIRST}"
+        return None, {"first": initial} if initial in builder.nodes else {}
 
     def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:  # type: ignore[override]
         """The axes of the mask and of the source."""
         self.axis = time_of(mask)
-        found = [dim for dim in x.dims if self.pool.made_of.get(dim, ("",))[0] == MASKED]
-        self.frames = found[0] if found else time_of(x)
+        masked = [dim for dim in x.dims if self.pool.made_of.get(dim, ("",))[0] == MASKED]
+        self.frames = masked[0] if masked else time_of(x)
         if self.frames is self.axis:
             self.axis = None
 

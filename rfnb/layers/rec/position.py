@@ -73,9 +73,9 @@ def encoded(positions: Tensor, features: Dim) -> Tensor:
     size = features.get_dim_value()
     if size % 2 == 0:
         return sinusoidal_encoding(positions, feat_dim=features)
-    even, one = Dim(size - 1, name="even"), Dim(1, name="one")
+    even, unit = Dim(size - 1, name="even"), Dim(1, name="one")
     y = sinusoidal_encoding(positions, feat_dim=even)
-    return concat((y, even), (zeros([*positions.dims, one], dtype=y.dtype), one), out_dim=features)[0]
+    return concat((y, even), (zeros([*positions.dims, unit], dtype=y.dtype), unit), out_dim=features)[0]
 
 
 class RelativePositionalEncoding(Layer, layer_class="relative_positional_encoding"):
@@ -158,9 +158,9 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
         """Queries, keys, features."""
         if self.stepwise:
             return order
-        known: list[Any] = [self.query, self.keys, self.out_dim]
-        return [*(dim for dim in order if dim not in known), *(dim for dim in known if dim in order)]
+        tail: list[Any] = [self.query, self.keys, self.out_dim]
+        return [*(dim for dim in order if dim not in tail), *(dim for dim in tail if dim in order)]
 
 
 def _without(x: Tensor, dim: Dim | None) -> list[Dim]:
-    return [each for each in x.dims if each is not dim]
+    return [d for d in x.dims if d is not dim]

@@ -53,8 +53,8 @@ class SelfAttention(Layer, layer_class="self_attention"):
                 expected="total_key_dim and n_out that are multiples of num_heads",
             )  # fmt: skip
         if self.initial_state is not None or self.restrict_state_to_last_seq or self.state_var_lengths is not None:
-            what = "self_attention: initial_state, restrict_state_to_last_seq, state_var_lengths are not supported"
-            raise NetworkError(what, hint="keep the keys and values with cum_concat")
+            fault = "self_attention: initial_state, restrict_state_to_last_seq, state_var_lengths are not supported"
+            raise NetworkError(fault, hint="keep the keys and values with cum_concat")
         if self.stepwise and not self.attention_left_only:
             raise NetworkError(
                 "self_attention in a loop knows only the frames up to this one", got='"attention_left_only": False',
@@ -79,15 +79,15 @@ class SelfAttention(Layer, layer_class="self_attention"):
         q, k, v = self._parts(x)
         keys = next(dim for dim in key_shift.dims if dim is not self.axis and dim is not key_shift.feature_dim)
         k, v = (replace_dim(part, in_dim=self.axis, out_dim=keys)[0] for part in (k, v))
-        last = range_over_dim(self.axis) if self.attention_left_only else None
-        return self._attended(q, k, v, keys, key_shift, last=last)
+        newest = range_over_dim(self.axis) if self.attention_left_only else None
+        return self._attended(q, k, v, keys, key_shift, last=newest)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No frames yet."""
         batch, so_far = [dim for dim in x.dims if dim is not x.feature_dim], Dim(0, name="so far")
-        left = {"k_left": self.keys_dim, "v_left": self.values_dim}
-        made = {name: zeros([*batch, so_far, self.heads, dim], dtype=x.dtype) for name, dim in left.items()}
-        return State(**made, so_far=so_far, **no_frames(self, batch))
+        dims = {"k_left": self.keys_dim, "v_left": self.values_dim}
+        tensors = {name: zeros([*batch, so_far, self.heads, dim], dtype=x.dtype) for name, dim in dims.items()}
+        return State(**tensors, so_far=so_far, **no_frames(self, batch))
 
     def step(self, state: State, x: Tensor, key_shift: Tensor | None = None) -> tuple[Tensor, State]:
         """{…, in} → {…, n_out}"""
@@ -95,8 +95,10 @@ class SelfAttention(Layer, layer_class="self_attention"):
         k, keys, _ = with_frame(k, state, "k_left")
         v, _, count = with_frame(v, state, "v_left")
         if key_shift is not None:
-            own = next(dim for dim in key_shift.dims if dim not in (key_shift.feature_dim, *q.dims))
-            key_shift = replace_dim(key_shift, in_dim=own, out_dim=keys)[0] if own is not keys else key_shift
+            distances = next(dim for dim in key_shift.dims if dim not in (key_shift.feature_dim, *q.dims))
+            key_shift = (
+                replace_dim(key_shift, in_dim=distances, out_dim=keys)[0] if distances is not keys else key_shift
+            )
         y = self._attended(q, k, v, keys, key_shift, last=state.get("count"))
         return y, State(k_left=k, v_left=v, so_far=keys, **count)
 

@@ -32,6 +32,6 @@ def with_frame(x: Tensor, state: State, name: str) -> tuple[Tensor, Dim, dict[st
     if "count" not in state:
         return y, so_far, {}
     count: Tensor = state["count"]
-    here = compare_bc(range_over_dim(so_far), "==", count)
-    y = where(here, x, y, allow_broadcast_all_sources=True)
+    place = compare_bc(range_over_dim(so_far), "==", count)
+    y = where(place, x, y, allow_broadcast_all_sources=True)
     return set_feature_dim(y, x.feature_dim), so_far, {"count": count + 1}

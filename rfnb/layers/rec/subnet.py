@@ -41,11 +41,11 @@ class RecSubnet(Layer, layer_class="rec:unit"):
     def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
         """Raises NetworkError for options that only cells have."""
         if self.direction == -1:
-            what, got = "a loop of layers begins with the first frame", '"direction": -1'
-            raise NetworkError(what, got=got, expected='"direction": 1', hint="direction is for the units of cells")
+            fault, got = "a loop of layers begins with the first frame", '"direction": -1'
+            raise NetworkError(fault, got=got, expected='"direction": 1', hint="direction is for the units of cells")
         if self.initial_state not in (None, "zeros", 0):
-            what, got = "a net as the unit has no initial_state", f'"initial_state": {self.initial_state!r}'
-            raise NetworkError(what, got=got, expected='"initial_output": … of the layers that are needed as prev:…')
+            fault, got = "a net as the unit has no initial_state", f'"initial_state": {self.initial_state!r}'
+            raise NetworkError(fault, got=got, expected='"initial_output": … of the layers that are needed as prev:…')
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output of all steps, once the loop has run."""
@@ -57,8 +57,8 @@ class RecSubnet(Layer, layer_class="rec:unit"):
 
     def get_search_choices(self) -> SearchChoices | None:
         """The result of the last search in the loop: `beam_dim`, `beam_scores`, `src_beams`, `found`; None without."""
-        own = self.nets.get(self.name)
-        return None if own is None else own.choices
+        rec = self.nets.get(self.name)
+        return None if rec is None else rec.choices
 
     def extra_repr(self) -> str:
         """The class in the net dict and the name."""
@@ -99,17 +99,17 @@ class RecLastOutput(Layer, layer_class="rec_last_output"):
         """The layer in the loop is the source."""
         rec, name = described.get("rec_layer"), described.get("sub_layer_name")
         if not rec or not name:
-            what = "rec_last_output needs a rec layer and the name of one of its layers"
-            raise NetworkError(what, expected='"rec_layer": …, "sub_layer_name": …')
+            fault = "rec_last_output needs a rec layer and the name of one of its layers"
+            raise NetworkError(fault, expected='"rec_layer": …, "sub_layer_name": …')
         return {**described, "from": f"{rec}/{name}"}
 
     def compute(self, x: Tensor) -> Tensor:
         """{axis, …} → {…}; 0 for a sequence without frames"""
-        axis, before = x.dims[0], Dim(1, name="before")
-        first = zeros([before, *x.dims[1:]], dtype=x.dtype, sparse_dim=x.sparse_dim)
-        y, both = concat((first, before), (x, axis))
-        last = cast(get_size_tensor(axis, device=x.device), "int32")
-        return set_feature_dim(gather(y, indices=set_sparse_dim(last, both), axis=both), x.feature_dim)
+        axis, head = x.dims[0], Dim(1, name="before")
+        initial = zeros([head, *x.dims[1:]], dtype=x.dtype, sparse_dim=x.sparse_dim)
+        y, joined = concat((initial, head), (x, axis))
+        lengths = cast(get_size_tensor(axis, device=x.device), "int32")
+        return set_feature_dim(gather(y, indices=set_sparse_dim(lengths, joined), axis=joined), x.feature_dim)
 
 
 class RecUnstack(Layer, layer_class="rec_unstack"):

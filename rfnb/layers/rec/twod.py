@@ -54,7 +54,7 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         if self.t is None and self.loop is None:
             raise NetworkError("twod_lstm: the second source has no frames", got=y.describe_dims())
         forward, recurrent = map(initial_values, (self.forward_weights_init, self.recurrent_weights_init))
-        self.in_x, self.in_y = (Dim(each.feature_dim.dimension, name="in") for each in (x, y))  # type: ignore[union-attr]
+        self.in_x, self.in_y = (Dim(source.feature_dim.dimension, name="in") for source in (x, y))  # type: ignore[union-attr]
         self.parts_dim = 5 * n
         self.parameter("W_re", [self.in_x + self.in_y, self.parts_dim], forward)
         self.parameter("Vh_re", [n, self.parts_dim], recurrent)
@@ -100,12 +100,12 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         with loop:
             left = State(loop.state.left)
             at = cast(loop.iter_idx, "int32") - _range(t)
-            inside = logical_and(greater_equal(at, 0), less(at, lengths))
+            valid = logical_and(greater_equal(at, 0), less(at, lengths))
             z = gather(from_x, indices=at, axis=s, clip_to_valid=True) + from_y
             above = State({name: shift_right(part, axis=t, pad_value=0.0) for name, part in left.items()})
             new = self._cell(z, left, above)
             for name, part in new.items():
-                new[name] = where(inside, part, 0.0).copy_transpose(left[name].dims)
+                new[name] = where(valid, part, 0.0).copy_transpose(left[name].dims)
             loop.state.left = new
             h = loop.stack(new.h)
         h = gather(h, indices=combine_bc(_range(s), "+", _range(t)), axis=loop.axis)
@@ -124,8 +124,8 @@ class TwoDLstm(Layer, layer_class="twod_lstm"):
         z = from_x + from_y
         batch = [dim for dim in z.dims if dim not in (self.s, self.parts_dim)]
         if x.device == "meta":
-            made = [zeros([*batch, *more, self.out_dim], dtype=x.dtype) for more in ([], [self.s], [self.s])]
-            return set_feature_dim(made[0], self.out_dim), State(c=made[1], h=made[2])
+            templates = [zeros([*batch, *dims, self.out_dim], dtype=x.dtype) for dims in ([], [self.s], [self.s])]
+            return set_feature_dim(templates[0], self.out_dim), State(c=templates[1], h=templates[2])
         loop = Loop(axis=self.s, name=f"{self.name}: positions")
         loop.state.left = State({name: zeros([*batch, self.out_dim], dtype=x.dtype) for name in state})
         with loop:

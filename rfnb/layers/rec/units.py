@@ -39,17 +39,17 @@ class Cell:
 
     def __init__(self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, Any], init: Mapping[str, Any]):
         self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
-        used = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
-        known = inspect.signature(self.cls).parameters
-        for name in used:
-            if name not in known:
-                expected = ", ".join(list(known)[2:]) or "none"
+        settings = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
+        parameters = inspect.signature(self.cls).parameters
+        for name in settings:
+            if name not in parameters:
+                expected = ", ".join(list(parameters)[2:]) or "none"
                 raise NetworkError(
-                    f"unit_opts: unknown option {name!r}", expected=expected, hint=did_you_mean(name, known)
+                    f"unit_opts: unknown option {name!r}", expected=expected, hint=did_you_mean(name, parameters)
                 )
-        if isinstance(used.get("activation"), str):
-            used["activation"] = activation_of(used["activation"])
-        self.cell: Any = self.cls(in_dim, out_dim, **used)
+        if isinstance(settings.get("activation"), str):
+            settings["activation"] = activation_of(settings["activation"])
+        self.cell: Any = self.cls(in_dim, out_dim, **settings)
         self.layer = [layer]
         self.make(layer)
 
@@ -210,8 +210,8 @@ class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
     def fill(self, params: Mapping[str, Any]) -> None:
         """Gives them to the cell."""
         cell = self.cell
-        both = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
-        cell.ff_weight, cell.rec_weight = both
+        weights = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
+        cell.ff_weight, cell.rec_weight = weights
         cell.bias = params.get(self.bias_name)
         for name, key in self.used.items():
             norm = getattr(cell, name)

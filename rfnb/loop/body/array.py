@@ -80,8 +80,8 @@ class TensorArray:
         return cls(template, _backend_tensor_array=frames, _backend=backend)
 
     def __getitem__(self, index: int | Tensor) -> Tensor:
-        found: Tensor = self._backend.tensor_array_get_item(self._tensors, index)
-        return found
+        item: Tensor = self._backend.tensor_array_get_item(self._tensors, index)
+        return item
 
     def __len__(self) -> int:
         return len(self._tensors)

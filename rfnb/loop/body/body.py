@@ -103,7 +103,7 @@ class Body:
             self.recorder.grown = self.tape.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
-        state._replace([each.before for each in self.carried])
+        state._replace([carry.before for carry in self.carried])
         state._begin_body(self.read, self.refuse_in_branch)
         self._context.enter_context(ended_by(self.ended_masks))
         self._context.enter_context(self.recorder.recording(self.backend.take))
@@ -157,15 +157,15 @@ class Body:
 
     def var(self, plain: Tensor) -> Var:
         """The Var of a value on the traced frame; a value from outside is copied into the body first."""
-        found = self.tape.refer(plain._raw)
-        if isinstance(found, Var):
-            return found
+        source = self.tape.refer(plain._raw)
+        if isinstance(source, Var):
+            return source
         with self.untraced():
             raw = self.backend.identity_raw(plain._raw)
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
-        made = self.tape.find(raw)
-        assert isinstance(made, Var)
-        return made
+        var = self.tape.find(raw)
+        assert isinstance(var, Var)
+        return var
 
     def _trial_generator(self, device: str, number: int) -> Any:
         with self.tape.pause():
@@ -222,12 +222,12 @@ class Body:
         size = plain.size_of(axis)
         if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
             raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one")
-        inside = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
-        if inside:
+        uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+        if uneven:
             raise LoopError(
-                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {inside[0].name} differ along it",
+                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
                 got=plain.describe_dims(),
-                hint=f"loop over {inside[0].name}, with {axis.name} as a batch dim",
+                hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
             )
         if self.size is not None and not self.size.agrees(size):
             raise DimRebound(
@@ -316,11 +316,11 @@ class Body:
         """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
         with self.untraced():
             shape = self.backend.get_shape_tuple_raw(like._raw)
-            first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
+            value = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
-            frame = tensor_of(self.backend.alias_raw(first), signature, like.lengths)
+            frame = tensor_of(self.backend.alias_raw(value), signature, like.lengths)
         before = self.input("", frame)
-        self.carried.append(Carried("", kind, before, self.var(frame), first, starts_empty=initial is None))
+        self.carried.append(Carried("", kind, before, self.var(frame), value, starts_empty=initial is None))
         return len(self.carried) - 1
 
     # -- leaving
@@ -332,9 +332,9 @@ class Body:
         self.loop.state._end_body()
         with untaped():
             self.tape.restore(self.backend.overwrite_raw)
-        for each in self.carried:
-            if isinstance(each.before, Dim):
-                each.before.changes_in = None
+        for carry in self.carried:
+            if isinstance(carry.before, Dim):
+                carry.before.changes_in = None
 
     def end_of_lines(self) -> None:
         """Notes what the user's lines have done: later ops are those of the loop."""

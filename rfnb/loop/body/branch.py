@@ -52,29 +52,29 @@ def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any
     agree = partial(_matched_leaves, body, yes.result)
     no = _side(body, recorder, node, SideFacts(when=False), false_fn, taken=not holds, finish=agree)
     pairs = [pair for pair in no.result if isinstance(pair[0], Tensor)]
-    wanted = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
-    given = _outside_reads([yes.calls, no.calls], wanted)
+    columns = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
+    reads = _outside_reads([yes.calls, no.calls], columns)
     with body.untraced():
         results = [_result_on_frame(body, *pair, holds=holds) for pair in no.result]
-    made = [x._raw for x in results if isinstance(x, Tensor)]
-    choice = _Choice(body, given, [yes.calls, no.calls], wanted)
+    raws = [x._raw for x in results if isinstance(x, Tensor)]
+    choice = _Choice(body, reads, [yes.calls, no.calls], columns)
     calls = [*yes.calls, *no.calls]
-    outer = {read.number for read in given if isinstance(read, Var)}
+    outer = {read.number for read in reads if isinstance(read, Var)}
     tape.calls.append(
         Call(
             choice,
-            (tape.refer(plain._raw), *given),
+            (tape.refer(plain._raw), *reads),
             {},
             None,
-            tuple((i, tape.input(raw).number) for i, raw in enumerate(made)),
+            tuple((i, tape.input(raw).number) for i, raw in enumerate(raws)),
             changes=tuple({number for call in calls for number in call.changes if number in outer}),
             effect=any(call.effect for call in calls),
             node=node,
         )
     )
-    rest = iter(results)
-    wrapped = recorder.wrap_results(map_leaves(lambda _: next(rest), yes.result), node)
-    _record_op(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
+    values = iter(results)
+    wrapped = recorder.wrap_results(map_leaves(lambda _: next(values), yes.result), node)
+    _record_op(recorder, node, [plain, *_tensors_of(recorder, reads)], [yes, no], results)
     return wrapped
 
 
@@ -94,11 +94,11 @@ def _side(
     try:
         with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, facts) as side:
             first = len(recorder.graph.values)
-            given = fn() if taken else _call_side_not_taken(facts.name, fn)
+            side_result = fn() if taken else _call_side_not_taken(facts.name, fn)
             part = node.body[-1]
-            part.outputs = tuple(recorder.numbers(given))
+            part.outputs = tuple(recorder.numbers(side_result))
             part.inputs = tuple(number for number in part.outputs if number < first)
-            result = map_leaves(unwrap, finish(given))
+            result = map_leaves(unwrap, finish(side_result))
         return _Side(tape.calls[start:], side.op_calls, result)
     finally:
         del tape.calls[start:]
@@ -137,29 +137,29 @@ def _matched_leaves(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
 
 
 def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
-    what = f"{body.loop.name}: cond: {path or 'the result'}"
+    label = f"{body.loop.name}: cond: {path or 'the result'}"
     if not isinstance(a, Tensor) and not isinstance(b, Tensor) and (a is b or (type(a) is type(b) and a == b)):
         return a, a
     first, second = _as_tensor(body, a, b), _as_tensor(body, b, a)
     if first is None or second is None:
         raise LoopError(
-            f"{what} differs between the two sides, and is not a Tensor",
+            f"{label} differs between the two sides, and is not a Tensor",
             got=f"{_shown(b)} from false_fn",
             expected=f"{_shown(a)}, as from true_fn",
             hint="Tensors may differ from step to step; other values must be the same on both sides",
         )
     if first.dtype != second.dtype:
         raise DtypeError(
-            f"{what} has a different dtype in false_fn",
+            f"{label} has a different dtype in false_fn",
             got=second.dtype,
             expected=first.dtype,
             hint=f'rf.cast(value, "{first.dtype}")',
         )
     if first.sparse_dim is not second.sparse_dim and first.sparse_dim is not None and second.sparse_dim is not None:
-        raise DimError(f"{what} has labels from two different dims", got=second.sparse_dim, expected=first.sparse_dim)
+        raise DimError(f"{label} has labels from two different dims", got=second.sparse_dim, expected=first.sparse_dim)
     if first.dims_set != second.dims_set:
         raise DimError(
-            f"{what} has different dims in false_fn",
+            f"{label} has different dims in false_fn",
             got=second.describe_dims(),
             expected=first.describe_dims(),
             hint="rf.expand_dims(value, dims=[…]) adds the dims that one side lacks",
@@ -192,19 +192,19 @@ def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
 
 def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
-    inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
-    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
+    calls = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
+    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
 def _tensors_of(recorder: Recorder | None, given: Iterable[Read]) -> list[Tensor]:
-    numbers, found = {read.number for read in given if isinstance(read, Var)}, []
+    numbers, tensors = {read.number for read in given if isinstance(read, Var)}, []
     while recorder is not None:
         for traced in recorder.traced():
             var = recorder.tape.find(traced.plain._raw)
             if isinstance(var, Var) and var.number in numbers:
-                found.append(traced.plain)
+                tensors.append(traced.plain)
         recorder = recorder.within
-    return found
+    return tensors
 
 
 ROW = OpRow("cond", cond, effect=True)
@@ -215,13 +215,13 @@ ROW = OpRow("cond", cond, effect=True)
 
 def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
     """All values that the sides read but do not compute, without duplicates."""
-    found: dict[Any, Read] = {}
+    reads: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
-        made = {number for call in calls for number in call.made}
+        numbers = {number for call in calls for number in call.made}
         for read in (*(read for call in calls for read in call.reads), *results):
-            if not (isinstance(read, Var) and read.number in made):
-                found[type(read), read.number] = read
-    return list(found.values())
+            if not (isinstance(read, Var) and read.number in numbers):
+                reads[type(read), read.number] = read
+    return list(reads.values())
 
 
 class _Choice:
@@ -245,7 +245,7 @@ class _Choice:
         also = () if inspection is None else self._made(side, inspection.wanted)
         step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
         try:
-            found = step.run(0, *given)
+            results = step.run(0, *given)
         except Exception as error:
             position = step.failed_call(error)
             node = None if position is None else self._programs[side].calls[position].node
@@ -253,18 +253,18 @@ class _Choice:
                 error.add_note(f"in {('true_fn', 'false_fn')[side]} of a `cond`, {node.source.place()} ({node.op})")
             raise
         if inspection is None:
-            return found
+            return results
         count = len(self._wanted[side])
-        inspection.values |= zip(also, found[count:], strict=True)
-        return found[:count]
+        inspection.values |= zip(also, results[count:], strict=True)
+        return results[:count]
 
     def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
-        made = [Var(number) for call in self._programs[side].calls for number in call.made]
-        return tuple(var for var in made if var in wanted)
+        variables = [Var(number) for call in self._programs[side].calls for number in call.made]
+        return tuple(var for var in variables if var in wanted)
 
     def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
-        program, wanted = self._programs[side], [*self._wanted[side], *also]
-        step = self._steps[side, effects, also] = program.compile(wanted, _no_stream, (), effects=effects)
+        program, outputs = self._programs[side], [*self._wanted[side], *also]
+        step = self._steps[side, effects, also] = program.compile(outputs, _no_stream, (), effects=effects)
         return step
 
 

@@ -33,7 +33,7 @@ def loop_record(
         size=size or lines.size,
         own_ops=lines.own_ops,
         initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
-        before={each.name: each.before for each in lines.carried if each.kind == "state"},
+        before={carry.name: carry.before for carry in lines.carried if carry.kind == "state"},
         after=dict(lines.assigned),
         final={} if error else dict(loop.state._leaves()),
         unstacked=list(lines.unstacked),
@@ -48,8 +48,8 @@ def loop_record(
 
 def _around(lines: Body | TracedStep) -> list[Recorder]:
     """The recorders of the loops and branches around this loop, innermost first."""
-    found, outer = [], lines.outer
+    recorders, outer = [], lines.outer
     while outer is not None:  # sides of branches, then the body around them
-        found.append(outer)
+        recorders.append(outer)
         outer = outer.within
-    return [*found, *(body.recorder for body in reversed(entered.get()))]
+    return [*recorders, *(body.recorder for body in reversed(entered.get()))]

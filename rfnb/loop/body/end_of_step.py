@@ -41,7 +41,7 @@ def close(body: Body) -> TracedStep:
         limit = body.ended_masks.limit = _limit(body)
         body.ended_masks.complete()
         ends = _close_step(body, limit)
-        grown = [(each.before, each.var) for each in body.carried if isinstance(each.before, Dim)]
+        grown = [(carry.before, carry.var) for carry in body.carried if isinstance(carry.before, Dim)]
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
         _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
@@ -57,8 +57,8 @@ def close(body: Body) -> TracedStep:
         replace_grown(body.recorder, grown)
     first_end = 0 if body.condition is not None else limit.min
     schedule = Schedule(
-        states=tuple(each.var for each in body.carried),
-        frames=tuple(each.var for each in body.frames),
+        states=tuple(carry.var for carry in body.carried),
+        frames=tuple(frame.var for frame in body.frames),
         new=new_vars,
         kept=kept_vars,
         outputs=tuple(output_vars),
@@ -116,7 +116,7 @@ def _analysis(body: Body, schedule: Schedule) -> Analysis | None:
         return None
     return analysis_of(
         body.tape, body.recorder.op_calls, schedule, body.backend.needs_gradient_raw,
-        stackable=[each.is_stackable for each in body.frames], unstacks=body.size is not None,
+        stackable=[frame.is_stackable for frame in body.frames], unstacks=body.size is not None,
     )  # fmt: skip
 
 
@@ -139,13 +139,13 @@ def _reads(body: Body) -> frozenset[int] | None:
     if tuple(body.loop.state) in judged(body.source):
         return None
     graph, tape = body.recorder.graph, body.tape
-    found = {number for node in graph.all_nodes() for number in node.inputs}
+    numbers = {number for node in graph.all_nodes() for number in node.inputs}
     called = {read for call in tape.calls for read in call.reads}
-    found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
-    found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
+    numbers |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
+    numbers |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
     if body.condition is not None:
-        found.add(body.condition.value.number)
-    return frozenset(found | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)})
+        numbers.add(body.condition.value.number)
+    return frozenset(numbers | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)})
 
 
 def _generators(body: Body) -> tuple[str, ...]:
@@ -187,9 +187,9 @@ def _check_sequences(body: Body, limit: Size) -> None:
     """Refuses to stack tensors of a batch that differs from that of the lengths."""
     for traced, _ in body.outputs:
         for position, dim in enumerate(limit.dims):
-            known = traced.lengths.size(dim) if dim in traced.dims else None
-            if known is not None and known.max != limit.values.shape[position]:
-                raise rebound(dim, known, Size([], limit.values.shape[position]))
+            size = traced.lengths.size(dim) if dim in traced.dims else None
+            if size is not None and size.max != limit.values.shape[position]:
+                raise rebound(dim, size, Size([], limit.values.shape[position]))
 
 
 def _size_of(body: Body, length: Tensor | int) -> Size:
@@ -209,8 +209,8 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 
 def _close_step(body: Body, limit: Size) -> _Ends:
-    shown = body.watchers or body.kept_orders or body.condition is not None
-    active = _active(body, limit) if shown else None
+    needs_active = body.watchers or body.kept_orders or body.condition is not None
+    active = _active(body, limit) if needs_active else None
     if body.watchers or body.kept_orders:
         _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
@@ -234,19 +234,19 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
-        others = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
-        loop_own |= {place: hypotheses.at_the_end(x) for place, x in others.items()}
+        carries = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
+        loop_own |= {place: hypotheses.at_the_end(x) for place, x in carries.items()}
     states = dict(body.loop.state._leaves())
     if hypotheses is not None:
         states = {name: hypotheses.at_the_end(value) for name, value in states.items()}
-    given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
-    new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
+    values = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
+    new = [_like_before(body, c.name, c.before, value) for c, value in zip(body.carried, values, strict=True)]
     free = unfrozen_states(body, limit, new)
-    kept = [
-        value if place in free else _kept(body, each, value, active, going)
-        for place, (each, value) in enumerate(zip(body.carried, new, strict=True))
+    carried = [
+        value if place in free else _kept(body, c, value, active, going)
+        for place, (c, value) in enumerate(zip(body.carried, new, strict=True))
     ]
-    return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places, tuple(sorted(free)))
+    return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
 def _kept(body: Body, each: Carried, value: Any, active: Traced | None, going: Traced | None) -> Any:
@@ -277,10 +277,10 @@ def _masks(body: Body, active: Traced | None) -> list[Mask]:
 def _give_masks(body: Body, active: Traced | None) -> None:
     """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
     masks = _masks(body, active)
-    given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
+    facts = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
     choices = [] if body.hypotheses is None else body.hypotheses.choices
-    parents = [(each.after, body.var(each.parents.plain)) for each in choices]
-    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders], parents, body.hypotheses)
+    parents = [(choice.after, body.var(choice.parents.plain)) for choice in choices]
+    leave_out_ended(body.watchers, body.tape, facts, [dim for _, dim in body.reorders], parents, body.hypotheses)
     for order in body.kept_orders:
         order.complete(masks)
 
@@ -296,14 +296,14 @@ def _take_names(body: Body) -> None:
 def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
     """Position of the carried value for each `last`, and new carried values for those that are not states."""
     leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
-    for last, _ in body.lasts:
-        traced = last if body.hypotheses is None else body.hypotheses.at_the_end(last)
-        given = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
-        same = (n for n, value in enumerate(given) if value is traced)
+    for output, _ in body.lasts:
+        traced = output if body.hypotheses is None else body.hypotheses.at_the_end(output)
+        values = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
+        same = (n for n, value in enumerate(values) if value is traced)
         place = next((n for n in same if body.carried[n].before.dtype == traced.dtype), None)
         if place is None:
-            known = next((each for each in body.carried if each.before is traced), None)
-            place = body.carry("last", traced.plain, traced.dtype, None if known is None else known.initial)
+            carry = next((c for c in body.carried if c.before is traced), None)
+            place = body.carry("last", traced.plain, traced.dtype, None if carry is None else carry.initial)
             new[place] = traced
         places.append(place)
     return tuple(places), new
@@ -315,8 +315,8 @@ def _active(body: Body, limit: Size) -> Traced | None:
         return None
     device = _device(body)
     with body.tape.pause(), listening(None):
-        first = body.backend.from_numpy_raw(limit.values > 0, device)
-        frame = tensor_of(first, align.sig(limit.dims), EMPTY)
+        raw = body.backend.from_numpy_raw(limit.values > 0, device)
+        frame = tensor_of(raw, align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
     body.frames.append(FrameInput(body.var(frame), EndedMask(True, None, device)))
     return traced
@@ -324,7 +324,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
 
 def _device(body: Body) -> str | None:
     """The device of the states, if there are any."""
-    return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
+    return next((carry.before.device for carry in body.carried if isinstance(carry.before, Tensor)), None)
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
@@ -374,14 +374,14 @@ def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]
         if any(longer.expr is not None and dim in longer.expr.dims for longer in missing):
             return f"a growing axis is a state too: loop.state.{dim.name} = {dim.name} first, the new dim in the body"
     if missing:
-        shown = ", ".join(map(called, [*old.dims, *missing]))
-        return f"its initial value needs all dims: loop.state.{name} = rf.zeros([{shown}])"
+        names = ", ".join(map(called, [*old.dims, *missing]))
+        return f"its initial value needs all dims: loop.state.{name} = rf.zeros([{names}])"
     return f"the new value needs all dims of the initial value of {name!r}"
 
 
 def _new_dims(body: Body) -> dict[Dim, Dim]:
     values = dict(body.loop.state._leaves())
-    return {each.before: values[each.name] for each in body.carried if isinstance(each.before, Dim)}
+    return {carry.before: values[carry.name] for carry in body.carried if isinstance(carry.before, Dim)}
 
 
 def _state_vars(body: Body, values: list[Any], grown: list[tuple[Dim, Var]]) -> tuple[Var, ...]:
@@ -389,10 +389,10 @@ def _state_vars(body: Body, values: list[Any], grown: list[tuple[Dim, Var]]) -> 
 
 
 def _size_var(body: Body, dim: Dim, grown: list[tuple[Dim, Var]]) -> Var:
-    own = next((var for known, var in grown if known is dim), None)
-    if own is not None:
-        return own
-    size = SizeOf(dim, [known for known, _ in grown])
+    var_of_dim = next((var for root, var in grown if root is dim), None)
+    if var_of_dim is not None:
+        return var_of_dim
+    size = SizeOf(dim, [root for root, _ in grown])
     var = body.tape.number_input(0)
     body.tape.calls.append(Call(size, tuple(v for _, v in grown), {}, var.number))
     return var

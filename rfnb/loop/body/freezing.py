@@ -59,22 +59,22 @@ class EndedMasks:
         if not size.dims or not set(size.dims) <= signature.index.keys():
             return None
         key = (*[size.dims.index(dim) if dim in size.dims else None for dim in signature.dims], device)
-        found = self._made.get(key)
-        if found is None:
+        mask = self._made.get(key)
+        if mask is None:
             how = align.move(size.dims, signature.dims, trailing=False)
-            found = self._made[key] = self._input(backend, size, how, device)
-        return found._raw
+            mask = self._made[key] = self._input(backend, size, how, device)
+        return mask._raw
 
     def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
         """The argument of an op, which `complete` makes harmless in sequences that `loop.end` has ended."""
         body, tape = self._body, current_tape()
         if tape is not body.tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
             return raw
-        made = EndedGuard(x.sig, x.dtype, domain, finite=finite)
+        guard = EndedGuard(x.sig, x.dtype, domain, finite=finite)
         with tape.pause():
-            same = backend.alias_raw(raw)
-        self._guards.append((made, made.record(tape, raw, same), body.condition is not None))
-        return same
+            alias = backend.alias_raw(raw)
+        self._guards.append((guard, guard.record(tape, raw, alias), body.condition is not None))
+        return alias
 
     def complete(self) -> None:
         """Passes the masks of what `loop.end` has ended to the guards. Below `loop.end`, the step in which a sequence
@@ -85,9 +85,9 @@ class EndedMasks:
             return
         before, condition = body.carried[place].before.plain, body.condition.plain
         moved = [dim for _, dim in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
-        now = [] if body.include_eos or condition.dims != before.dims else [body.var(condition)]
-        for guard, call, below in self._guards:
-            guard.complete(call, [body.var(before), *(now if below else [])], before.dims, moved)
+        conditions = [] if body.include_eos or condition.dims != before.dims else [body.var(condition)]
+        for guard, call, by_condition in self._guards:
+            guard.complete(call, [body.var(before), *(conditions if by_condition else [])], before.dims, moved)
 
     def _size(self) -> Size | None:
         """The lengths of the sequences, as far as the body knows them yet."""
@@ -98,12 +98,12 @@ class EndedMasks:
 
     def _given(self) -> Size | None:
         """The lengths in the argument `max_seq_len` of the loop."""
-        given = self._body.loop.max_seq_len
-        if not isinstance(given, Tensor) or isinstance(given, Traced):
+        limit = self._body.loop.max_seq_len
+        if not isinstance(limit, Tensor) or isinstance(limit, Traced):
             return None
         if self._longest is None:
             with self._body.untraced():
-                self._longest = Size(given.dims, self._body.backend.to_numpy_raw(given._raw))
+                self._longest = Size(limit.dims, self._body.backend.to_numpy_raw(limit._raw))
         return self._longest
 
     def _input(self, backend: type[Backend], size: Size, how: align.Move, device: Any) -> Tensor:

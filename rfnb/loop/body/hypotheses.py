@@ -92,10 +92,10 @@ class Hypotheses:
 
     def dim_after(self, size: int) -> Dim:
         """A dim for the hypotheses after the next choice. The same each time, so that plans are found again."""
-        known = _after.setdefault(self.newest, {})
-        after = known.get(size)
+        sizes = _after.setdefault(self.newest, {})
+        after = sizes.get(size)
         if after is None:
-            after = known[size] = Dim(size, name=self.beam.name)
+            after = sizes[size] = Dim(size, name=self.beam.name)
             mark_beam(after)
             mark_extended(self.newest, after)
         return after
@@ -149,10 +149,10 @@ class Hypotheses:
         takes_step = None if active is None else self._placed(active)
         if takes_step is not None:  # behind the limit of a sequence, nothing ends any more
             ends = ends & takes_step
-        now = over | ends
-        over = over if include_eos else now
+        over_next = over | ends
+        over = over if include_eos else over_next
         live = ~over if takes_step is None else self._backend.compare_raw(takes_step, "greater", over)
-        wrapped = (tensor_of(raw, align.sig(self.dims), had.lengths) for raw in (now, count + live, live, ends))
+        wrapped = (tensor_of(raw, align.sig(self.dims), had.lengths) for raw in (over_next, count + live, live, ends))
         ended = Ended(*map(self._recorder._wrap, wrapped))
         self.kept["ends"] = ended.ends
         return ended
@@ -189,26 +189,26 @@ class Hypotheses:
 
     def without_values(self) -> Hypotheses:
         """The same without tensors; `for_batch` makes those of a batch of it."""
-        other, make, plan = copy(self), self.found, self.plan
+        clone, make, plan = copy(self), self.found, self.plan
         if not isinstance(make, partial) or plan is None or self.at_close is not None:
             raise ValueError("the result is made of more than a plan")
         none: Any = None
-        other.choices = [BeamChoice(each.before, each.after, none, none) for each in self.choices]
-        other.found = partial(make.func, make.args[0].of_batch(EMPTY, None))
-        other.kept, other.asked, other.carried = dict.fromkeys(self.kept, none), {}, {}
-        other.scores = other.search = other.at_ends = none
-        other.plan = plan._replace(asked={}, found=other.found)
-        other._by_place, other.steps, other._parents, other._stacked = [], [], [], {}
-        return other
+        clone.choices = [BeamChoice(choice.before, choice.after, none, none) for choice in self.choices]
+        clone.found = partial(make.func, make.args[0].of_batch(EMPTY, None))
+        clone.kept, clone.asked, clone.carried = dict.fromkeys(self.kept, none), {}, {}
+        clone.scores = clone.search = clone.at_ends = none
+        clone.plan = plan._replace(asked={}, found=clone.found)
+        clone._by_place, clone.steps, clone._parents, clone._stacked = [], [], [], {}
+        return clone
 
     def for_batch(self, recorder: Recorder, lengths: Lengths, initial: Any, by_place: list[Tensor]) -> Hypotheses:
         """The hypotheses of a batch that no body has traced. initial: the scores before the first step."""
-        other, make, plan = copy(self), self.found, self.plan
+        clone, make, plan = copy(self), self.found, self.plan
         assert isinstance(make, partial) and plan is not None
-        other.found = partial(make.func, make.args[0].of_batch(lengths, initial))
-        other.plan = plan._replace(found=other.found)
-        other._recorder, other._by_place, other.steps, other._parents, other._stacked = recorder, by_place, [], [], {}
-        return other
+        clone.found = partial(make.func, make.args[0].of_batch(lengths, initial))
+        clone.plan = plan._replace(found=clone.found)
+        clone._recorder, clone._by_place, clone.steps, clone._parents, clone._stacked = recorder, by_place, [], [], {}
+        return clone
 
     @property
     def lengths(self) -> Lengths:
@@ -234,10 +234,10 @@ class Hypotheses:
                 hint=f"leave out beam_size, or: {self.beam.name} = rf.Dim({self.newest.dimension}, …)",
             )
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
-        kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
+        variables = {name: body.var(traced.plain) for name, traced in self.kept.items()}
         self._at_the_end.clear()
-        asked = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
-        self.plan = SearchPlan(self.beams, parents, kept, self.found, asked)
+        questions = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
+        self.plan = SearchPlan(self.beams, parents, variables, self.found, questions)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
@@ -269,13 +269,13 @@ class Hypotheses:
         places = self._backend.from_numpy_raw(self.beams.places(beam, self._parents)[step], x.device)
         indices, dims = tensor_of(places, align.sig(self.dims), EMPTY), self.beams.final(x.dims)
         mask = tensor_of(self._backend.from_numpy_raw(live.copy(), x.device), align.sig(x.dims), x.lengths)
-        found, counts = (gather(each, indices=indices, axis=beam).copy_transpose(dims) for each in (x, mask))
+        values, counts = (gather(tensor, indices=indices, axis=beam).copy_transpose(dims) for tensor in (x, mask))
         dead = tensor_of(self._stacked["scores"][-1], align.sig(self.dims), EMPTY)
         counts = where(is_neg_infinite(dead), False, counts).copy_transpose(dims)
-        return found, self._backend.to_numpy_raw(counts._raw)
+        return values, self._backend.to_numpy_raw(counts._raw)
 
     def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
-        if any(pending is each for each in self._by_place):
+        if any(pending is value for value in self._by_place):
             return raw
         return self.beams.resolved(self._backend, raw, traced.plain, self._parents)

@@ -36,8 +36,8 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
     bodies = entered.get()
     if not bodies:
         return make()
-    made = _made.setdefault(bodies[0], {})
-    if key not in made:
+    cache = _made.setdefault(bodies[0], {})
+    if key not in cache:
         with outside_of_bodies():
-            made[key] = make()
-    return made[key]  # type: ignore[return-value]
+            cache[key] = make()
+    return cache[key]  # type: ignore[return-value]

@@ -130,16 +130,16 @@ def leave_out_ended(
         watcher.hypotheses = hypotheses
         if watcher.call is not None and any(watcher.call is call for call in tape.calls):
             call, watcher.call = watcher.call, None
-            last = next((i for i, (dim, _) in enumerate(parents, 1) if dim in watcher.dims), 0)
-            followed = [var for _, var in parents[:last]]  # a value of later hypotheses comes after their choice
-            more: list[Var] = []
+            position = next((i for i, (dim, _) in enumerate(parents, 1) if dim in watcher.dims), 0)
+            followed = [var for _, var in parents[:position]]  # a value of later hypotheses comes after their choice
+            extra: list[Var] = []
             watcher.masks = []
             for var, dims, negated in masks:
-                follows = bool(last) and negated
-                more += [var, *(followed if follows else ())]
-                of = [*dims[:-1], parents[last - 1][0]] if follows else dims
+                follows = bool(position) and negated
+                extra += [var, *(followed if follows else ())]
+                of = [*dims[:-1], parents[position - 1][0]] if follows else dims
                 watcher.masks.append((of, negated, moved, len(followed) if follows else 0))
-            call.give(*more)
+            call.give(*extra)
 
 
 class Watcher:
@@ -178,24 +178,24 @@ class Watcher:
     def finish(self, *, failed: bool) -> None:
         """Called after the loop: prints what waits for the final hypotheses, and the last value if it failed or if
         `steps` has its default."""
-        rest, self._not_shown = self._not_shown, None
+        pending, self._not_shown = self._not_shown, None
         waiting, self._waiting = self._waiting, []
-        if rest is not None and (failed or (self.steps is None and _shown_by_default(rest[1][:-1]))):
-            waiting = [*waiting, rest]
+        if pending is not None and (failed or (self.steps is None and _shown_by_default(pending[1][:-1]))):
+            waiting = [*waiting, pending]
         with listening(None), untaped():
-            for seen in waiting:
-                self._show(*seen, resolve=self.resolve and not failed)
+            for values in waiting:
+                self._show(*values, resolve=self.resolve and not failed)
 
     def _wants(self, x: Tensor, steps: list[int]) -> bool:
         if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
-            found = self.steps(x)
+            answer = self.steps(x)
             try:
-                return bool(found)
+                return bool(answer)
             except (RuntimeError, ValueError) as error:  # of several entries
                 raise LoopError(
-                    "watch: `steps` must return True or False", got=f"{type(found).__name__} of shape {found.shape}"
+                    "watch: `steps` must return True or False", got=f"{type(answer).__name__} of shape {answer.shape}"
                 ) from error
         return self.steps is None or not steps or steps[-1] in self.steps
 

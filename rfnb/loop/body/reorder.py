@@ -74,7 +74,7 @@ def _kept_order(body: Body, indices: Tensor, dim: Dim) -> Tensor:
     """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
     plain = body.plain(indices)
     with body.untraced():
-        kept = plain.like(body.backend.identity_raw(plain._raw))
+        order = plain.like(body.backend.identity_raw(plain._raw))
     body.kept_orders.append(KeptOrder(plain, dim))
-    body.kept_orders[-1].record(body.tape, kept._raw)
-    return Traced(kept, body.recorder, indices.value) if isinstance(indices, Traced) else kept
+    body.kept_orders[-1].record(body.tape, order._raw)
+    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order

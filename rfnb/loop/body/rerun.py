@@ -47,8 +47,8 @@ class EnclosingCall:
     @property
     def raws(self) -> list[Any]:
         """The raw tensors of the arguments."""
-        found = [leaf for leaf in leaves(list(self.given.values())) if type(leaf) is Tensor]
-        return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
+        tensors = [leaf for leaf in leaves(list(self.given.values())) if type(leaf) is Tensor]
+        return [x._raw for x in tensors if x.raw_tensor is not None]
 
 
 def current_call() -> EnclosingCall | None:
@@ -58,9 +58,9 @@ def current_call() -> EnclosingCall | None:
         return None
     code, parameters = frame.f_code, _parameters(frame.f_code)
     names = locals_of(frame) if parameters else {}
-    given = {name: map_leaves(_without_graph, names[name]) for name in parameters if name in names}
-    dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
-    return EnclosingCall(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
+    values = {name: map_leaves(_without_graph, names[name]) for name in parameters if name in names}
+    dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(values.values())) if isinstance(leaf, Dim))
+    return EnclosingCall(frame.f_globals.get("__name__", ""), code, frame.f_lasti, values, dims, get_run_ctx().again())
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
@@ -82,11 +82,11 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
     if replay.origin is not None:
         raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
     call = replay.bindings.call
-    again = fn or _current_function(run, call)
+    function = fn or _current_function(run, call)
 
     def repeat() -> None:
         with _as_in_run(replay, call):
-            again()
+            function()
 
     return run_again(run, repeat)
 
@@ -100,8 +100,8 @@ def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]
             hint="put the loop into a function; or pass one that runs it, run.rerun(lambda: …)",
         )
     name, code = call.code.co_qualname, call.code
-    found = _function_named(call.module, name)
-    if found is None:
+    function = _function_named(call.module, name)
+    if function is None:
         raise LoopError(
             f"{run.name}: {call.module} no longer has {name}, in which the loop ran",
             hint="pass a function that runs the loop: run.rerun(lambda: …)",
@@ -112,7 +112,7 @@ def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]
             hint=f"give the new value of `{lost[0]}` another name; or run.rerun(lambda: {name.split('.')[-1]}(…))",
         )
     args, kwargs = _arguments(code, call.given)
-    return partial(found, *args, **kwargs)
+    return partial(function, *args, **kwargs)
 
 
 def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -126,13 +126,13 @@ def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dic
 
 def _function_named(module: str, qualname: str) -> Callable[..., Any] | None:
     """The function that has this name now; for methods, the plain function that takes all arguments."""
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for name in qualname.split("."):
-        found = inspect.getattr_static(found, name, None)
-    if isinstance(found, property):
-        found = found.fget
-    found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
-    return found if callable(found) else None
+        value = inspect.getattr_static(value, name, None)
+    if isinstance(value, property):
+        value = value.fget
+    value = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    return value if callable(value) else None
 
 
 def _overwritten_parameters(code: CodeType, lasti: int) -> list[str]:
@@ -165,9 +165,9 @@ def _as_in_run(replay: Replay, call: EnclosingCall | None) -> Iterator[None]:
 def _sizes_bound(call: EnclosingCall) -> Iterator[None]:
     """Binds Dims to the sizes of that call's batch inside the block."""
     tensors = tensors_in(list(call.given.values()))
-    then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]
-    before = {root: root.bound for dim, _ in then for root in dim.roots.values()}
-    for dim, lengths in then:
+    bindings = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]
+    before = {root: root.bound for dim, _ in bindings for root in dim.roots.values()}
+    for dim, lengths in bindings:
         bind_again([dim], lengths)
     try:
         yield

@@ -78,17 +78,17 @@ class StateHolder:
 
     def _sometimes_none(self, path: str, old: Any, new: Any) -> LoopError:
         value, way = new if old is None else old, None
-        shown, first = "a value", "…"
+        dims_text, initial = "a value", "…"
         if isinstance(value, Tensor):
             dims = ", ".join(dim.name for dim in value.dims)
-            shown, first = value.describe_dims(), f'rf.zeros([{dims}], dtype="{value.dtype}")'
+            dims_text, initial = value.describe_dims(), f'rf.zeros([{dims}], dtype="{value.dtype}")'
         if old is None:
-            way = f"before the loop: loop.state.{path} = {first}  # its value at the first step"
-        then = "None at first, and has a value later" if old is None else "a tensor at first, and None later"
+            way = f"before the loop: loop.state.{path} = {initial}  # its value at the first step"
+        change = "None at first, and has a value later" if old is None else "a tensor at first, and None later"
         return LoopError(
-            f"{self._loop_name}: the state {path!r} is {then}",
-            got=shown if old is None else None,
-            expected="None" if old is None else shown,
+            f"{self._loop_name}: the state {path!r} is {change}",
+            got=dims_text if old is None else None,
+            expected="None" if old is None else dims_text,
             hint=way,
         )
 
@@ -115,8 +115,8 @@ class StateHolder:
 
     def _replace(self, others: list[Any]) -> None:
         """Replaces all leaves and keeps the structure."""
-        rest = iter(others)
-        self._values = map_leaves(lambda leaf: None if leaf is None else next(rest), self._values)
+        values = iter(others)
+        self._values = map_leaves(lambda leaf: None if leaf is None else next(values), self._values)
 
     def _map(self, fn: Any) -> None:
         self._values = map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, self._values)

@@ -52,7 +52,7 @@ class Carried:
 
 def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
     """The position of the only value of this kind, if there is one."""
-    return next((place for place, each in enumerate(carried) if each.kind == kind), None)
+    return next((place for place, carry in enumerate(carried) if carry.kind == kind), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,5 +151,5 @@ class TracedStep(Step):
 
     def without_tensors(self, **others: Any) -> Step:
         """The step alone. others: attributes with other values."""
-        own = {each.name: getattr(self, each.name) for each in fields(Step)}
-        return Step(**own | {"carried": tuple(replace(each, initial=None) for each in self.carried)} | others)
+        values = {f.name: getattr(self, f.name) for f in fields(Step)}
+        return Step(**values | {"carried": tuple(replace(carry, initial=None) for carry in self.carried)} | others)

@@ -52,8 +52,8 @@ def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
         parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
         if not parts or any(isinstance(part.before, Dim) for part in parts):
             continue
-        same = all(step.assigned[part.name] is part.before for part in parts)
-        if same and name not in step.set_states:
+        unchanged = all(step.assigned[part.name] is part.before for part in parts)
+        if unchanged and name not in step.set_states:
             yield Notice(f"unset {name}", _unset(name))
         elif not any(part.before.value.number in reads for part in parts):
             yield Notice(f"unread {name}", _unread(name))
@@ -106,8 +106,8 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
     numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
     tags = size.tags if size is not None else None
     named = [f"{n} {tags[n]!r}" if tags is not None else str(n) for n in numbers[:4]]
-    which = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
-    return f"never ended: {which} of {ended.size}"
+    sequences = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
+    return f"never ended: {sequences} of {ended.size}"
 
 
 def warn(step: TracedStep, notice: Notice) -> None:
@@ -142,13 +142,13 @@ class GlobalGenerators:
         self._before = self._now() if look else {}
 
     def _now(self) -> dict[str, Any]:
-        return {name: read(self._backend) for name, read in _STATES.items()}
+        return {name: reader(self._backend) for name, reader in _STATES.items()}
 
     def _look(self) -> None:
         if self._before:
-            now = self._now()
-            self._used |= dict.fromkeys(name for name, state in now.items() if state != self._before[name])
-            self._before = now
+            states = self._now()
+            self._used |= dict.fromkeys(name for name, state in states.items() if state != self._before[name])
+            self._before = states
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
@@ -165,5 +165,5 @@ class GlobalGenerators:
 
 
 def _numpy() -> tuple[Any, ...]:
-    kind, keys, *rest = np.random.get_state()
-    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *rest
+    kind, keys, *numbers = np.random.get_state()
+    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *numbers

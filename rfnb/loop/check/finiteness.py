@@ -58,8 +58,8 @@ class NotFinite:
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the finding, each with a label."""
         entries = "an entry" if self.count == 1 else f"{self.count} entries"
-        what = f"{self.event.op}: {entries} of {self.event.name}" + (f", first at {self.at}" if self.at else "")
-        facts = [(self.kind, f"made by {f'the gradient through {self.event.op}' if self.gradient else what}")]
+        subject = f"{self.event.op}: {entries} of {self.event.name}" + (f", first at {self.at}" if self.at else "")
+        facts = [(self.kind, f"made by {f'the gradient through {self.event.op}' if self.gradient else subject}")]
         facts.append(("where", self.event.place()))
         facts += [("operand", operand) for operand in self.operands]
         source = self.came_from
@@ -89,7 +89,7 @@ class FiniteReport(Shown):
     @property
     def first(self) -> NotFinite | None:
         """The first NaN, or the first infinity."""
-        return next((found for found in self.made if found.kind == "NaN"), self.made[0] if self.made else None)
+        return next((origin for origin in self.made if origin.kind == "NaN"), self.made[0] if self.made else None)
 
     def __bool__(self) -> bool:
         return self.results > 0 and not (self.made or self.given or self.in_training)
@@ -97,17 +97,17 @@ class FiniteReport(Shown):
     def __repr__(self) -> str:
         if self:
             return f"finite: no NaN and no infinity in {count_of(self.results, 'result')}"
-        made = count_of(len(self.made), "op")
-        head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
+        count = count_of(len(self.made), "op")
+        head = f"finite: {count} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
         if not self.results:
             head = "finite: nothing was checked, as no op of rfnb or torch ran in this call"
         return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the tensors from outside and the first finding, each with a label."""
-        found = [*(("given", text) for text in self.given), *(("gradient", text) for text in self.in_training)]
+        facts = [*(("given", text) for text in self.given), *(("gradient", text) for text in self.in_training)]
         hint = [] if self.results else [("hint", "rf.check.finite(lambda: …), with the call of the model inside")]
-        return [*found, *([] if self.first is None else self.first.facts()), *hint]
+        return [*facts, *([] if self.first is None else self.first.facts()), *hint]
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
@@ -213,8 +213,8 @@ class _Search:
 
     def _found(self, event: OpEvent, output: Tensor, bad: _Bad) -> None:
         operands = [(x, _bad(x, event.counts(x))) for x in event.inputs]
-        broken = [(x, found) for x, found in operands if found is not None]
-        signs = [self._signs(x, found) for x, found in broken]
+        broken = [(x, bad_entries) for x, bad_entries in operands if bad_entries is not None]
+        signs = [self._signs(x, bad_entries) for x, bad_entries in broken]
         if self._known(output) is not None or event.kind in ("input", "state") or any(b.nan.any() for _, b in broken):
             self._pass_on(event, output, broken)
         elif event.op == "raw_call" and self._newest is not None:
@@ -233,24 +233,24 @@ class _Search:
         where, signs = self._meant.get(id(x._raw), (None, frozenset[float]()))
         if where is not None and where() is x._raw:
             return signs
-        outside = self._known(x) is None and not bad.nan.any()
-        return bad.signs if outside and bad.signs == {-np.inf} else frozenset()
+        is_given = self._known(x) is None and not bad.nan.any()
+        return bad.signs if is_given and bad.signs == {-np.inf} else frozenset()
 
     def _is_meant(self, x: Tensor) -> bool:
         where = self._meant.get(id(x._raw), (None, None))[0]
         return where is not None and where() is x._raw
 
     def _made(self, event: OpEvent, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
-        cause = next((found for x, _ in broken if (found := self._known(x)) is not None), None)
+        cause = next((origin for x, _ in broken if (origin := self._known(x)) is not None), None)
         operands = _operands(event)
-        first = _first(output, where)
-        found = NotFinite(_bare(event), kind, int(where.sum()), first, operands, cause)
-        if sum(each.kind == kind for each in self.report.made) < KEPT:
+        position = _first(output, where)
+        origin = NotFinite(_bare(event), kind, int(where.sum()), position, operands, cause)
+        if sum(entry.kind == kind for entry in self.report.made) < KEPT:
             place = tuple(map(int, np.argwhere(where)[0])) if output.dims else ()
-            found = replace(found, event=event, tensor=output, place=place, counts=event.counts(output))
-        (self._inner if event.inner else self.report.made).append(found)
-        self._newest = self._newest or (found if event.inner else None)
-        self._remember(output, found)
+            origin = replace(origin, event=event, tensor=output, place=place, counts=event.counts(output))
+        (self._inner if event.inner else self.report.made).append(origin)
+        self._newest = self._newest or (origin if event.inner else None)
+        self._remember(output, origin)
 
     def _confirmed(self, found: NotFinite) -> NotFinite:
         """The finding, which counts from now on, as it has reached an entry that is not padding."""
@@ -261,13 +261,13 @@ class _Search:
 
     def _pass_on(self, event: OpEvent, output: Tensor, broken: list[Any]) -> None:
         self.report.passed += 1
-        known = [found for x, _ in broken if (found := self._known(x)) is not None]
-        if known and not event.inner:
-            self._confirmed(known[0])
-        if not known:
+        origins = [origin for x, _ in broken if (origin := self._known(x)) is not None]
+        if origins and not event.inner:
+            self._confirmed(origins[0])
+        if not origins:
             x, bad = next(((x, bad) for x, bad in broken if not self._signs(x, bad)), (output, _bad(output)))
             self._came_in(event, x, bad)
-        self._remember(output, known[0] if known else NotFinite(_bare(event), "NaN", 1, ""))
+        self._remember(output, origins[0] if origins else NotFinite(_bare(event), "NaN", 1, ""))
 
     def _came_in(self, event: OpEvent, x: Tensor, bad: _Bad | None) -> None:
         """Reports a tensor that no observed op made: it is from outside, or a state from an earlier step."""
@@ -295,8 +295,8 @@ class _Search:
             bad = None if x is None else _bad(x)
             if x is None or bad is None or self._is_meant(x):
                 continue
-            if (found := self._known(x)) is not None:
-                self._confirmed(found)
+            if (origin := self._known(x)) is not None:
+                self._confirmed(origin)
             if not (self.report.made or self.report.given):
                 words = f"{leaf}" if isinstance(leaf, float) else f"{x.describe_dims()} with {bad.kind}"
                 self.report.given.append(f"the result {name and f'{name} '}is {words}, made by no op that was followed")
@@ -308,9 +308,9 @@ class _Search:
     def _known(self, x: Tensor) -> NotFinite | None:
         """The finding for a tensor, if an observed op made it. A new tensor may have the id of a freed one."""
         for raw in _with_base(x):
-            where, found = self._infinite.get(id(raw), (None, None))
+            where, origin = self._infinite.get(id(raw), (None, None))
             if where is not None and where() is raw:
-                return found
+                return origin
         return None
 
     # -- gradients
@@ -328,8 +328,8 @@ class _Search:
                 got="gradients switched off, or no parameter is trained",
                 hint="gradients=True needs gradients to be on, and a result that depends on a parameter",
             )
-        made, unseen = self._backward.follow(ends)
-        self.report.made += made
+        origins, unseen = self._backward.follow(ends)
+        self.report.made += origins
         self.report.in_training += unseen
 
     def in_training(self, result: Any) -> None:
@@ -467,8 +467,8 @@ def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
     backend = raw_registry.backend_of_raw(x._raw)
     mask = backend.mask_for(x, x.dims)
     valid = np.True_ if mask is None else backend.to_numpy_raw(mask)
-    made: np.ndarray = np.asarray(valid if counts is None else valid & counts)
-    return made
+    entries: np.ndarray = np.asarray(valid if counts is None else valid & counts)
+    return entries
 
 
 def _first(x: Tensor, where: np.ndarray) -> str:
@@ -497,6 +497,6 @@ def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | No
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:
         return f"{name} {x.describe_dims()}"
-    zeros, others = int((values == 0).sum()), values.size - finite_ones.size
+    zeros, not_finite = int((values == 0).sum()), values.size - finite_ones.size
     text = f"{name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
-    return text + (f", {zeros} zeros" if zeros else "") + (f", {others} not finite" if others else "")
+    return text + (f", {zeros} zeros" if zeros else "") + (f", {not_finite} not finite" if not_finite else "")

@@ -95,26 +95,26 @@ class BatchReport(Shown):
             return terminal_text("\n".join([head, *fact_lines(self.facts())]))
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
-            left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
+            note = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
             agree = "agrees" if self.results == 1 else "agree"
-            return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{left}"
+            return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{note}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
         return terminal_text("\n".join([head, *fact_lines(self.facts())]))
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the first difference, each with a label."""
-        found = self.first
-        if found is None:
+        difference = self.first
+        if difference is None:
             return [] if self.results else [("hint", "let the function return its results before they are summed up")]
-        at = f", at {found.at}" if found.at else ""
-        what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{at}"
+        at = f", at {difference.at}" if difference.at else ""
+        got = difference.lengths or f"{difference.together:.6g} in the batch, {difference.alone:.6g} alone{at}"
         return [
-            ("op", found.event.op),
-            ("where", found.event.place()),
-            ("got", what),
-            ("expected", f"the same up to rounding (largest difference {found.largest:.3g})"),
-            *(("operand", operand) for operand in found.operands),
-            ("hint", self._hint(found)),
+            ("op", difference.event.op),
+            ("where", difference.event.place()),
+            ("got", got),
+            ("expected", f"the same up to rounding (largest difference {difference.largest:.3g})"),
+            *(("operand", operand) for operand in difference.operands),
+            ("hint", self._hint(difference)),
         ]
 
     def _hint(self, found: BatchDifference) -> str:
@@ -237,11 +237,11 @@ class _Comparison:
             if self._differs(events, place, tag) and lengths is not None:
                 cause = self._cause(place, events) if self._together[self._where].plain else ""
         mixed = next((e for e in self._together[: self._where + 1] if _mixes(e, owner)), None)
-        first = self._first
-        if first is not None:
-            operands = [x for x in first.event.inputs if not (first.event.plain and _is_trained(x))]
-            first = replace(first, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
-        return BatchReport(first, self._count, mixed, skipped, sequences.max, cause)
+        diff = self._first
+        if diff is not None:
+            operands = [x for x in diff.event.inputs if not (diff.event.plain and _is_trained(x))]
+            diff = replace(diff, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
+        return BatchReport(diff, self._count, mixed, skipped, sequences.max, cause)
 
     def _cause(self, place: InBatch, alone: list[OpEvent]) -> str:
         """The cause of the first difference: by the same call again, and with other numbers in the other sequences."""
@@ -254,8 +254,8 @@ class _Comparison:
             values = np.zeros(0) if event is None else _numbers(event.outputs[number])
             return next(place.parts(values, _numbers(outputs[number]).shape, result=False), np.zeros(0))
 
-        others = [with_other_numbers(x, self._owner, place.index) for x in self._tensors]
-        for batch, cause in ((self._batch, "random numbers"), (_structure(self._batch, others), "sequences")):
+        tensors = [with_other_numbers(x, self._owner, place.index) for x in self._tensors]
+        for batch, cause in ((self._batch, "random numbers"), (_structure(self._batch, tensors), "sequences")):
             if not np.array_equal(part(self._together), part(self._events(batch)[0]), equal_nan=True):
                 return cause
         return "padding"
@@ -294,23 +294,23 @@ class _Comparison:
 
         Differences inside of plain calls count if the results differ, or cannot be compared.
         """
-        last = len(self._together) - 1
+        end = len(self._together) - 1
         pairs = dict(_pairs(self._together, events))
-        decides = last in pairs and self._together[last].op == RESULT
+        decides = end in pairs and self._together[end].op == RESULT
         if decides:
-            compared, difference = self._difference(last, pairs[last], place, tag)
+            compared, difference = self._difference(end, pairs[end], place, tag)
             self._count += compared
             if compared and difference is None:
                 pairs = {position: event for position, event in pairs.items() if not self._is_soft(event)}
             decides = compared > 0
         candidate: tuple[int, BatchDifference] | None = None
         for position, event in pairs.items():
-            if position >= self._where and not (candidate and position == last):
+            if position >= self._where and not (candidate and position == end):
                 continue
             compared, difference = self._difference(position, event, place, tag)
             self._count += 0 if decides and self._is_soft(event) else compared
             candidate = candidate or (None if difference is None else (position, difference))
-            if difference is not None and (not self._is_soft(event) or position == last or not decides):
+            if difference is not None and (not self._is_soft(event) or position == end or not decides):
                 break
         else:
             return False
@@ -357,12 +357,12 @@ def _leaves(batch: Any) -> list[Any]:
 
 def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
     """A copy of the structure `batch` with `tensors` in place of its own."""
-    left = iter(tensors)
+    values = iter(tensors)
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, TensorDict):
-            return TensorDict({name: next(left) for name in leaf.data})
-        return next(left) if isinstance(leaf, Tensor) else leaf
+            return TensorDict({name: next(values) for name in leaf.data})
+        return next(values) if isinstance(leaf, Tensor) else leaf
 
     return map_leaves(copied, batch)
 
@@ -392,11 +392,11 @@ def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
         backend = raw_registry.backend_of_raw(raw)
         for axis, dim in enumerate(tensor.dims):
             start = i if dim is owner else 0
-            if (known := lengths.size(dim)) is not None:
-                raw = backend.slice_raw(raw, axis, start, start + known.max, 1)
-        alone = tensor_of(raw, tensor.sig, lengths)
-        alone.name = tensor.name
-        result.append(alone)
+            if (extent := lengths.size(dim)) is not None:
+                raw = backend.slice_raw(raw, axis, start, start + extent.max, 1)
+        row = tensor_of(raw, tensor.sig, lengths)
+        row.name = tensor.name
+        result.append(row)
     return result
 
 
@@ -421,8 +421,8 @@ def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[],
 
 def _coarsest(events: Sequence[OpEvent]) -> list[float]:
     """For each event, the tolerance of the coarsest dtype so far, as rounding errors are passed on."""
-    each = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
-    return list(accumulate(each, max))
+    tolerances = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
+    return list(accumulate(tolerances, max))
 
 
 def _pairs(some: Sequence[OpEvent], others: Sequence[OpEvent]) -> list[tuple[int, OpEvent]]:
@@ -449,18 +449,18 @@ def _compare(
     sizes = [[_length(x, dim, owner, at) for dim in x.dims] for x, at in ((together, i), (alone, 0))]
     for axis, (n, m) in enumerate(zip(*sizes, strict=True)):
         if n != m and together.dims[axis] is not owner:
-            own = owner in together.size_of(together.dims[axis]).dims
+            is_of_batch = owner in together.size_of(together.dims[axis]).dims
             words = f"{names[axis]} has {n} frames in the batch, {m} alone"
-            return BatchDifference(event, tag, float("inf"), n, m, "", words, own, together, alone)
+            return BatchDifference(event, tag, float("inf"), n, m, "", words, is_of_batch, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
     apart = _largest(a[shape], b[shape], _valid(alone, shape), exact=not has_fractions(together.dtype), most=tolerance)
     if apart is None:
         return None
-    largest, at, entry, other = apart
+    largest, at, entry, entry_alone = apart
     place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
     position = tuple(i if dim is owner else k for k, dim in zip(at, together.dims, strict=True))
     return BatchDifference(
-        event, tag, largest, entry, other, place, tensor=together, tensor_alone=alone, place=position
+        event, tag, largest, entry, entry_alone, place, tensor=together, tensor_alone=alone, place=position
     )
 
 
@@ -498,10 +498,10 @@ def _compare_plain(
     if not parts or None in apart:
         return False if parts else None
     assert apart[0] is not None
-    largest, at, entry, other = apart[0]
+    largest, at, entry, entry_alone = apart[0]
     words = ", ".join(f"axis{axis} {k}" for axis, k in enumerate(at))
-    own = plain_tensor(parts[0]).with_name(event.name)
-    return BatchDifference(event, tag, largest, entry, other, words, tensor=own, tensor_alone=alone, place=at)
+    tensor = plain_tensor(parts[0]).with_name(event.name)
+    return BatchDifference(event, tag, largest, entry, entry_alone, words, tensor=tensor, tensor_alone=alone, place=at)
 
 
 def _numbers(x: Tensor) -> np.ndarray:

@@ -62,8 +62,8 @@ def with_dims(
             got=", ".join(f"{name} {_shape(raw)}" for name, raw in named),
             expected=f"an axis of {count}, one entry for each of the lengths",
         )
-    left = iter(tensors)
-    return map_leaves(lambda leaf: next(left) if _is_raw(leaf) else leaf, [list(args), kwargs]), frames[0].lengths
+    values = iter(tensors)
+    return map_leaves(lambda leaf: next(values) if _is_raw(leaf) else leaf, [list(args), kwargs]), frames[0].lengths
 
 
 def without_dims(arguments: Any, names: dict[int, str]) -> Any:
@@ -90,8 +90,8 @@ def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
         return x
     values = backend.to_numpy_raw(x._raw)
     rows = np.moveaxis(values, x.axis(batch), 0)
-    others = [i for i in range(len(rows)) if i != index]
-    rows[others] = rows[others] * 2 + 1 if values.dtype.kind in "fc" else rows.flat[0]
+    indices = [i for i in range(len(rows)) if i != index]
+    rows[indices] = rows[indices] * 2 + 1 if values.dtype.kind in "fc" else rows.flat[0]
     changed = tensor_of(backend.convert_raw(values, x.dtype, x.device), x.sig, x.lengths)
     changed.name = x.name
     return changed
@@ -143,9 +143,9 @@ def _frames(named: Sequence[tuple[str, Any]], lengths: Any) -> list[_Frames]:
     numbers = _checked(lengths)
     count, longest = len(numbers), int(numbers.max(initial=0))
     main = next((_shape(raw) for name, raw in named if count in _shape(raw)[:2] and len(_shape(raw)) > 1), ())
-    others = [n for axis, n in enumerate(main) if axis != main.index(count)]
+    sizes_after = [n for axis, n in enumerate(main) if axis != main.index(count)]
     sizes = [mask.shape[1] for _, mask in masks if len(mask) == count]
-    sizes += [n for n in others if n == longest] + [n for n in others if n > longest]
+    sizes += [n for n in sizes_after if n == longest] + [n for n in sizes_after if n > longest]
     size = next(iter(sizes), None)
     if size is None:
         raise DimError(
@@ -188,15 +188,15 @@ def _tensor(name: str, raw: Any, batch: Dim, count: int, frames: list[_Frames], 
     place = places[-1 if second and not _is_mask(name, shape) else 0] if places else None
     if place is not None:
         dims[place] = batch
-    several = any(word in name for word in ("mask", "bias"))
+    is_mask = any(word in name for word in ("mask", "bias"))
     for i, n in enumerate(shape):
-        own = [extent for extent in frames if extent.size == n]
-        if i == place or not own or (place is None and not several):
+        extents = [extent for extent in frames if extent.size == n]
+        if i == place or not extents or (place is None and not is_mask):
             continue
-        time = max(own, key=lambda extent: extent.name.partition("_")[0] == name.partition("_")[0])
+        time = max(extents, key=lambda extent: extent.name.partition("_")[0] == name.partition("_")[0])
         if time.dim not in dims:
             dims[i] = time.dim
-        elif several:
+        elif is_mask:
             dims[i] = Dim(None, name=time.dim.name)
             dims[i].bind(Size((batch,), time.lengths, capacity=n))
     tensor = tensor_of(raw, align.sig(dims), current_lengths(dims))
@@ -226,11 +226,11 @@ class InBatch:
         sizes = together.shape
         axes = sorted(range(len(shape)), key=lambda i: (sizes[i] != self.count or shape[i] != 1, i))
         for axis in axes:
-            for own in self._along(together, axis, shape[axis], result=result):
-                if all(n >= m for n, m in zip(own.shape, shape, strict=True)):
-                    left = [n - m for n, m in zip(own.shape, shape, strict=True)]
-                    for start in product(*([0] if result or not n else [0, n // 2, n] for n in left)):
-                        yield own[tuple(slice(s, s + m) for s, m in zip(start, shape, strict=True))]
+            for part in self._along(together, axis, shape[axis], result=result):
+                if all(n >= m for n, m in zip(part.shape, shape, strict=True)):
+                    excess = [n - m for n, m in zip(part.shape, shape, strict=True)]
+                    for start in product(*([0] if result or not n else [0, n // 2, n] for n in excess)):
+                        yield part[tuple(slice(s, s + m) for s, m in zip(start, shape, strict=True))]
 
     def _along(self, together: np.ndarray, axis: int, size: int, *, result: bool) -> Iterator[np.ndarray]:
         """What an axis holds of this sequence, if it counts sequences, alone or together with something else."""

@@ -44,11 +44,11 @@ def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequ
 def _limit(kept: KeptStep, given: Sequence[Tensor], longest: Any) -> Size:
     """The number of steps of each sequence."""
     size: Size | None = None
-    for place, kind in [(each.source, each.kind) for each in kept.frames if isinstance(each.kind, Unstacked)]:
-        own = given[place].size_of(kind.axis)
-        if size is not None and not size.agrees(own):
+    for place, kind in [(frame.source, frame.kind) for frame in kept.frames if isinstance(frame.kind, Unstacked)]:
+        extent = given[place].size_of(kind.axis)
+        if size is not None and not size.agrees(extent):
             raise NotKept("tensors of other lengths")
-        size = own
+        size = extent
     if size is None and has_steps(kept.step.axis):
         size = kept.step.axis.size
     if size is None and isinstance(longest, int):
@@ -75,14 +75,14 @@ def _traced_step(kept: KeptStep, frame: NewFrame, recorder: Recorder, originals:
         return Traced(frame.tensor(value.tensor), recorder, value.value)
 
     def pending(signature: Sig, name: Any) -> Pending:
-        made = Pending.__new__(Pending)
-        made._name, made.sig, made.lengths = name, signature, EMPTY
-        return made
+        tensor = Pending.__new__(Pending)
+        tensor._name, tensor.sig, tensor.lengths = name, signature, EMPTY
+        return tensor
 
     step, limit, backend, initial = kept.step, frame.limit, frame.backend, frame.initial
-    frames = tuple(each._replace(source=frame.source(each)) for each in kept.frames)
+    frames = tuple(f._replace(source=frame.source(f)) for f in kept.frames)
     carried = tuple(
-        replace(each, before=traced(each.before), initial=raw) for each, raw in zip(step.carried, initial, strict=True)
+        replace(c, before=traced(c.before), initial=raw) for c, raw in zip(step.carried, initial, strict=True)
     )
     outputs = tuple((traced(value), pending(*result)) for value, *result in kept.outputs)
     first_end = 0 if step.ends else limit.min
@@ -90,12 +90,12 @@ def _traced_step(kept: KeptStep, frame: NewFrame, recorder: Recorder, originals:
     schedule = replace(step.schedule, max_steps=limit.max, free_steps=free_steps)
     hypotheses = None
     if kept.hypotheses is not None and kept.lengths is not None:
-        scores = initial[next(i for i, each in enumerate(carried) if each.kind == "search")]
+        scores = initial[next(i for i, c in enumerate(carried) if c.kind == "search")]
         by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
         hypotheses = kept.hypotheses.for_batch(recorder, frame.lengths(kept.lengths), scores, by_place)
     analysis = analysis_of(
         frame.tape, recorder.op_calls, schedule, backend.needs_gradient_raw,
-        stackable=[each.is_stackable for each in frames], unstacks=step.size is not None,
+        stackable=[f.is_stackable for f in frames], unstacks=step.size is not None,
     )  # fmt: skip
     inputs = [*schedule.states, *schedule.frames]
     of_batch = {

@@ -99,10 +99,10 @@ class _Keeper:
     def kept(self) -> KeptStep:
         step, tape = self.step, self.tape
         ops = [self._op(call) for call in self.recorder.op_calls]
-        outside = self._outside(ops)
+        sources = self._outside(ops)
         for op in ops:
-            self._check_operands(op, outside)
-        ops = [op._replace(runs=self._runs(op, outside)) for op in ops]
+            self._check_operands(op, sources)
+        ops = [op._replace(runs=self._runs(op, sources)) for op in ops]
         within = {position for op in ops for position in range(*op.calls)}
         for position, call in enumerate(tape.calls):
             if position not in within and not _is_plain(call):
@@ -111,9 +111,9 @@ class _Keeper:
         carried = tuple(map(self._carried, step.carried))
         return KeptStep(
             step=step.without_tensors(carried=carried, program=step.program.without_tensors(), search=None),
-            values=len(tape.values), outside=tuple(outside), parameters=tuple(self.parameters), ops=tuple(ops),
+            values=len(tape.values), outside=tuple(sources), parameters=tuple(self.parameters), ops=tuple(ops),
             nodes=tuple(call.node for call in self.recorder.op_calls),
-            frames=tuple(each._replace(source=self._place(each.source)) for each in step.frames),
+            frames=tuple(frame._replace(source=self._place(frame.source)) for frame in step.frames),
             outputs=tuple((self._value(x), out.sig, out._name) for x, out in step.outputs),
             hypotheses=hypotheses, lengths=lengths, by_place=by_place, draws=step.seed is not None,
             tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
@@ -129,7 +129,7 @@ class _Keeper:
         except (ValueError, AttributeError):
             raise NotKept("the result of a search that knows more of its batch") from None
         outputs = enumerate(self.step.outputs)
-        by_place = tuple(i for i, (_, out) in outputs if any(out is each for each in of._by_place))
+        by_place = tuple(i for i, (_, out) in outputs if any(out is value for value in of._by_place))
         return light, self._lengths(of.lengths), by_place
 
     def _carried(self, carried: Carried) -> Carried:
@@ -143,13 +143,13 @@ class _Keeper:
 
     def _same_for_all(self, raw: Any, dims: Sequence[Dim]) -> Any:
         """An initial value with size 1 along the dims whose sizes differ from batch to batch."""
-        backend, one = self.step.backend, raw
+        backend, row = self.step.backend, raw
         for axis, dim in enumerate(dims):
             if dim.dimension is None:
-                one = backend.slice_raw(one, axis, 0, 1, 1)
-        if 0 in backend.get_shape_tuple_raw(one) or not backend.all_true_raw(backend.compare_raw(raw, "equal", one)):
+                row = backend.slice_raw(row, axis, 0, 1, 1)
+        if 0 in backend.get_shape_tuple_raw(row) or not backend.all_true_raw(backend.compare_raw(raw, "equal", row)):
             raise NotKept("the loop begins with something else for each sequence")
-        return backend.snapshot_raw(one)
+        return backend.snapshot_raw(row)
 
     def _place(self, source: Tensor | None) -> int | None:
         place = self.places.get(id(source))
@@ -162,9 +162,9 @@ class _Keeper:
     def _op(self, call: OpCall) -> KeptOp:
         if call.row.effect:
             raise NotKept(f"{call.row.name} has an effect")
-        given = tuple(slot for x in call.given if isinstance(slot := self._leaf(x), Slot))
+        slots = tuple(slot for x in call.given if isinstance(slot := self._leaf(x), Slot))
         return KeptOp(
-            call.row, map_leaves(self._leaf, call.args), map_leaves(self._leaf, call.kwargs), given,
+            call.row, map_leaves(self._leaf, call.args), map_leaves(self._leaf, call.kwargs), slots,
             map_leaves(self._leaf, call.result), call.node.tape, call.outside, call.values, runs=False,
         )  # fmt: skip
 
@@ -183,8 +183,8 @@ class _Keeper:
         return leaf
 
     def _number(self, parameter: Parameter) -> int:
-        for number, known in enumerate(self.parameters):
-            if known is parameter:
+        for number, p in enumerate(self.parameters):
+            if p is parameter:
                 return number
         self.parameters.append(parameter)
         return len(self.parameters) - 1
@@ -192,8 +192,8 @@ class _Keeper:
     def _tensor(self, x: Tensor) -> KeptTensor:
         if isinstance(x, Traced):
             raise NotKept("a value of another loop")
-        place, found = self.places.get(id(x)), self.tape.find(x._raw)
-        raw = found if isinstance(found, Var | External) else self._given_raw(x)
+        place, source = self.places.get(id(x)), self.tape.find(x._raw)
+        raw = source if isinstance(source, Var | External) else self._given_raw(x)
         return KeptTensor(raw if place is None else None, x.sig, self._lengths(x.lengths), place, emptied(x))
 
     def _given_raw(self, x: Tensor) -> Given:
@@ -204,11 +204,11 @@ class _Keeper:
     def _lengths(self, lengths: Lengths) -> FromSizes | Lengths:
         if not lengths.sizes:
             return lengths
-        found = self.lengths.get(id(lengths))
-        if found is None:
+        result = self.lengths.get(id(lengths))
+        if result is None:
             sizes = tuple((serial, *self._size(size)) for serial, size in lengths.sizes.items())
-            found = self.lengths[id(lengths)] = FromSizes(sizes, lengths.finite)
-        return found
+            result = self.lengths[id(lengths)] = FromSizes(sizes, lengths.finite)
+        return result
 
     def _size(self, size: Size) -> tuple[int, int]:
         if id(size) not in self.sizes:
@@ -218,20 +218,20 @@ class _Keeper:
     def _outside(self, ops: Sequence[KeptOp]) -> list[Given | OfParameter | OfSizes | None]:
         """Where each tensor from outside comes from."""
         parameters = {id(parameter._raw): i for i, parameter in enumerate(self.parameters)}
-        made = {number for op in ops for number in range(*op.outside)}
-        found: list[Given | OfParameter | OfSizes | None] = []
+        numbers = {number for op in ops for number in range(*op.outside)}
+        sources: list[Given | OfParameter | OfSizes | None] = []
         for number, raw in enumerate(self.tape.externals):
             if id(raw) in parameters:
-                found.append(OfParameter(parameters[id(raw)]))
+                sources.append(OfParameter(parameters[id(raw)]))
             elif id(raw) in self.raws:
-                found.append(Given(self.raws[id(raw)]))
-            elif number in made:
-                found.append(None)
+                sources.append(Given(self.raws[id(raw)]))
+            elif number in numbers:
+                sources.append(None)
             elif id(raw) in self.recorder.of_sizes:
-                found.append(OfSizes(*self.recorder.of_sizes[id(raw)]))
+                sources.append(OfSizes(*self.recorder.of_sizes[id(raw)]))
             else:
                 raise NotKept("a line reads a tensor that is not given")
-        return found
+        return sources
 
     def _check_operands(self, op: KeptOp, outside: Sequence[Any]) -> None:
         """An operand is given, or what an earlier op has made."""
@@ -251,25 +251,25 @@ class _Keeper:
 
     def _parts(self, ops: Sequence[KeptOp]) -> Iterator[Part]:
         """The parts of the raw calls. A part of calls ends where an input of the step comes between their results."""
-        done = 0
+        end = 0
         for place, op in enumerate(ops):
             if op.runs:
-                yield from self._others(range(done, op.calls[0]))
+                yield from self._others(range(end, op.calls[0]))
                 yield Part(place)
-                done = op.calls[1]
-        yield from self._others(range(done, len(self.tape.calls)))
+                end = op.calls[1]
+        yield from self._others(range(end, len(self.tape.calls)))
 
     def _others(self, positions: Sequence[int]) -> Iterator[Part]:
         """The parts of consecutive calls."""
         part: list[int] = []
-        last = -1
+        newest = -1
         for position in positions:
-            made = self.tape.calls[position].made
-            if part and made[0] != last + 1:
+            numbers = self.tape.calls[position].made
+            if part and numbers[0] != newest + 1:
                 yield self._part(part)
                 part = []
             part.append(position)
-            last = made[-1]
+            newest = numbers[-1]
         if part:
             yield self._part(part)
 
@@ -278,12 +278,12 @@ class _Keeper:
         calls, lines = [self.tape.calls[position] for position in positions], Lines(())
         for call, position in zip(calls, positions, strict=True):
             lines.call(call, position)
-        made = [var for call in calls for var in call.made]
-        reads = tuple({var: None for call in calls for var in call.read_vars if var not in made})
-        outside = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
+        variables = [var for call in calls for var in call.made]
+        reads = tuple({var: None for call in calls for var in call.read_vars if var not in variables})
+        numbers = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
         head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
-        code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in made)})"], 1)
-        return Part(None, min(made), max(outside, default=0), reads, code)
+        code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in variables)})"], 1)
+        return Part(None, min(variables), max(numbers, default=0), reads, code)
 
 
 def _known(read: Any, outside: Sequence[Any]) -> bool:

@@ -165,7 +165,7 @@ class KeptStep:
         schedule, carried = replace(step.schedule, max_steps=0, free_steps=0), step.carried
         return (
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
-            self.frames, [replace(each, before=each.before.tensor, initial=None) for each in carried],
+            self.frames, [replace(carry, before=carry.before.tensor, initial=None) for carry in carried],
             schedule, step.ends, step.include_eos, self.by_place, self.lengths,
             self.hypotheses and self.hypotheses.beams, [(output.tensor, sig) for output, sig, _ in self.outputs],
             step.axis, step.gives_size, step.limit.ragged, step.limit.dims, step.unfrozen, self.draws,
@@ -180,14 +180,14 @@ def facts_of(given: Sequence[Tensor]) -> tuple[tuple[Any, ...], tuple[int, ...]]
     sizes: list[int] = []
     for x in given:
         shape, lengths = x._raw.shape, x.lengths
-        known = tuple([(n, size.dims, size.ragged, size.min > 0, size.traced) for n, size in lengths.sizes.items()])
-        few = tuple([min(n, 2) for n in shape])
-        facts.append((x.sig, type(x._raw), x.dtype, x.device, few, known, lengths.finite, emptied(x)))
+        extents = tuple([(n, size.dims, size.ragged, size.min > 0, size.traced) for n, size in lengths.sizes.items()])
+        shape_facts = tuple([min(n, 2) for n in shape])
+        facts.append((x.sig, type(x._raw), x.dtype, x.device, shape_facts, extents, lengths.finite, emptied(x)))
         sizes += shape
     return tuple(facts), tuple(sizes)
 
 
 def emptied(x: Tensor) -> tuple[Dim, ...] | None:
     """The dims of a tensor whose padding is known to be 0."""
-    known = getattr(x, "_emptied", None)
-    return known[2] if known is not None and known[0] is x._raw else None
+    mark = getattr(x, "_emptied", None)
+    return mark[2] if mark is not None and mark[0] is x._raw else None

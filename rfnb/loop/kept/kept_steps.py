@@ -67,14 +67,14 @@ class KeptSteps:
         these.
         """
         reason = _in_the_way(loop)
-        found = self._find(loop, key, given) if reason is None else None
+        step = self._find(loop, key, given) if reason is None else None
         if reason is not None:
             self.refused[reason] += 1
-        if found is None:
+        if step is None:
             self.traced += 1
         else:
             self.again += 1
-        return found
+        return step
 
     def _find(self, loop: Loop, key: Sequence[Any], given: Sequence[Tensor]) -> tuple[TracedStep, Any] | None:
         initial = [leaf for _, leaf in loop.state._leaves()]

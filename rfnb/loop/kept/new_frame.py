@@ -53,18 +53,18 @@ class NewFrame:
         self.kept, self.given, self.backend, self.limit = kept, given, kept.step.backend, limit
         self._calls = kept.step.program.calls
         self._sizes = {dim: n for x in given for dim, n in zip(x.dims, x._raw.shape, strict=True)}
-        rest = iter(states)
-        self.initial = [next(rest)._raw if c.kind == "state" else self._begin(c) for c in kept.step.carried]
+        values = iter(states)
+        self.initial = [next(values)._raw if c.kind == "state" else self._begin(c) for c in kept.step.carried]
         self.tape: Tape = self.backend.new_tape()
         self.tape.new_stream = self._new_stream
         self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
         self._lengths_made: dict[FromSizes, Lengths] = {}
         self._masks: dict[str, Any] = {}  # by the text of an EndedMask, as slices have no hash
         self._makes: dict[int, Callable[[], Any]] = {  # the inputs on the first frame, by number
-            each.var.number: partial(self.backend.alias_raw, raw)
-            for each, raw in zip(kept.step.carried, self.initial, strict=True)
+            carry.var.number: partial(self.backend.alias_raw, raw)
+            for carry, raw in zip(kept.step.carried, self.initial, strict=True)
         }
-        self._makes |= {each.var.number: partial(self._first, each) for each in kept.frames}
+        self._makes |= {frame.var.number: partial(self._first, frame) for frame in kept.frames}
         self._before = 0  # how many calls of the kept step come before those of the tape
 
     def _begin(self, carried: Carried) -> Any:
@@ -76,26 +76,26 @@ class NewFrame:
         return self.backend.snapshot_raw(raw)
 
     def _size_of(self, dim: Dim) -> int:
-        found = dim.dimension if dim.dimension is not None else self._sizes.get(dim)
-        if found is None:
+        size = dim.dimension if dim.dimension is not None else self._sizes.get(dim)
+        if size is None:
             raise NotKept("a size that no tensor has")
-        return found
+        return size
 
     # -- raw calls
 
     def trace(self) -> None:
         """Makes all raw calls. Raises NotKept if they are not those of the kept step."""
-        kept, calls = self.kept, list(self._calls)
+        step, calls = self.kept, list(self._calls)
         with self.backend.no_gradients(), ended_by(_Ended(self)):
-            for part in kept.parts:
+            for part in step.parts:
                 if part.op is None:
                     self._make(part)
                 else:
-                    op = kept.ops[part.op]
+                    op = step.ops[part.op]
                     calls[slice(*op.calls)] = self._run(op)
-            self._outside(until=len(kept.outside))
-            self._inputs(until=kept.values)
-        if len(self.tape.values) != kept.values or len(self.tape.externals) != len(kept.outside):
+            self._outside(until=len(step.outside))
+            self._inputs(until=step.values)
+        if len(self.tape.values) != step.values or len(self.tape.externals) != len(step.outside):
             raise NotKept("another number of values")
         self.tape.calls[:] = calls
 
@@ -118,15 +118,15 @@ class NewFrame:
         args, kwargs = map_leaves(self.filled, op.args), map_leaves(self.filled, op.kwargs)
         self._outside(until=op.outside[0])
         self._inputs(until=op.values[0])
-        first = len(tape.calls)
-        self._before = op.calls[0] - first
+        start = len(tape.calls)
+        self._before = op.calls[0] - start
         tape.ops.append(op.row.name)
         try:
             with self.backend.take(tape), listening(_Runs(tape)):
-                found = _Runs(tape).call(op.row, args, kwargs)
+                output = _Runs(tape).call(op.row, args, kwargs)
         finally:
             tape.ops.pop()
-        calls, results, slots = tape.calls[first:], leaves(found), leaves(op.result)
+        calls, results, slots = tape.calls[start:], leaves(output), leaves(op.result)
         self._inputs(until=op.values[1])
         for result in results:
             if isinstance(result, Tensor):
@@ -150,8 +150,8 @@ class NewFrame:
     def _is_result(self, result: Any, slot: Slot) -> None:
         """Takes a result of an op."""
         template = self.kept.tensors[slot.number]
-        same = isinstance(result, Tensor) and result.sig is template.sig
-        if not same or (template.given is None and self.tape.find(result._raw) != template.raw):
+        matches = isinstance(result, Tensor) and result.sig is template.sig
+        if not matches or (template.given is None and self.tape.find(result._raw) != template.raw):
             raise NotKept("an op has another result")
         self._tensors[slot.number] = result
 
@@ -223,9 +223,9 @@ class NewFrame:
         if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
             raise NotKept("another guard for what has ended")
         with tape.pause():
-            same = self.backend.alias_raw(raw)
-        before.fn.record(tape, raw, same, before.args[1:])
-        return same
+            alias = self.backend.alias_raw(raw)
+        before.fn.record(tape, raw, alias, before.args[1:])
+        return alias
 
     def filled(self, leaf: Any) -> Any:
         """A leaf of the arguments of an op for this batch."""
@@ -236,10 +236,10 @@ class NewFrame:
 
     def at(self, slot: Slot) -> Tensor:
         """The tensor of a slot."""
-        found = self._tensors[slot.number]
-        if found is None:
-            found = self._tensors[slot.number] = self.tensor(self.kept.tensors[slot.number])
-        return found
+        tensor = self._tensors[slot.number]
+        if tensor is None:
+            tensor = self._tensors[slot.number] = self.tensor(self.kept.tensors[slot.number])
+        return tensor
 
     def tensor(self, template: KeptTensor) -> Tensor:
         """A tensor on the traced frame."""
@@ -255,23 +255,23 @@ class NewFrame:
             assert origin is not None
             self._inputs(until=origin.number + 1)
             raw = self.tape.values[origin.number]
-        made = tensor_of(raw, template.sig, self.lengths(template.lengths))
+        tensor = tensor_of(raw, template.sig, self.lengths(template.lengths))
         if template.emptied is not None:
-            made._emptied = raw, self.backend.version_raw(raw), template.emptied
-        return made
+            tensor._emptied = raw, self.backend.version_raw(raw), template.emptied
+        return tensor
 
     def lengths(self, kept: FromSizes | Lengths) -> Lengths:
         """Lengths of this batch."""
         if isinstance(kept, Lengths):
             return kept
-        found = self._lengths_made.get(kept)
-        if found is None:
-            first = self.given[kept.sizes[0][1]].lengths
-            sizes = {serial: self.given[i].lengths.sizes[there] for serial, i, there in kept.sizes}
-            found = first if first.sizes == sizes else Lengths(sizes)
-            found = found.made_finite() if kept.finite else found.infinite()
-            self._lengths_made[kept] = found
-        return found
+        lengths = self._lengths_made.get(kept)
+        if lengths is None:
+            base = self.given[kept.sizes[0][1]].lengths
+            sizes = {serial: self.given[i].lengths.sizes[key] for serial, i, key in kept.sizes}
+            lengths = base if base.sizes == sizes else Lengths(sizes)
+            lengths = lengths.made_finite() if kept.finite else lengths.infinite()
+            self._lengths_made[kept] = lengths
+        return lengths
 
     def _new_stream(self, device: str) -> Any:
         generator = self.backend.new_generator(device)
@@ -310,7 +310,7 @@ class _Runs(Listener):
 
 def _alike(call: Call, before: Call) -> bool:
     """Whether two raw calls differ in sizes only."""
-    same: bool = (
+    equal: bool = (
         (call.fn is before.fn or call.fn == before.fn or type(call.fn) is type(before.fn))
         and getattr(call.fn, "__name__", None) == getattr(before.fn, "__name__", None)
         and call.reads == before.reads
@@ -319,7 +319,7 @@ def _alike(call: Call, before: Call) -> bool:
         and call.changes == before.changes
         and call.effect == before.effect
     )
-    return same
+    return equal
 
 
 def _no_generator(stream: int, step: int) -> Any:

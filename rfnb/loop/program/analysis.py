@@ -68,13 +68,13 @@ def analysis_of(
     if structure is None:
         return Analysis()
     key = structure, tuple(stackable), unstacks, schedule.max_steps > 0
-    found = _kept.get(key)
-    if found is None:
+    analysis = _kept.get(key)
+    if analysis is None:
         with _keeping:
             while len(_kept) >= MOST:
                 del _kept[next(iter(_kept))]
-            found = _kept[key] = Analysis()
-    return found
+            analysis = _kept[key] = Analysis()
+    return analysis
 
 
 class _NoStructure(Exception):
@@ -98,13 +98,13 @@ def _structure(
             for op in ops
         ])  # fmt: skip
         values = tuple([(raw.shape, raw.dtype) for raw in tape.values])
-        outside = tuple([needs_gradient(raw) for raw in tape.externals])
+        flags = tuple([needs_gradient(raw) for raw in tape.externals])
         inputs = schedule.states, schedule.frames, schedule.new, schedule.kept, schedule.outputs, schedule.ended
-        found = calls, owners, values, outside, inputs, len(tape.streams)
-        hash(found)
+        key = calls, owners, values, flags, inputs, len(tape.streams)
+        hash(key)
     except (_NoStructure, AttributeError, TypeError):  # values that are numbers, arguments that are not hashable
         return None
-    return found
+    return key
 
 
 def _call(call: Call) -> Hashable:

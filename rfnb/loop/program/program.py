@@ -66,34 +66,34 @@ class Program:
         positions = self.needed(wanted)
         calls = [self.calls[position] for position in positions]
         joined = backend.joined_raw(calls, values, self.externals, set(wanted))
-        both = zip(positions, calls, joined, strict=True)
-        return [(position, new.fn, new.args) for position, call, new in both if new is not call]
+        rows = zip(positions, calls, joined, strict=True)
+        return [(position, new.fn, new.args) for position, call, new in rows if new is not call]
 
     def copy(self) -> Program:
         """A copy whose calls can be replaced without changing this Program."""
-        other = copy(self)
-        other.calls, other.externals, other.analysis = list(self.calls), list(self.externals), Analysis()
-        return other
+        program = copy(self)
+        program.calls, program.externals, program.analysis = list(self.calls), list(self.externals), Analysis()
+        return program
 
     def without_tensors(self) -> Program:
         """The calls alone."""
-        other = self.copy()
-        other.externals, other.constants = [], {}
-        return other
+        program = self.copy()
+        program.externals, program.constants = [], {}
+        return program
 
     def with_given(self, given: Sequence[Var]) -> Program:
         """A copy that takes these values as further inputs of each step, instead of computing them."""
-        other, numbers = self.copy(), {var.number for var in given}
-        other.inputs = (*self.inputs, *given)
-        other.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
-        other.calls = [
+        program, numbers = self.copy(), {var.number for var in given}
+        program.inputs = (*self.inputs, *given)
+        program.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
+        program.calls = [
             call if numbers.isdisjoint(call.made) else _without(call, numbers) for call in self.calls
         ]  # at the same positions
-        return other
+        return program
 
     def replace(self, call: Call, others: Sequence[Call]) -> None:
         """Replaces `call` by `others`."""
-        position = next(i for i, known in enumerate(self.calls) if known is call)
+        position = next(i for i, c in enumerate(self.calls) if c is call)
         self.calls[position : position + 1] = others
 
     def add_external(self, raw: Any) -> External:
@@ -108,10 +108,10 @@ class Program:
 
     def _folded(self, needs_gradient: Callable[[Any], bool]) -> list[int]:
         """The Vars whose values are the same at every step: made from numbers and constants only."""
-        read = {each for call in self.calls if not call.effect for each in call.reads}
-        fixed = {each for each in read.intersection(self._fixed()) if not needs_gradient(self.externals[each.number])}
-        made = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
-        return [number for numbers in made for number in numbers]
+        reads = {x for call in self.calls if not call.effect for x in call.reads}
+        fixed = {x for x in reads.intersection(self._fixed()) if not needs_gradient(self.externals[x.number])}
+        numbers_by_call = [self.calls[position].made for position in self._made_of(fixed, range(len(self.calls)))]
+        return [number for numbers in numbers_by_call for number in numbers]
 
     @property
     def may_do_anything(self) -> bool:
@@ -120,9 +120,9 @@ class Program:
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
-        given = {var.number for var in self.inputs}.union(self.constants)
-        alive = {var.number for var in wanted if type(var) is Var} - given
-        found = []
+        inputs = {var.number for var in self.inputs}.union(self.constants)
+        alive = {var.number for var in wanted if type(var) is Var} - inputs
+        positions = []
         for position in range(len(self.calls) - 1, -1, -1):
             call = self.calls[position]
             result = call.result
@@ -132,11 +132,11 @@ class Program:
                 or (call.changes and not alive.isdisjoint(call.changes))
                 or (call.parts and not alive.isdisjoint(call.made))
             ):
-                found.append(position)
+                positions.append(position)
                 for var in call.read_vars:
-                    if var not in given:
+                    if var not in inputs:
                         alive.add(var)
-        return found[::-1]
+        return positions[::-1]
 
     def reads(self, wanted: Sequence[Var]) -> frozenset[Any]:
         """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
@@ -192,15 +192,15 @@ class Program:
     def _write_loop(
         self, new: Sequence[Var], outputs: Sequence[Var], ended: Var | None, effects: bool, keep: bool
     ) -> Written:
-        wanted = [*new, *outputs, *([] if ended is None else [ended])]
-        lines, once, read = self._lines(wanted, effects)
+        results = [*new, *outputs, *([] if ended is None else [ended])]
+        lines, once, sources = self._lines(results, effects)
         states, frames = self.inputs[: len(new)], self.inputs[len(new) :]
         head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
         head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
         head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
         head += [
             "    for i in steps:",
-            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in read],
+            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in sources],
         ]
         tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
         tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []
@@ -218,22 +218,22 @@ class Program:
         for position in once:
             lines.call(self.calls[position], position)
         before = len(lines.lines)
-        each = [position for position in positions if position not in once]
-        for position, over in zip(each, self._last_reads(each, wanted), strict=True):
+        loop_positions = [position for position in positions if position not in once]
+        for position, over in zip(loop_positions, self._last_reads(loop_positions, wanted), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before, {*wanted, *(read for position in each for read in self.calls[position].reads)}
+        return lines, before, {*wanted, *(read for position in loop_positions for read in self.calls[position].reads)}
 
     def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""
-        left = {var for position in positions for var in self.calls[position].made}
-        left -= {var.number for var in wanted if type(var) is Var}
-        found: list[list[int]] = []
+        alive = {var for position in positions for var in self.calls[position].made}
+        alive -= {var.number for var in wanted if type(var) is Var}
+        deletions: list[list[int]] = []
         for position in reversed(positions):
             call = self.calls[position]
-            over = left.intersection((*call.read_vars, *call.made))
-            left -= over
-            found.append(sorted(over) if len(over) > 1 else list(over))
-        return found[::-1]
+            over = alive.intersection((*call.read_vars, *call.made))
+            alive -= over
+            deletions.append(sorted(over) if len(over) > 1 else list(over))
+        return deletions[::-1]
 
     def _fixed(self) -> list[External]:
         """What comes from outside, and no step writes into."""
@@ -242,16 +242,16 @@ class Program:
     def _made_of(self, known: set[Any], positions: Sequence[int]) -> list[int]:
         """The calls that depend on nothing but `known` and their results, and change nothing. Adds these to `known`."""
         changed = {var for position in positions for var in self.calls[position].changes}
-        found = []
+        computable = []
         for position in positions:
             call = self.calls[position]
             if call.effect or call.changes or not known.issuperset(call.reads):
                 continue
-            made = call.made
-            if changed.isdisjoint(made):
-                found.append(position)
-                known.update(map(Var, made))
-        return found
+            numbers = call.made
+            if changed.isdisjoint(numbers):
+                computable.append(position)
+                known.update(map(Var, numbers))
+        return computable
 
 
 def _without(call: Call, numbers: Container[int]) -> Call:

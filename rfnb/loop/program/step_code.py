@@ -33,8 +33,8 @@ class Lines:
     def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
         """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""
         function = self._argument("f", self._functions, call.fn, ("f", id(call.fn)))
-        known, text = self._constants, self.text
-        arguments = [f"v{a.number}" if type(a) is Var and a.number not in known else text(a) for a in call.args]
+        constants, text = self._constants, self.text
+        arguments = [f"v{a.number}" if type(a) is Var and a.number not in constants else text(a) for a in call.args]
         arguments += [f"{key}={text(arg)}" for key, arg in call.kwargs.items()]
         target = f"v{call.result} = " if call.result is not None else "r = " if call.parts else ""
         lines = [f"{target}{function}({', '.join(arguments)})", *[f"v{var} = r[{i}]" for i, var in call.parts]]
@@ -69,7 +69,7 @@ class Lines:
 
     def tuple_of(self, wanted: Sequence[Any]) -> str:
         """The code of a tuple of values: "(v1, v2, )"."""
-        return f"({''.join(self.text(found) + ', ' for found in wanted)})"
+        return f"({''.join(self.text(value) + ', ' for value in wanted)})"
 
     def _argument(self, letter: str, table: Table, value: Any, key: Any) -> str:
         name = self._names.get(key)
@@ -91,8 +91,8 @@ class Lines:
         self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
     ) -> list[Table]:
         """The arguments of the code: functions, numbers, constants and externals, generators."""
-        given = [constants[n] if kind == "constant" else externals[n] for kind, n in self._given]
-        return [self._functions, self._numbers, given, [partial(generator, number) for number in self._streams]]
+        values = [constants[n] if kind == "constant" else externals[n] for kind, n in self._given]
+        return [self._functions, self._numbers, values, [partial(generator, number) for number in self._streams]]
 
 
 class Written:
@@ -106,11 +106,11 @@ class Written:
     def __init__(self, lines: Lines, once: int, head: Sequence[str], tail: Sequence[str], indent: int):
         self._lines = lines
         before = [*lines.unpacking(), *lines.lines[:once]]
-        each = [f"{'    ' * indent}{line}" for line in lines.lines[once:]]
-        body = [*before, *head, *each, *tail]
+        indented = [f"{'    ' * indent}{line}" for line in lines.lines[once:]]
+        body = [*before, *head, *indented, *tail]
         text = "\n".join(["def make(F, C, E, G):", *[f"    {line}" for line in body], "    return run"])
-        first = 2 + len(before) + len(head)
-        self.calls_by_line = dict(enumerate(lines.positions[once:], first))
+        start = 2 + len(before) + len(head)
+        self.calls_by_line = dict(enumerate(lines.positions[once:], start))
         namespace: dict[str, Any] = {}
         exec(_code(text), namespace)  # generated code: names and numbers only
         self._make = namespace.pop("make")  # without it in its own namespace, there is no reference cycle

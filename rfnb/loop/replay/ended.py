@@ -27,8 +27,8 @@ def begun(replay: Replay) -> Size:
     if replay.failed is not None and replay.failed.step == replay.steps:
         values = values + ((values == replay.steps) & (values < _limits(replay)))
     owner, _ = replay.sequences
-    others = tuple(i for i, dim in enumerate(size.dims) if dim is not owner)
-    return Size([dim for dim in size.dims if dim is owner], values.max(axis=others, initial=0))
+    axes = tuple(i for i, dim in enumerate(size.dims) if dim is not owner)
+    return Size([dim for dim in size.dims if dim is owner], values.max(axis=axes, initial=0))
 
 
 def reasons(replay: Replay) -> list[str]:
@@ -80,8 +80,8 @@ def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
     """Which sequences, or hypotheses, had ended, according to these carried values."""
     place = place_of(replay.plan.carried, "ended")
     assert place is not None
-    found: np.ndarray = replay.backend.to_numpy_raw(carried[place])
-    return found
+    mask: np.ndarray = replay.backend.to_numpy_raw(carried[place])
+    return mask
 
 
 def _limits(replay: Replay) -> np.ndarray:
@@ -92,5 +92,5 @@ def _limits(replay: Replay) -> np.ndarray:
 
 def _over(replay: Replay, size: Size) -> np.ndarray:
     """A size broadcast to the dims of `replay.size`."""
-    found: np.ndarray = np.broadcast_to(size.over(replay.size.dims), replay.size.values.shape)
-    return found
+    mask: np.ndarray = np.broadcast_to(size.over(replay.size.dims), replay.size.values.shape)
+    return mask

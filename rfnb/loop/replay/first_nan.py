@@ -31,7 +31,7 @@ def first_nan(replay: Replay, step: int, at: Sequence[int], place: int) -> str |
 
 def _path(replay: Replay, step: int, at: Sequence[int], place: int) -> list[dict[Dim, int]]:
     """Where a hypothesis is at each step up to `step`: its position along each dim of a batch, and in each beam."""
-    search, found = replay.plan.search, list[dict[Dim, int]]()
+    search, path = replay.plan.search, list[dict[Dim, int]]()
     assert search is not None
     beams = search.beams
     for number in range(step, -1, -1):
@@ -40,8 +40,8 @@ def _path(replay: Replay, step: int, at: Sequence[int], place: int) -> list[dict
             where[after] = place
             place = int(parents[number][(*at, place)])
         where[beams.dims[-1]] = place
-        found.append(where)
-    return found[::-1]
+        path.append(where)
+    return path[::-1]
 
 
 def _has_nan(replay: Replay, tensor: Tensor, where: dict[Dim, int]) -> bool:
@@ -56,5 +56,5 @@ def _has_nan(replay: Replay, tensor: Tensor, where: dict[Dim, int]) -> bool:
 
 def _described(node: Node, name: str) -> str:
     place = "" if node.source is None else f" at {node.source.place()}: `{node.source.text()}`"
-    what = f"the {node.kind} {name}" if node.kind in ("input", "state") else node.op
-    return f"{what}{place}"
+    subject = f"the {node.kind} {name}" if node.kind in ("input", "state") else node.op
+    return f"{subject}{place}"

@@ -83,8 +83,8 @@ def apply_edits(replay: Replay, step: int, before: Sequence[Any], edits: Sequenc
         if edit.mask.all():
             after[place] = edit.raw
         elif edit.mask.any():
-            chosen = state.like(replay.backend.from_numpy_raw(edit.mask, state.device))
-            new = where(chosen, state.like(edit.raw), state.like(after[place]))
+            mask = state.like(replay.backend.from_numpy_raw(edit.mask, state.device))
+            new = where(mask, state.like(edit.raw), state.like(after[place]))
             after[place] = new.copy_transpose(state.dims)._raw
     return after
 
@@ -148,7 +148,7 @@ class Where:
                     f"fork: the state {name!r} is the same for all entries of {dim.name}",
                     got=state.describe_dims(), expected=f"a state with {dim.name}",
                 )  # fmt: skip
-            shape = [-1 if each is dim else 1 for each in state.dims]
+            shape = [-1 if d is dim else 1 for d in state.dims]
             mask = mask & (np.arange(state.size_of(dim).max) == number).reshape(shape)
         if isinstance(value, Tensor) and value.dims_set == state.dims_set:
             mask = mask & ~same(state, state.like(new))
@@ -158,26 +158,26 @@ class Where:
 def _checked(replay: Replay, run: Run, step: int) -> int:
     """The number of a step that the run has started, counted from 0; the step in which a run failed is one too."""
     step = operator.index(step)
-    last = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
-    if not -run.steps <= step <= last:
-        expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
+    end = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
+    if not -run.steps <= step <= end:
+        expected = f"0 … {end}" if end >= 0 else "none: the run has no steps"
         raise LoopError(f"{run.name}: there is no step {step}, so it cannot be forked there", expected=expected)
     return step % run.steps if step < 0 else step
 
 
 def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The edits by the full names of states; structures are split into their parts."""
-    known = replay.state_names()
+    names = replay.state_names()
     for name, value in states.items():
-        nested = any(other.startswith(f"{name}.") for other in known)
+        nested = any(n.startswith(f"{name}.") for n in names)
         for path, leaf in named_leaves(value, name) if nested else [(name, value)]:
-            if path not in known:
+            if path not in names:
                 if leaf is None:  # a part of the structure that stays None in all steps
                     continue
                 raise LoopError(
                     f"fork: there is no state {path!r}",
-                    expected=", ".join(known),
-                    hint=did_you_mean(path, known, most=2, cutoff=0.5),
+                    expected=", ".join(names),
+                    hint=did_you_mean(path, names, most=2, cutoff=0.5),
                 )
             yield path, leaf
 
@@ -202,8 +202,8 @@ def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
         new = tensor_of(backend.from_numpy_raw(number, state.device), align.sig([]), state.lengths)
     _check(state, new)
     if new.dtype != state.dtype:
-        new, given = cast(new, state.dtype), new
-        if not _fits(given, new):
+        new, original = cast(new, state.dtype), new
+        if not _fits(original, new):
             raise _does_not_fit(state, value)
     raw, shape = new.copy_compatible_to_dims_raw(state.dims), backend.get_shape_tuple_raw(state._raw)
     return backend.broadcast_raw(raw, shape)
@@ -236,9 +236,9 @@ def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[Any])
         return state._raw
     axis = dims.index(along)
     signature = align.sig([dim for dim in dims if dim is not along], state.sparse_dim)
-    one = tensor_of(backend.select_raw(state._raw, axis, 0), signature, state.lengths)
-    one.name = state.name
-    return backend.stack_raw([_raw_of(replay, run, one, value) for value in values], axis)
+    row = tensor_of(backend.select_raw(state._raw, axis, 0), signature, state.lengths)
+    row.name = state.name
+    return backend.stack_raw([_raw_of(replay, run, row, value) for value in values], axis)
 
 
 def _number(state: Tensor, value: Any) -> bool | int | float:
@@ -279,8 +279,8 @@ def _check(state: Tensor, new: Tensor) -> None:
         raise DimError(f"fork: {state.name!r} has labels of another dim", got=new.sparse_dim, expected=state.sparse_dim)
     numbers, count = new.numpy(), state.sparse_dim.size.max
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
-        outside = next(int(n) for n in numbers.flat if not 0 <= n < count)
-        raise DimError(f"fork: {state.name!r} has no such label", got=outside, expected=f"0 … {count - 1}")
+        label = next(int(n) for n in numbers.flat if not 0 <= n < count)
+        raise DimError(f"fork: {state.name!r} has no such label", got=label, expected=f"0 … {count - 1}")
 
 
 KINDS = ("bool", "int", "float", "complex")

@@ -74,12 +74,12 @@ def verdict(norms: Sequence[float]) -> str:
     odd = [i for i, n in enumerate(norms) if not np.isfinite(n)]
     if odd:
         return f"not finite up to step {odd[-1]}"
-    last = next((n for n in reversed(norms) if n > 0), 0.0)
-    if last == 0:
+    norm = next((n for n in reversed(norms) if n > 0), 0.0)
+    if norm == 0:
         return "no gradient"
-    small, large = norms[0] * FAR < last, norms[0] > last * FAR
+    small, large = norms[0] * FAR < norm, norms[0] > norm * FAR
     if small or large:
-        within = next(i for i, n in enumerate(norms) if (n * FAR >= last if small else n <= last * FAR))
+        within = next(i for i, n in enumerate(norms) if (n * FAR >= norm if small else n <= norm * FAR))
         return f"{'vanishes' if small else 'explodes'} before step {within}"
     return ""
 
@@ -96,7 +96,7 @@ def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
         run,
         loss if isinstance(loss, str) else _name_of(loss),
         {name: np.array([total for total, _ in reversed(rows[name])]) for name in names},
-        {name: _stacked(run, [each for _, each in reversed(rows[name])]) for name in names if back.counts(name, run)},
+        {name: _stacked(run, [row for _, row in reversed(rows[name])]) for name in names if back.counts(name, run)},
         {name: back.at_start(name) for name in names},
     )
 
@@ -135,12 +135,12 @@ class _BackwardPass:
         before = [self._leaf(raw) for raw in replay.states_before(step)]
         after, terms = replay.after(step), self.loss_terms(step)
         assigned = [replay.plan.assigned_vars[name][0] for name in names]
-        found = replay.step(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
+        raws = replay.step(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
         count = len(after) + len(terms)
-        given, new = found[:count], found[count:]
-        arriving = [*self.carried, *(make(raw) for (_, make), raw in zip(terms, given[len(after) :], strict=True))]
+        results, new = raws[:count], raws[count:]
+        arriving = [*self.carried, *(make(raw) for (_, make), raw in zip(terms, results[len(after) :], strict=True))]
         after_it = {name: self.carried[replay.places[name]] for name in names}
-        pulled = self.backend.pull_back_raw(given, arriving, [*before, *new])
+        pulled = self.backend.pull_back_raw(results, arriving, [*before, *new])
         self.carried = pulled[: len(before)]
         by_new = zip(names, pulled[len(before) :], new, strict=True)
         return {name: gradient if self._follows(raw) else after_it[name] for name, gradient, raw in by_new}
@@ -200,17 +200,17 @@ def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
             expected=f"a Tensor computed from the results of the loop, with gradients on; {way}",
         )
     try:
-        found: dict[Any, Any] = replay.probe.gradients(loss)
+        gradients_by_var: dict[Any, Any] = replay.probe.gradients(loss)
     except RuntimeError as error:
         raise LoopError(
             f"{name}: the autograd graph of this loss has been freed",
             hint="call run.gradients(loss) before loss.backward(), or use loss.backward(retain_graph=True)",
         ) from error
-    if not found:
+    if not gradients_by_var:
         raise LoopError(
             f"{name}: this loss does not depend on the results of this run", hint="is it the loss of another run?"
         )
-    return found
+    return gradients_by_var
 
 
 class _BackFromValue(_BackwardPass):
@@ -230,10 +230,10 @@ class _BackFromValue(_BackwardPass):
         if not is_float_dtype(dtype):
             raise LoopError(f"{self.replay.plan.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
         device = backend.get_device_raw(raw)
-        ones = backend.full_raw(backend.get_shape_tuple_raw(raw), 1, dtype, device)
-        ones = backend.fill_padding(tensor_of(ones, self.sig, self.lengths), 0)
+        gradient = backend.full_raw(backend.get_shape_tuple_raw(raw), 1, dtype, device)
+        gradient = backend.fill_padding(tensor_of(gradient, self.sig, self.lengths), 0)
         over = ~_active(self.replay.size, self.sig.dims, step)
-        return backend.masked_fill_raw(ones, backend.from_numpy_raw(over, device), 0)
+        return backend.masked_fill_raw(gradient, backend.from_numpy_raw(over, device), 0)
 
 
 def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
@@ -241,9 +241,9 @@ def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[fl
     _, dims = replay.plan.assigned_vars[name]
     active = _active(replay.size, dims, step)
     squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
-    others = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)
-    each = np.where(active.any(others), np.sqrt(squares.sum(others)), np.nan)
-    return float(np.sqrt(squares.sum())), each
+    axes = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)
+    norms = np.where(active.any(axes), np.sqrt(squares.sum(axes)), np.nan)
+    return float(np.sqrt(squares.sum())), norms
 
 
 def _stacked(run: Run, rows: list[Any]) -> np.ndarray:

@@ -58,9 +58,9 @@ class LoopPauses:
         self._resume, self._off = resume or Resume(), resume is None
 
     def _reason(self, outcome: Outcome) -> str | None:
-        asked, step = pauses.answer(), outcome.steps - 1
-        if asked is not None:
-            return asked
+        answer, step = pauses.answer(), outcome.steps - 1
+        if answer is not None:
+            return answer
         until = self._resume.until
         if until is not None and step >= until:
             return self._resume.why

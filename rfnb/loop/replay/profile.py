@@ -58,11 +58,11 @@ def profile(run: Run, *, calls: int = 5) -> Explanation:
     data = replay.plan.explanation_data
     timed = _times(meters[1:])
     steps = replay.steps - replay.start
-    found = Profile(
+    result = Profile(
         steps, calls, median(s - m.lost for s, m in zip(seconds, meters[1:], strict=True)),
         median(m.lost for m in meters[1:]), plain, meters[0].device, timed,
     )  # fmt: skip
-    return Explanation(replay.plan.name, data, found)
+    return Explanation(replay.plan.name, data, result)
 
 
 def _run(replay: Replay, meter: TimeMeter | None) -> float:
@@ -79,8 +79,8 @@ def _run(replay: Replay, meter: TimeMeter | None) -> float:
 
 def _times(meters: Sequence[TimeMeter]) -> dict[int, OpTime]:
     """The time of each node of the body, by its id; of an op, with the calls that it consists of."""
-    found: dict[int, OpTime] = {}
+    times: dict[int, OpTime] = {}
     for key in meters[0].samples:
         samples: list[Sample] = [meter.samples[key] for meter in meters if key in meter.samples]
-        found[key] = OpTime(median(each.amount for each in samples), max(each.calls for each in samples))
-    return found
+        times[key] = OpTime(median(sample.amount for sample in samples), max(sample.calls for sample in samples))
+    return times

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
     """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
-    found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
+    variables, branch_vars = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return step.without_tensors(
         block=with_block(step.source),
-        vars=found,
-        in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
+        vars=variables,
+        in_branches={number: var for number, var in branch_vars.items() if isinstance(var, Var)},
         assigned_vars=dict(_assigned(step)),
         changes=_changes(step),
         explanation_data=explanation_data,
@@ -46,14 +46,14 @@ def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
 
 def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | External]:
     """The place of each value on the tape, by its number. Also stores the dims of the values in the recorder."""
-    found: dict[int, Var | External] = {}
-    for each in traced:
-        number, plain = each.value.number, each.plain
+    variables: dict[int, Var | External] = {}
+    for tensor in traced:
+        number, plain = tensor.value.number, tensor.plain
         recorder.templates[number] = plain.sig, plain.lengths
         var = recorder.tape.find(plain._raw)
         if isinstance(var, Var | External):
-            found[number] = var
-    return found
+            variables[number] = var
+    return variables
 
 
 def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:
@@ -64,8 +64,8 @@ def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]
 
 def _changes(step: TracedStep) -> str | None:
     """Why replayed steps may differ: they run without effects, so what the body writes and reads is not written."""
-    program, kept = step.program, step.tape.is_kept
-    written = {number for number, raw in enumerate(program.externals) if kept(raw)}
+    program, is_kept = step.program, step.tape.is_kept
+    written = {number for number, raw in enumerate(program.externals) if is_kept(raw)}
     if not written:
         return None
 
@@ -73,9 +73,9 @@ def _changes(step: TracedStep) -> str | None:
         return any(type(read) is External and read.number in written for read in reads)
 
     schedule = step.schedule
-    wanted = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
-    calls = [program.calls[position] for position in program.needed(wanted, effects=False)]
-    if not reads_written(wanted) and not any(reads_written(call.reads) for call in calls):
+    results = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
+    calls = [program.calls[position] for position in program.needed(results, effects=False)]
+    if not reads_written(results) and not any(reads_written(call.reads) for call in calls):
         return None
     writers = [call.node for call in program.calls if call.effect and reads_written(call.reads)]
     lines = [f" ({node.source.place()}: `{node.source.text()}`)" for node in writers if node and node.source]
@@ -100,14 +100,14 @@ class RecordedSteps:
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
         self.axis, self.name_of = plan.axis, plan.recorder.name_of
-        self.templates = [each.before for each in plan.carried]
-        self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
+        self.templates = [carry.before for carry in plan.carried]
+        self.places = {carry.name: place for place, carry in enumerate(plan.carried) if carry.kind == "state"}
         self.origin: Self | None = None
         self.goes_on = False  # while the loop is paused
         self.edits: Sequence[Edit] = ()  # of the states at its start
         self.modes = backend.get_modes()
         self.probe: Any = None
-        frames = [_without_graph(backend, each) for each in bindings.frames]
+        frames = [_without_graph(backend, frame) for frame in bindings.frames]
         externals, self.not_copied = _snapshot_externals(backend, bindings.externals)
         self._begin(0, outcome, replace(bindings, frames=frames, externals=externals))
         self.version = self.version_now()
@@ -150,13 +150,13 @@ class RecordedSteps:
             return self.final
         if self.origin is not None and step < self.start:
             return self.origin.states_before(step)
-        nearest, rest = divmod(step - self.start, self.every)
-        states, first = self.kept[nearest], step - rest
-        latest, found = self._latest or (-1, ())
-        if first <= latest <= step:
-            states, first = tuple(found), latest
-        for done in range(first, step):
-            states = tuple(self.step(done, self.after(done), states))
+        nearest, offset = divmod(step - self.start, self.every)
+        states, start = self.kept[nearest], step - offset
+        latest, carries = self._latest or (-1, ())
+        if start <= latest <= step:
+            states, start = tuple(carries), latest
+        for n in range(start, step):
+            states = tuple(self.step(n, self.after(n), states))
         return states
 
     @contextmanager
@@ -206,9 +206,9 @@ class RecordedSteps:
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            found = self.step(step, [*wanted, *after], states or None)
-            states = found[len(wanted) :]
-            yield found[: len(wanted)]
+            results = self.step(step, [*wanted, *after], states or None)
+            states = results[len(wanted) :]
+            yield results[: len(wanted)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""
@@ -218,11 +218,11 @@ class RecordedSteps:
 
     def continued(self, start: int, outcome: Outcome, bindings: Bindings, edits: Sequence[Edit] = ()) -> Self:
         """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
-        other = copy(self)
-        other.origin, other.probe = self, None
-        other.edits = [*self.edits_before(start), *edits]
-        other._begin(start, outcome, bindings)
-        return other
+        steps = copy(self)
+        steps.origin, steps.probe = self, None
+        steps.edits = [*self.edits_before(start), *edits]
+        steps._begin(start, outcome, bindings)
+        return steps
 
     def edits_before(self, step: int) -> Sequence[Edit]:
         """The edits of the states that `step` began with."""
@@ -280,11 +280,11 @@ def _snapshot_externals(backend: type[Backend], externals: Sequence[Any]) -> tup
     """The externals, with weights copied if the budget allows; and the positions of weights that were not copied."""
     weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
     fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
-    found = [
+    snapshots = [
         _snapshots.take(backend, raw) if fits and i in weights else backend.alias_raw(raw)
         for i, raw in enumerate(externals)
     ]
-    return found, set() if fits else weights
+    return snapshots, set() if fits else weights
 
 
 class _Snapshots:
@@ -295,8 +295,8 @@ class _Snapshots:
 
     def take(self, backend: type[Backend], raw: Any) -> Any:
         """A copy of the parameter's current value."""
-        found = self._taken.get(id(raw))
-        if found is not None and (copy := found()) is not None and backend.equal_raw(raw, copy):
+        reference = self._taken.get(id(raw))
+        if reference is not None and (copy := reference()) is not None and backend.equal_raw(raw, copy):
             return copy
         if len(self._taken) > 1024:
             self._taken = {key: entry for key, entry in self._taken.items() if entry() is not None}

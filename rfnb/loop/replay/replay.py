@@ -63,18 +63,18 @@ class Replay(RecordedSteps):
             return self.origin.values(step)
         named = self._computable(self._named(), step)
         after = self.after(step) if step < self.steps else ()
-        wanted = [*[self.plan.vars[value.number] for value in named], *after]
-        results = self.step(step, wanted)
-        found = []
+        sources = [*[self.plan.vars[value.number] for value in named], *after]
+        results = self.step(step, sources)
+        rows = []
         for value, raw in zip(named, results, strict=False):
             node = value.node
             signature, lengths = self.recorder.templates[value.number]
             tensor = self._tensor(self.name_of(value), raw, signature, lengths, step)
             assert node is not None
-            found.append(StepValue(tensor.name, node.op, node.line or 0, tensor, node.kind == "loop"))
+            rows.append(StepValue(tensor.name, node.op, node.line or 0, tensor, node.kind == "loop"))
         states = results[len(named) :]
         self._reached(step + 1, states)
-        return found, self._check(states, step)
+        return rows, self._check(states, step)
 
     def lines(self, step: int) -> StepLines | None:
         """Not known."""
@@ -95,16 +95,16 @@ class Replay(RecordedSteps):
         values = recorder.graph.values[: recorder.graph.body_values]
         if only is not None:
             values = [value for value in values if value.number in only]
-        known = self._computable(values, step)
+        computable = self._computable(values, step)
         inspection = Inspection(wanted=set(plan.in_branches.values()))
         with inspecting(inspection):
-            raws = self.step(step, [plan.vars[value.number] for value in known])
-        found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
-        found |= {n: inspection.values[var] for n, var in plan.in_branches.items() if var in inspection.values}
+            raws = self.step(step, [plan.vars[value.number] for value in computable])
+        raws_by_number = {value.number: raw for value, raw in zip(computable, raws, strict=True)}
+        raws_by_number |= {n: inspection.values[var] for n, var in plan.in_branches.items() if var in inspection.values}
         return [
-            (value, self._tensor(self.name_of(value), found[number], *recorder.templates[number], step))
+            (value, self._tensor(self.name_of(value), raws_by_number[number], *recorder.templates[number], step))
             for value in values
-            if (number := value.number) in found
+            if (number := value.number) in raws_by_number
         ]
 
     def _computable(self, values: Sequence[Value], step: int) -> list[Value]:
@@ -112,8 +112,8 @@ class Replay(RecordedSteps):
         failed, later = self.failed, set[Var | External]()
         if failed is not None and step == failed.step and failed.position is not None:
             later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made}
-        found = [(value, self.plan.vars.get(value.number)) for value in values]
-        return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
+        pairs = [(value, self.plan.vars.get(value.number)) for value in values]
+        return [value for value, var in pairs if var is not None and not (type(var) is Var and var in later)]
 
     def _named(self) -> list[Value]:
         """The values that the lines of the body compute or assign."""
@@ -126,10 +126,10 @@ class Replay(RecordedSteps):
             sizes = dict(zip(self.templates, self.states_before(step), strict=True))
             lengths = lengths.bind({dim: Size([], sizes[dim]) for dim in grown})
             shape = zip(signature.dims, self.backend.get_shape_tuple_raw(raw), strict=True)
-            made = {
+            extents = {
                 dim: Size([], n) for dim, n in shape if set(dim.roots) == {dim.serial} and _differs(lengths, dim, n)
             }
-            lengths = lengths.bind(made)
+            lengths = lengths.bind(extents)
         tensor = tensor_of(self.backend.alias_raw(raw), signature, lengths)
         tensor.name = name
         return tensor
@@ -154,8 +154,8 @@ class Replay(RecordedSteps):
         values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
         value = next((v for v in values if self.name_of(v) == name), None)
         if value is None:
-            known = list(dict.fromkeys(self.name_of(v) for v in self._named()))
-            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
+            names = list(dict.fromkeys(self.name_of(v) for v in self._named()))
+            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(names))
         return self.plan.vars[value.number], self.recorder.templates[value.number]
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
@@ -218,10 +218,10 @@ class Replay(RecordedSteps):
         search, place = self.plan.search, place_of(self.plan.carried, "ended")
         if search is None:
             return None
-        kept = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
+        raws = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
-        first = partial(first_nan.first_nan, self)
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.limit, first, run))
+        nan_finder = partial(first_nan.first_nan, self)
+        return search.found(Searched(raws, ended, self.size, self.plan.include_eos, self.plan.limit, nan_finder, run))
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.
@@ -260,7 +260,7 @@ class Replay(RecordedSteps):
     def flags(self) -> list[str]:
         """Short descriptions of problems with the run: "failed: …", "not finite", sequences that did not end."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
-        finals = [s for s, each in zip(self.final, self.plan.carried, strict=True) if each.kind != "search"]
+        finals = [s for s, carry in zip(self.final, self.plan.carried, strict=True) if carry.kind != "search"]
         if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in finals):
             flags.append("not finite")
         scores = place_of(self.plan.carried, "search")
@@ -275,10 +275,10 @@ class Replay(RecordedSteps):
 
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside of `step`, including one that failed."""
-        found: list[Run] = []
-        with inspecting(Inspection(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
+        runs: list[Run] = []
+        with inspecting(Inspection(runs=runs)), nullcontext() if step < self.steps else suppress(Exception):
             self.step(step, list(self.plan.vars.values()))
-        return found
+        return runs
 
     @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
@@ -290,14 +290,14 @@ class Replay(RecordedSteps):
         ]
         counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
         tagged = [(dim, size) for dim, size in counted if size.tags is not None]
-        found = tagged or counted
-        return found[0] if found else (None, None)
+        pairs = tagged or counted
+        return pairs[0] if pairs else (None, None)
 
 
 def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     """Whether a dim has another known size than `n`, the same for all sequences: it depends on a growing axis."""
-    known = lengths.size(dim)
-    return known is not None and not known.dims and known.max != n
+    size = lengths.size(dim)
+    return size is not None and not size.dims and size.max != n
 
 
 def completed(replay: Replay, search_steps: Sequence[Any]) -> Replay:

@@ -47,26 +47,26 @@ class Beams:
         rows = np.arange(math.prod(shape[:-1]))[:, None]
         flat = [(parent.reshape(steps, -1), rows * parent.shape[-1]) for parent in parents]
         place = np.broadcast_to(np.arange(shape[-1]), (len(rows), shape[-1]))
-        found = np.empty((steps, *place.shape), parents[0].dtype)
+        places = np.empty((steps, *place.shape), parents[0].dtype)
         for step in range(steps - 1, -1, -1):
-            for after, (parent, first) in zip(reversed(self.after), reversed(flat), strict=True):
+            for after, (parent, offset) in zip(reversed(self.after), reversed(flat), strict=True):
                 if after is beam:
-                    found[step] = place
-                place = parent[step][first + place]
+                    places[step] = place
+                place = parent[step][offset + place]
             if beam is self.dims[-1]:
-                found[step] = place
-        return found.reshape(steps, *shape)
+                places[step] = place
+        return places.reshape(steps, *shape)
 
     def along(self, parents: Sequence[np.ndarray], at: tuple[int, ...], place: int) -> dict[Dim, int]:
         """The position of one hypothesis along each beam of a step; along that of the states, which of its parent.
 
         parents: as for `places`. at: the step, and the position in the batch. place: in the beam after the step.
         """
-        found: dict[Dim, int] = {}
+        entries: dict[Dim, int] = {}
         for after, parent in zip(reversed(self.after), reversed(parents), strict=True):
-            found[after] = place
+            entries[after] = place
             place = int(parent[(*at, place)])
-        return {**found, self.dims[-1]: place}
+        return {**entries, self.dims[-1]: place}
 
     def resolved(self, backend: type[Backend], raw: Any, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
         """Stacked values in the order of the final hypotheses, instead of their places at each step.
@@ -80,8 +80,8 @@ class Beams:
         frames, batch = frames_dim(steps), self.dims[:-1]
         places = backend.from_numpy_raw(self.places(beam, parents)[:steps], like.device)
         indices = tensor_of(places, align.sig([frames, *batch, self.dims[-1]]), EMPTY)
-        found = gather(tensor_of(raw, align.sig([frames, *like.dims]), EMPTY), indices=indices, axis=beam)
-        return found.copy_transpose([frames, *self.final(like.dims)])._raw
+        rows = gather(tensor_of(raw, align.sig([frames, *like.dims]), EMPTY), indices=indices, axis=beam)
+        return rows.copy_transpose([frames, *self.final(like.dims)])._raw
 
 
 FirstNan = Callable[[int, Sequence[int], int], str | None]

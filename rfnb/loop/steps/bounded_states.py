@@ -53,11 +53,11 @@ def unfrozen(
     """
     free = {
         place
-        for place, (each, value) in enumerate(zip(carried, new, strict=True))
-        if each.kind == "state" and value is not each.before and _is_of_sequences(each.before, value, owner)
+        for place, (carry, value) in enumerate(zip(carried, new, strict=True))
+        if carry.kind == "state" and value is not carry.before and _is_of_sequences(carry.before, value, owner)
     }
     while free:
-        growth = _growth([each.var for place, each in enumerate(carried) if place in free], tape, calls)
+        growth = _growth([carry.var for place, carry in enumerate(carried) if place in free], tape, calls)
         stay = {place for place in free if growth.get(tape.find(new[place].plain._raw), UNKNOWN) != UNKNOWN}
         if stay == free:
             break
@@ -74,20 +74,20 @@ def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
 
 def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, StateGrowth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
-    found: dict[Any, StateGrowth] = dict.fromkeys(free, LINEAR)
+    growths: dict[Any, StateGrowth] = dict.fromkeys(free, LINEAR)
     find = tape.find
     for call in calls:
         name = call.row.name
-        given = [found.get(find(x._raw)) for x in call.given]
-        if name not in SQUASHING and not any(growth is not None for growth in given):
+        operands = [growths.get(find(x._raw)) for x in call.given]
+        if name not in SQUASHING and not any(growth is not None for growth in operands):
             continue  # its results are bounded, since they depend on no free state
-        growth = _of_call(name, given, call.args)
+        growth = _of_call(name, operands, call.args)
         results = tensors_in(call.result)
         if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in results):
             return {}  # an index could leave its range
         for x in results:
-            found.setdefault(find(x._raw), growth)
-    return found
+            growths.setdefault(find(x._raw), growth)
+    return growths
 
 
 def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[Any]) -> StateGrowth:

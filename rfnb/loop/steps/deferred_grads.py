@@ -51,11 +51,11 @@ class DeferredGradients:
     def collect(self, outcome: Outcome) -> None:
         """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""
         outputs = len(outcome.outputs) - len(self._inputs)
-        rest = iter(outcome.outputs[outputs:])
+        raws = iter(outcome.outputs[outputs:])
         del outcome.outputs[outputs:]
         if outcome.error is None:
             for waiting, count in self._waiting:
-                waiting += [self.backend.stack_detached_raw(next(rest)) for _ in range(count)]
+                waiting += [self.backend.stack_detached_raw(next(raws)) for _ in range(count)]
         elif outcome.failed_call is not None:
             node = self.program.calls[outcome.failed_call].node
             outcome.failed_call = next((i for i, call in enumerate(self._plain.calls) if call.node is node), None)
@@ -85,24 +85,24 @@ class DeferredGradients:
 
     def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""
-        read = Counter(read for call in calls for read in call.reads)
-        read.update(set(wanted))
-        summed = {var: var for var in self._stacked if read[var] == 1}  # the frames, by sums of them and products only
+        uses = Counter(var for call in calls for var in call.reads)
+        uses.update(set(wanted))
+        summed = {var: var for var in self._stacked if uses[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}
         for product in products:
-            made = _made(product)
-            frames = made if product.x is None else summed.get(product.x, made)
-            if frames is not made and read[made] == 1:
-                summed[made] = frames
+            result = _made(product)
+            frames = result if product.x is None else summed.get(product.x, result)
+            if frames is not result and uses[result] == 1:
+                summed[result] = frames
             groups.setdefault(frames, []).append(product)
         return groups
 
     def _defer_group(self, frames: Var, group: list[Product]) -> None:
         weights = [self.program.externals[product.weight.number] for product in group]
-        own = None
+        result = None
         if frames not in self._stacked:
             zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
-            frames, own = self._new_var(), self._new_var()
+            frames, result = self._new_var(), self._new_var()
             self._stacked[frames] = zeros
         out_first = [product.out_first for product in group]
         self._stacked[frames], waiting = self.backend.deferred_raw(self._stacked[frames], weights, out_first)
@@ -111,10 +111,10 @@ class DeferredGradients:
             self._inputs.append(product.h)
             constant = self.program.add_external(self.backend.constant_weight_raw(weight, product.transposed))
             calls = [product.with_weight(constant, _made(product).number)]
-            if own is not None:
+            if result is not None:
                 calls = [
-                    product.with_weight(constant, own.number),
-                    Call(self.backend.sum_raw, (own, frames), {}, _made(product).number, node=product.call.node),
+                    product.with_weight(constant, result.number),
+                    Call(self.backend.sum_raw, (result, frames), {}, _made(product).number, node=product.call.node),
                 ]
             self.program.replace(product.call, calls)
 

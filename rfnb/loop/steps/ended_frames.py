@@ -37,12 +37,12 @@ class EndedFrames:
         limit, frames = self._limit, self._frames
         if not limit.ragged or not {frames, *limit.dims} <= signature.index.keys():
             return None
-        found = self._made.get((signature.serial, device))
-        if found is None:
+        mask = self._made.get((signature.serial, device))
+        if mask is None:
             over = ended(limit, None, frames.dimension or 0)
             aligned = align.apply(align.move((frames, *limit.dims), signature.dims, trailing=False), over)
-            found = self._made[signature.serial, device] = backend.from_numpy_raw(aligned, device)
-        return found
+            mask = self._made[signature.serial, device] = backend.from_numpy_raw(aligned, device)
+        return mask
 
     def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
         """The argument itself: after the steps, all lengths are known."""

@@ -56,11 +56,11 @@ class EndedGuard:
         ended = masks[0]
         for mask in masks[1:]:
             ended = backend.combine_raw(ended, "logical_or", mask)
-        rest = [dim for dim in self._dims if dim not in self.signature.index or dim in self._moved]
-        stay = [dim for dim in self._dims if dim not in rest]
-        if rest:
+        axes = [dim for dim in self._dims if dim not in self.signature.index or dim in self._moved]
+        stay = [dim for dim in self._dims if dim not in axes]
+        if axes:
             with untaped(), listening(None):
-                of_all = reduce_all(tensor_of(ended, align.sig(self._dims), EMPTY), axis=rest)
+                of_all = reduce_all(tensor_of(ended, align.sig(self._dims), EMPTY), axis=axes)
                 ended = of_all.copy_transpose(stay)._raw
         ended = align.apply(align.move(stay, self.signature.dims, trailing=False), ended)
         return backend.harmless_raw(raw, ended, self._domain, self._dtype, finite=self._finite)

@@ -91,50 +91,50 @@ def execute(
     stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
     hold the loop and edit its states.
     """
-    schedule, backend, given = step.schedule, step.backend, bindings.given
+    schedule, backend, overrides = step.schedule, step.backend, bindings.given
     program = step.program if current_meter() is None else metered(step.program, measured)
     generator = generators(backend, bindings.seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outputs = schedule.outputs if stack else ()
     outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
-    kept = outcome.kept = StateHistory(backend, initial) if record else None
-    append = [taken.append for taken in outcome.outputs]
-    compiled, pace, over, begun = None, _Pace(), False, start
+    history = outcome.kept = StateHistory(backend, initial) if record else None
+    append = [rows.append for rows in outcome.outputs]
+    compiled, pace, over, origin = None, _Pace(), False, start
     try:
-        for steps, new in _phases(schedule, start, given):
-            values = given.get(steps.start, {})
-            own = program.with_given([*values]) if values else program
+        for steps, new in _phases(schedule, start, overrides):
+            values = overrides.get(steps.start, {})
+            bound = program.with_given([*values]) if values else program
             inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
-            compiled = own.compile_loop(
+            compiled = bound.compile_loop(
                 new, outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
             )
             while steps and not over:
-                room = len(steps) if kept is None else kept.room
+                room = len(steps) if history is None else history.room
                 if pause is not None and pause.each_step():
                     room = 1
                 part = steps[: room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = compiled.run(
-                    part, outcome.states, inputs, append, backend.all_true_raw, kept and kept.fresh.append
+                    part, outcome.states, inputs, append, backend.all_true_raw, history and history.fresh.append
                 )
-                if kept is not None:
-                    kept.take(outcome.steps - begun)
+                if history is not None:
+                    history.take(outcome.steps - origin)
                 if progress is not None:
                     progress(outcome.steps)
                     pace.next()
                 if pause is not None:
                     pause.after_steps(outcome)
-                    if outcome.kept is not kept:  # states were edited
-                        kept, begun = outcome.kept, outcome.steps
+                    if outcome.kept is not history:  # states were edited
+                        history, origin = outcome.kept, outcome.steps
                 steps = steps[len(part) :]
     except BaseException as error:
         had = {} if compiled is None else compiled.variables(error)
         outcome.steps, outcome.states = had.get("done", outcome.steps), had.get("states", outcome.states)
         outcome.error = error
         outcome.failed_call = None if compiled is None else compiled.failed_call(error)
-        for taken in outcome.outputs:
-            del taken[outcome.steps - start :]
-        if kept is not None:
-            kept.take(outcome.steps - begun)
+        for rows in outcome.outputs:
+            del rows[outcome.steps - start :]
+        if history is not None:
+            history.take(outcome.steps - origin)
     return outcome
 
 
@@ -156,8 +156,8 @@ class _Pace:
 
     def next(self) -> None:
         """Adapts `steps` to how long the last ones took."""
-        now = time.monotonic()
-        took, self._since = now - self._since, now
+        clock = time.monotonic()
+        took, self._since = clock - self._since, clock
         self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
@@ -167,9 +167,9 @@ def _phases(schedule: Schedule, start: int, given: Iterable[int]) -> list[tuple[
     free = range(start, min(schedule.free_steps, schedule.max_steps))
     if schedule.kept == schedule.new:
         free = range(start, schedule.max_steps)
-    rest = range(max(start, free.stop), schedule.max_steps)
-    both = (free, schedule.new), (rest, schedule.kept)
-    return [(part, new) for steps, new in both for part in _split(steps, given) if part]
+    tail = range(max(start, free.stop), schedule.max_steps)
+    phases = (free, schedule.new), (tail, schedule.kept)
+    return [(part, new) for steps, new in phases for part in _split(steps, given) if part]
 
 
 def _split(steps: range, at: Iterable[int]) -> list[range]:
@@ -179,13 +179,13 @@ def _split(steps: range, at: Iterable[int]) -> list[range]:
 
 def generators(backend: type[Backend], seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
     """A function that gives the generator of a random op, seeded by (seed, op, step)."""
-    made: dict[int, Any] = {}
+    cache: dict[int, Any] = {}
 
     def generator(stream: int, step: int) -> Any:
-        if stream not in made:
-            made[stream] = backend.new_generator(devices[stream])
-        made[stream].manual_seed(mixed_seed(seed, stream, step))
-        return made[stream]
+        if stream not in cache:
+            cache[stream] = backend.new_generator(devices[stream])
+        cache[stream].manual_seed(mixed_seed(seed, stream, step))
+        return cache[stream]
 
     return generator
 
@@ -237,13 +237,13 @@ class StateHistory:
     def take(self, steps: int) -> None:
         """Keeps fresh states after `steps` steps. An interrupt leaves the history as it was, or updated."""
         states, every, fresh = self.states, self.every, self.fresh[: steps - self._steps]
-        states = states + [detached(self._backend, each) for each in fresh[-(self._steps + 1) % every :: every]]
+        states = states + [detached(self._backend, raws) for raws in fresh[-(self._steps + 1) % every :: every]]
         n_bytes = held_bytes(self._backend, states)
         while len(states) > 1 and (len(states) > MAX_STATES or 2 * n_bytes > options.trace_budget):
             states, every = states[::2], 2 * every
             n_bytes = held_bytes(self._backend, states)
-        few = 32 * n_bytes < options.trace_budget  # if states grow with each step, their memory grows with its square
-        room = max(1, min(MAX_STATES, 3 * len(states) if few else len(states) // 4))
+        small = 32 * n_bytes < options.trace_budget  # if states grow with each step, their memory grows with its square
+        room = max(1, min(MAX_STATES, 3 * len(states) if small else len(states) // 4))
         self.states, self.every, self.room, self.fresh, self._steps = states, every, room, [], steps
         self.bytes = n_bytes
 
@@ -251,14 +251,14 @@ class StateHistory:
 def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
     """The bytes of all storages that hold the states; an estimate if there are many states."""
     picked = states[:: -max(1, len(states) // SAMPLED_STATES)]  # from the last: of growing states, the large ones
-    raws, found = _storages(backend, picked)
-    if len(picked) < len(states) and len(found) < raws:  # some states share a storage
-        picked, (raws, found) = states, _storages(backend, states)
-    return sum(found.values()) * len(states) // max(1, len(picked))
+    raws, sizes = _storages(backend, picked)
+    if len(picked) < len(states) and len(sizes) < raws:  # some states share a storage
+        picked, (raws, sizes) = states, _storages(backend, states)
+    return sum(sizes.values()) * len(states) // max(1, len(picked))
 
 
 def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[Any, int]]:
-    raws = [raw for each in states for raw in each if not isinstance(raw, int | None)]
+    raws = [raw for row in states for raw in row if not isinstance(raw, int | None)]
     return len(raws), dict(map(backend.storage_raw, raws))
 
 

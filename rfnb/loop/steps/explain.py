@@ -104,15 +104,15 @@ class Explanation(Shown):
 
 def _explained_ops(data: ExplanationData, profile: Profile | None) -> list[ExplainedOp]:
     needs = {var: frozenset([name]) for var, name in zip(data.states, data.names, strict=True)}
-    shown = set(map(id, data.graph.all_nodes()))  # without ops that the loop itself added
+    ids = set(map(id, data.graph.all_nodes()))  # without ops that the loop itself added
     rows = []
-    for each in sorted(data.placements, key=lambda each: each.node.number):
-        if id(each.node) not in shown:
+    for op in sorted(data.placements, key=lambda op: op.node.number):
+        if id(op.node) not in ids:
             continue
-        needed = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
-        needs |= dict.fromkeys(each.makes, needed)
-        why, states = each.why or _reason(each, needed), tuple(sorted(needed))
-        rows.append(ExplainedOp(each.node, each.place, why, states, _time_of(each, profile)))
+        names = frozenset[str]().union(*(needs.get(var, ()) for var in op.reads))
+        needs |= dict.fromkeys(op.makes, names)
+        why, states = op.why or _reason(op, names), tuple(sorted(names))
+        rows.append(ExplainedOp(op.node, op.place, why, states, _time_of(op, profile)))
     return rows
 
 
@@ -126,12 +126,12 @@ def _time_of(op: OpPlacement, profile: Profile | None) -> OpTime | None:
 
 def time_in_steps(node: Node, times: dict[int, OpTime]) -> OpTime | None:
     """The time of a node with what is inside it; None if it has no call of its own."""
-    own = times.get(id(node))
-    if own is not None and node.kind in ("loop", "cond"):
-        return own
-    inside = [each for child in node.body if (each := time_in_steps(child, times)) is not None]
-    parts = [*([] if own is None else [own]), *inside]
-    return OpTime(sum(each.seconds for each in parts), max(each.calls for each in parts)) if parts else None
+    time = times.get(id(node))
+    if time is not None and node.kind in ("loop", "cond"):
+        return time
+    children = [t for child in node.body if (t := time_in_steps(child, times)) is not None]
+    parts = [*([] if time is None else [time]), *children]
+    return OpTime(sum(t.seconds for t in parts), max(t.calls for t in parts)) if parts else None
 
 
 def _reason(op: OpPlacement, needed: frozenset[str]) -> str:

@@ -36,7 +36,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
     """
     sizes, tape = list(sizes), recorder.tape
     roots = {dim.serial for dim, _ in sizes}
-    first = min(roots)  # Dims with a higher serial were made in the body
+    serial = min(roots)  # Dims with a higher serial were made in the body
     for op_call in recorder.op_calls:
         if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
             continue
@@ -51,17 +51,17 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
                 got=op_call.row.name,
                 hint="draw them before the loop for the largest size, and slice them in the body",
             )
-        new_dims = _new_dims(op_call, first, roots)
-        again = _RepeatedOp(op_call, [dim for dim, _ in sizes], new_dims)
-        made = [x._raw for x in tensors_in(op_call.result)]
-        parts = [(i, found.number) for i, raw in enumerate(made) if isinstance(found := tape.find(raw), Var)]
-        arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in again.raws])
+        new_dims = _new_dims(op_call, serial, roots)
+        repeated = _RepeatedOp(op_call, [dim for dim, _ in sizes], new_dims)
+        raws = [x._raw for x in tensors_in(op_call.result)]
+        parts = [(i, ref.number) for i, raw in enumerate(raws) if isinstance(ref := tape.find(raw), Var)]
+        arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in repeated.raws])
         for dim in new_dims:
             var = tape.number_input(0)
-            parts.append((len(made) + new_dims.index(dim), var.number))
+            parts.append((len(raws) + new_dims.index(dim), var.number))
             sizes.append((dim, var))
             roots.add(dim.serial)
-        new = Call(again, arguments, {}, None, tuple(parts), effect=op_call.row.effect, node=op_call.node)
+        new = Call(repeated, arguments, {}, None, tuple(parts), effect=op_call.row.effect, node=op_call.node)
         _replace(tape, op_call, new)
 
 
@@ -70,20 +70,20 @@ def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
 
     A dim from outside of the body is one too where an op calls a growing axis by it, each time with a size of its own.
     """
-    given = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
-    made = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
-    new = [dim for dim in made if isinstance(dim, Dim) and dim not in given and set(dim.roots) == {dim.serial}]
+    inputs = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
+    results = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
+    new = [dim for dim in results if isinstance(dim, Dim) and dim not in inputs and set(dim.roots) == {dim.serial}]
     called = set(leaves(op_call.kwargs)) if op_call.row.name in RENAMING else ()
     return list(dict.fromkeys(dim for dim in new if dim in called or (dim.serial > first and dim.serial not in known)))
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
-    own = set(map(id, all_nodes([op_call.node])))
-    first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
-    rest = [call for call in tape.calls if id(call.node) not in own]
-    if first is not None and (new.parts or new.effect):
-        rest.insert(first, new)
-    tape.calls = rest
+    nodes = set(map(id, all_nodes([op_call.node])))
+    place = next((i for i, call in enumerate(tape.calls) if id(call.node) in nodes), None)
+    calls = [call for call in tape.calls if id(call.node) not in nodes]
+    if place is not None and (new.parts or new.effect):
+        calls.insert(place, new)
+    tape.calls = calls
 
 
 class _RepeatedOp:
@@ -109,13 +109,13 @@ class _RepeatedOp:
         args, kwargs = map_leaves(now, [self.op_call.args, self.op_call.kwargs])
         with listening(None):
             result = self.op_call.row.fn(*args, **kwargs)
-        made = [x._raw for x in tensors_in(result)]
-        return [*made, *(self._size(dim, result) for dim in self.new_dims)]
+        outputs = [x._raw for x in tensors_in(result)]
+        return [*outputs, *(self._size(dim, result) for dim in self.new_dims)]
 
     def _size(self, dim: Dim, result: Any) -> Size:
-        for then, now in zip(leaves(self.op_call.result), leaves(result), strict=True):
-            if isinstance(then, Tensor) and dim in then.dims:
-                size: Size | None = now.lengths.size(now.dims[then.dims.index(dim)])
+        for template, value in zip(leaves(self.op_call.result), leaves(result), strict=True):
+            if isinstance(template, Tensor) and dim in template.dims:
+                size: Size | None = value.lengths.size(value.dims[template.dims.index(dim)])
                 return dim.size if size is None else size
         return dim.size
 

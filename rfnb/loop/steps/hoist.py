@@ -65,11 +65,11 @@ class Hoist:
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames: dict[Var, Any] = {each.var: each for each in step.frames}
-        known = step.size is not None and not step.ends and schedule.max_steps > 0
-        self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
+        self.frames: dict[Var, Any] = {frame.var: frame for frame in step.frames}
+        has_size = step.size is not None and not step.ends and schedule.max_steps > 0
+        self.dim = frames_dim(schedule.max_steps) if has_size else None  # not known if the loop may end early
         self.analysis = self.program.analysis
-        placed = self.analysis.get(("placed", known), lambda: place_ops(step, known))
+        placed = self.analysis.get(("placed", has_size), lambda: place_ops(step, has_size))
         self.ops = [_Op(*pair) for pair in zip(step.recorder.op_calls, placed.ops, strict=True)]
         self._seen = placed.seen
         self._traced: dict[Var, Tensor] = {}
@@ -86,12 +86,12 @@ class Hoist:
 
     def traced(self, var: Var) -> Tensor:
         """The value on the traced frame."""
-        found = self._traced.get(var)
-        if found is None:
+        tensor = self._traced.get(var)
+        if tensor is None:
             op, place = self._seen[var]
             call = self.ops[op].call
-            found = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
-        return found
+            tensor = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
+        return tensor
 
     @cached_property
     def _owners(self) -> dict[int, _Op]:
@@ -110,22 +110,22 @@ class Hoist:
         """
         self.clocked = record and all(self.traced(var).device == "cpu" for var in [*self._seen][:1])
         with listening(None), broadcast_allowed(), self._ended():
-            found, unused, stacked = self.analysis.get("live", self._live)
+            numbers, unused, stacked = self.analysis.get("live", self._live)
             for number in unused:
                 self.ops[number].why = "nothing needs it"
             for var in stacked:
                 frames = self.frames[var]
                 self.computed[var] = frames.kind.stacked(self.backend, frames.source, self._frames)
-            live = [self.ops[number] for number in found]
-            for done, op in enumerate(live, 1):
+            live = [self.ops[number] for number in numbers]
+            for count, op in enumerate(live, 1):
                 self._run(op)
-                self._free_unused(op.reads, live[done:])
+                self._free_unused(op.reads, live[count:])
         question = "given", record, self._places()
-        self.step_outputs, given = self.analysis.get(question, lambda: self._given(record))
-        of_frames = {var for var in given if self._over_frames(var)}
+        self.step_outputs, inputs = self.analysis.get(question, lambda: self._given(record))
+        of_frames = {var for var in inputs if self._over_frames(var)}
         return (
-            {var: self._raw(var) for var in given if var not in of_frames},
-            {var: self._raw(var) for var in given if var in of_frames},
+            {var: self._raw(var) for var in inputs if var not in of_frames},
+            {var: self._raw(var) for var in inputs if var in of_frames},
         )
 
     def _given(self, record: bool) -> tuple[list[Var], list[Var]]:
@@ -133,10 +133,10 @@ class Hoist:
         after = {var for op in self._ops_at("after") for var in op.makes}
         carried = sorted(self._read_after() - after - set(self.outputs))
         outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
-        own = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
-        new = sorted(self.computed.keys() - own)
-        read = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
-        return outputs, [var for var in new if var in read]
+        inputs = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
+        new = sorted(self.computed.keys() - inputs)
+        reads = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
+        return outputs, [var for var in new if var in reads]
 
     def _ended(self) -> AbstractContextManager[None]:
         """A context in which ops know which sequences have ended."""
@@ -145,20 +145,20 @@ class Hoist:
     def _live(self) -> tuple[list[int], list[int], list[Var]]:
         """The ops before the steps whose results are needed, in order; those whose results are not; and the frames to
         be stacked for them, or after the steps."""
-        live, unused, needed, ops = [], [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
-        taken = set(needed)
-        needed |= self._read_by_steps([*needed]) if ops else set()
+        live, unused, demand, ops = [], [], self._read_after() | set(self.outputs), self._ops_at("once", "frames")
+        reads = set(demand)
+        demand |= self._read_by_steps([*demand]) if ops else set()
         for number, op in reversed([*enumerate(self.ops)]):
             if op.place not in ("once", "frames") or op.makes <= self.computed.keys():
                 continue
-            if op.makes.isdisjoint(needed):
+            if op.makes.isdisjoint(demand):
                 unused.append(number)
                 continue
             live.append(number)
-            needed |= op.reads
-            taken |= op.reads
-        known = self.dim is not None
-        stacked = [var for var, each in self.frames.items() if var in taken and each.is_stackable and known]
+            demand |= op.reads
+            reads |= op.reads
+        has_size = self.dim is not None
+        stacked = [var for var, frame in self.frames.items() if var in reads and frame.is_stackable and has_size]
         return live[::-1], unused, stacked
 
     def _read_after(self) -> set[Var]:
@@ -166,13 +166,13 @@ class Hoist:
 
     def _read_by_steps(self, outputs: Sequence[Var]) -> set[Var]:
         """The values that the calls left in the steps read, and those that the steps give."""
-        found = self.wanted | set(outputs)
-        for position in self.program.needed([*found]):
+        reads = self.wanted | set(outputs)
+        for position in self.program.needed([*reads]):
             call = self.program.calls[position]
             owner = self._owners.get(id(call.node))
             if owner is None or owner.place == "steps":
-                found |= {read for read in call.reads if isinstance(read, Var)}
-        return found
+                reads |= {read for read in call.reads if isinstance(read, Var)}
+        return reads
 
     def _run(self, op: _Op) -> None:
         """Computes an op for all steps. If that fails, it stays in the steps, and so do the ops that depend on it."""
@@ -198,24 +198,24 @@ class Hoist:
         return tuple([op.place for op in self.ops])
 
     def _too_large(self, op: _Op) -> bool:
-        made = sum(self.backend.nbytes_raw(self.traced(var)._raw) for var in op.makes)
-        return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
+        size = sum(self.backend.nbytes_raw(self.traced(var)._raw) for var in op.makes)
+        return op.place == "frames" and size * (self._frames.dimension or 0) > BUDGET
 
     def _try_all_steps(self, op: _Op) -> bool:
         """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
-            found = tensors_in(self._call(op, self.computed))
+            tensors = tensors_in(self._call(op, self.computed))
         except Exception:
             return False
-        made: dict[Var, Tensor] = {}
-        for traced, tensor in zip(tensors_in(op.call.result), found, strict=True):
+        results: dict[Var, Tensor] = {}
+        for traced, tensor in zip(tensors_in(op.call.result), tensors, strict=True):
             var = self._var(traced)
             if var in op.makes:
                 tensor = self._with_dims_of(traced, tensor)
                 if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
                     return False
-                made.setdefault(var, tensor)
-        self.computed |= made
+                results.setdefault(var, tensor)
+        self.computed |= results
         return True
 
     def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
@@ -232,10 +232,10 @@ class Hoist:
             if self.clocked:
                 op.seconds = (op.seconds or 0.0) + perf_counter() - began
             return result
-        own = [call for call in self.program.calls if self._owners.get(id(call.node)) is op]
-        alone = partial(one_step, own, self.tape.values, self.program.externals)
-        whole = partial(op.call.row.fn, *args, **kwargs)
-        return self.meter.hoisted(op.call.node, op.place, whole, alone, self.measured)
+        calls = [call for call in self.program.calls if self._owners.get(id(call.node)) is op]
+        single = partial(one_step, calls, self.tape.values, self.program.externals)
+        stacked = partial(op.call.row.fn, *args, **kwargs)
+        return self.meter.hoisted(op.call.node, op.place, stacked, single, self.measured)
 
     # -- after the steps
 
@@ -247,14 +247,14 @@ class Hoist:
         self.dim = frames_dim(steps)
         if self.measured is not None:
             self.measured.frames = self.dim
-        known = set(self.computed)  # outputs among these may be views of tensors outside
+        shared = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.computed[var] = self._with_frames(raw, self.traced(var))
-        live, needed = [], set(self.outputs)
+        live, demand = [], set(self.outputs)
         for op in reversed(self._ops_at("after")):
-            if not op.makes.isdisjoint(needed):
+            if not op.makes.isdisjoint(demand):
                 live.append(op)
-                needed |= op.reads
+                demand |= op.reads
         with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.dim)):
             while live:
                 op = live.pop()
@@ -262,31 +262,31 @@ class Hoist:
                     self._step_by_step(op, steps)
                 for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
                     self.computed.pop(var, None)
-        found = [(var, self._output(var, steps)) for var in self.outputs]
-        return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
+        pairs = [(var, self._output(var, steps)) for var in self.outputs]
+        return [self.backend.copy_raw(raw) if var in shared else raw for var, raw in pairs]
 
     def _step_by_step(self, op: _Op, steps: int) -> None:
         rows = []
         for step in range(steps):
             try:
-                made = self._call(op, {var: self._at_step(var, step) for var in op.reads})
+                result = self._call(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
                 note_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
-            rows.append(tensors_in(made))
+            rows.append(tensors_in(result))
         for traced, column in zip(tensors_in(op.call.result), zip(*rows, strict=True), strict=True):
             var = self._var(traced)
             if var in op.makes:
-                raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
+                raws = [self._moved(self._with_dims_of(traced, result), traced.dims) for result in column]
                 self.computed.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
 
     def _at_step(self, var: Var, step: int) -> Tensor:
-        made = self.computed[var]
+        tensor = self.computed[var]
         if not self._over_frames(var):
-            return made
-        raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
-        return tensor_of(raw, align.without(made.sig, [self._frames]), made.lengths)
+            return tensor
+        raw = self.backend.select_raw(tensor._raw, tensor.axis(self._frames), step)
+        return tensor_of(raw, align.without(tensor.sig, [self._frames]), tensor.lengths)
 
     def _output(self, var: Var, steps: int) -> Any:
         raw = self._raw(var)
@@ -298,8 +298,8 @@ class Hoist:
 
     def placements(self) -> list[OpPlacement]:
         """Where each op of the body's lines is computed, and what it depends on. Call it after `before`."""
-        own = self.ops[: self.traced_step.own_ops]
-        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why, op.seconds) for op in own]
+        ops = self.ops[: self.traced_step.own_ops]
+        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why, op.seconds) for op in ops]
 
     # -- tensors of the traced frame, and with the dim `frames`
 
@@ -331,15 +331,15 @@ class Hoist:
         return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
 
     def _var(self, tensor: Tensor) -> Var | None:
-        found = self.tape.find(tensor._raw)
-        return found if type(found) is Var else None
+        source = self.tape.find(tensor._raw)
+        return source if type(source) is Var else None
 
     def _vars(self, tensors: Sequence[Tensor]) -> dict[Var, Tensor]:
-        found: dict[Var, Tensor] = {}
+        variables: dict[Var, Tensor] = {}
         for tensor in tensors:
             if (var := self._var(tensor)) is not None:
-                found.setdefault(var, tensor)
-        return found
+                variables.setdefault(var, tensor)
+        return variables
 
 
 def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:

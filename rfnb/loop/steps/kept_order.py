@@ -71,5 +71,5 @@ class KeptOrder:
             part = logical_not(part) if mask.of_ended else part
             going = part if going is None else logical_and(going, part)
         assert going is not None
-        inside = [dim for dim in going.dims if dim is self.dim or dim not in self.indices.dims_set]
-        return reduce_any(going, axis=inside) if inside else going
+        axes = [dim for dim in going.dims if dim is self.dim or dim not in self.indices.dims_set]
+        return reduce_any(going, axis=axes) if axes else going

@@ -42,8 +42,8 @@ class _PlacedOp:
     def __init__(self, call: OpCall, tape: Tape):
         self.call = call
         self.tensors = [*call.given, *tensors_in(call.result)]
-        found = [tape.find(x._raw) for x in self.tensors]
-        self.vars = [var if type(var) is Var else None for var in found]
+        sources = [tape.find(x._raw) for x in self.tensors]
+        self.vars = [var if type(var) is Var else None for var in sources]
         self.reads = frozenset(var for var in self.vars[: len(call.given)] if var is not None)
         self.makes = frozenset(var for var in self.vars[len(call.given) :] if var is not None) - self.reads
         self.place: Place = "steps"
@@ -74,13 +74,13 @@ class _Placing:
         grown = self.step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
         if grown:
-            first, roots, made = min(grown), set(grown), set[Var]()
+            serial, roots, grown_vars = min(grown), set(grown), set[Var]()
             for op in self.ops:
-                if op.reads & made or grows([op.call.args, op.call.kwargs, op.call.result], roots):
+                if op.reads & grown_vars or grows([op.call.args, op.call.kwargs, op.call.result], roots):
                     staying.add(op)
-                    made |= op.makes
+                    grown_vars |= op.makes
                     dims = [dim for tensor in tensors_in(op.call.result) for dim in tensor.dims]
-                    roots |= {root for dim in dims for root in dim.roots if root > first}  # made in the body: may grow
+                    roots |= {root for dim in dims for root in dim.roots if root > serial}  # made in the body: may grow
         written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
         written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
         if written:
@@ -98,9 +98,9 @@ class _Placing:
         constants = {Var(number) for number in self.program.constants}
         constants &= self.seen.keys() | set(self.step.schedule.outputs)
         place: dict[Var, Place] = dict.fromkeys(constants, "once")
-        for each in self.step.frames:
-            if each.is_stackable and self.known:
-                place[each.var] = "frames"
+        for frame in self.step.frames:
+            if frame.is_stackable and self.known:
+                place[frame.var] = "frames"
         for op in self.ops:
             operands = {place.get(var, "steps") for var in op.reads}
             if op not in staying and "steps" not in operands:
@@ -114,15 +114,15 @@ class _Placing:
     def _place_after(self, staying: set[_PlacedOp]) -> None:
         """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
         for_states = set(self.program.needed([*self.wanted]))
-        needed, busy = set[Any](self.wanted), set(staying)
+        demand, busy = set[Any](self.wanted), set(staying)
         for position, call in enumerate(self.program.calls):
             owner = self.owners.get(id(call.node))
             if position in for_states or owner is None:
-                needed.update(call.reads)
+                demand.update(call.reads)
                 busy |= {owner} if owner is not None else set()
         for op in reversed(self.ops):
             if op.place == "steps" and op.makes:
-                if op.call.row.frames == "any" and op not in busy and needed.isdisjoint(op.makes):
+                if op.call.row.frames == "any" and op not in busy and demand.isdisjoint(op.makes):
                     op.place = "after"
                 else:
-                    needed |= op.reads
+                    demand |= op.reads

@@ -16,12 +16,12 @@ from rfnb.trace.record.traced import Traced
 
 def results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, Any, Any]]:
     """The ops whose results are Vars, with the dims and lengths of these, by number of the Var."""
-    found: dict[int, tuple[Node, Any, Any]] = {}
-    for each in traced:
-        node, var = each.value.node, each.recorder.tape.find(each.plain._raw)
+    results: dict[int, tuple[Node, Any, Any]] = {}
+    for tensor in traced:
+        node, var = tensor.value.node, tensor.recorder.tape.find(tensor.plain._raw)
         if node is not None and node.kind == "op" and type(var) is Var:
-            found.setdefault(var.number, (node, each.plain.sig, each.plain.lengths))
-    return found
+            results.setdefault(var.number, (node, tensor.plain.sig, tensor.plain.lengths))
+    return results
 
 
 def metered(program: Program, loop: MeasuredLoop | None) -> Program:
@@ -34,10 +34,10 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
         return program
     if id(program) not in meter.programs:
         meter.pause()
-        found = program.copy()
-        made = results_of(loop.traced()) if meter.watches and loop is not None else {}
-        found.calls = [_measured(call, meter, loop, made) for call in program.calls]
-        meter.programs[id(program)] = program, found
+        watched = program.copy()
+        results = results_of(loop.traced()) if meter.watches and loop is not None else {}
+        watched.calls = [_measured(call, meter, loop, results) for call in program.calls]
+        meter.programs[id(program)] = program, watched
         meter.resume()
     measured: Program = meter.programs[id(program)][1]
     return measured
@@ -47,8 +47,8 @@ def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, made: dict[in
     if meter.times:
         return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
     places = [(-1, call.result)] if call.result is not None else list(call.parts)
-    seen = {place: made[var] for place, var in places if var in made}
-    return replace(call, fn=meter.watched(call.fn, seen, loop)) if seen and loop is not None else call
+    values = {place: made[var] for place, var in places if var in made}
+    return replace(call, fn=meter.watched(call.fn, values, loop)) if values and loop is not None else call
 
 
 def one_step(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> None:

@@ -21,34 +21,34 @@ LAYERS = 1_000_000
 def check_net(net_dict: Mapping[str, Any]) -> None:
     """Raises NetworkError if a name is not a string, or if nets are nested without end."""
     sizes: dict[int, tuple[int, int]] = {}  # by net: how deep nets are nested in it, and its layers
-    begun: dict[int, str] = {}
+    open_nets: dict[int, str] = {}
     todo: list[tuple[str, Mapping[Any, Any], list[Any] | None]] = [("", net_dict, None)]
     while todo:
-        path, net, inside = todo.pop()
+        path, net, inner_nets = todo.pop()
         if id(net) in sizes:
             continue
-        if inside is not None:
-            del begun[id(net)]
-            depth = 1 + max((sizes[id(inner)][0] for _, inner in inside), default=0)
-            layers = len(net) + sum(sizes[id(inner)][1] for _, inner in inside)
+        if inner_nets is not None:
+            del open_nets[id(net)]
+            depth = 1 + max((sizes[id(inner)][0] for _, inner in inner_nets), default=0)
+            layers = len(net) + sum(sizes[id(inner)][1] for _, inner in inner_nets)
             sizes[id(net)] = depth, layers
             if depth > DEEPEST:
                 raise NetworkError("nets are nested too deeply", got=f"{depth} nets", expected=f"at most {DEEPEST}")
             if layers > LAYERS:
                 raise NetworkError("the net has too many layers", got=layers, expected=f"at most {LAYERS}")
-        elif id(net) in begun:
-            where = f"{path.rstrip('/')!r} is {begun[id(net)].rstrip('/') or 'the whole net'!r} again"
+        elif id(net) in open_nets:
+            where = f"{path.rstrip('/')!r} is {open_nets[id(net)].rstrip('/') or 'the whole net'!r} again"
             raise NetworkError("a net contains itself", got=where[:200], expected="nets that end somewhere")
         else:
-            begun[id(net)] = path
-            inside = list(_nets_in(path, net))
-            todo += [(path, net, inside), *((inner_path, inner, None) for inner_path, inner in inside)]
+            open_nets[id(net)] = path
+            inner_nets = list(_nets_in(path, net))
+            todo += [(path, net, inner_nets), *((inner_path, inner, None) for inner_path, inner in inner_nets)]
 
 
 def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """The nets, and the single layers, that layers have in their options; of a layer alone, those in its own."""
-    alone = "class" in net and not isinstance(net["class"], Mapping)
-    for name, described in [("", net)] if alone else net.items():
+    single = "class" in net and not isinstance(net["class"], Mapping)
+    for name, described in [("", net)] if single else net.items():
         if not isinstance(name, str):
             where = f"layer {path.rstrip('/')!r}: " if path else ""
             got = f"{type(name).__name__} {name!r:.60}"
@@ -62,15 +62,15 @@ def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str
     """Raises NetworkError if a layer gets another number of sources than it takes, or if an option names no layer."""
     parameters = inspect.signature(layer.compute).parameters.values()
     kinds = {name: option.kind for name, option in layer.options.items()}
-    for each in parameters:
-        named = kinds.get(each.name) == "layer"
-        if named and each.default is each.empty and each.name not in inputs:
-            got = repr(given[each.name])[:60] if each.name in given else "nothing"
-            raise NetworkError(f"{each.name} is not the name of a layer", got=got, expected="the name of a layer")
+    for parameter in parameters:
+        named = kinds.get(parameter.name) == "layer"
+        if named and parameter.default is parameter.empty and parameter.name not in inputs:
+            got = repr(given[parameter.name])[:60] if parameter.name in given else "nothing"
+            raise NetworkError(f"{parameter.name} is not the name of a layer", got=got, expected="the name of a layer")
     placed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in (*kinds, "target")]
-    needed = sum(p.default is p.empty for p in placed)
-    most = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(placed)
-    if len(sources) < needed or (most is not None and len(sources) > most):
-        number = f"{needed}" if most == needed else f"{needed} to {most}" if most else f"{needed} or more"
+    minimum = sum(p.default is p.empty for p in placed)
+    maximum = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(placed)
+    if len(sources) < minimum or (maximum is not None and len(sources) > maximum):
+        number = f"{minimum}" if maximum == minimum else f"{minimum} to {maximum}" if maximum else f"{minimum} or more"
         expected = f"{number} source{'s' if number != '1' else ''}"
         raise NetworkError("from names too few or too many sources", got=len(sources), expected=expected)

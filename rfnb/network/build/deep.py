@@ -31,14 +31,14 @@ def deep_calls(layers: int) -> Iterator[None]:
     with _lock:
         if not _wanted:
             _usual[:] = [sys.getrecursionlimit()]
-        needed = min(_usual[0] + CALLS * layers, DEEPEST)
-        _wanted.append(needed)
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
+        limit = min(_usual[0] + CALLS * layers, DEEPEST)
+        _wanted.append(limit)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
     try:
         yield
     finally:
         with _lock:
-            _wanted.remove(needed)
+            _wanted.remove(limit)
             if not _wanted:
                 sys.setrecursionlimit(_usual[0])
 

@@ -13,24 +13,24 @@ def variable_scope(scope: Scope, name: str, given: str | None) -> str:
 
     given: the option `name_scope`.
     """
-    above = ""
+    prefix = ""
     if scope.parent is not None:
-        above = variable_scope(scope.parent, scope.name, scope.options_of_subnet().get("name_scope"))
-        above += "rec/" if scope.recurrent else ""
+        prefix = variable_scope(scope.parent, scope.name, scope.options_of_subnet().get("name_scope"))
+        prefix += "rec/" if scope.recurrent else ""
     if given is None:
-        return f"{above}{name}/"
+        return f"{prefix}{name}/"
     if given.startswith("/"):
         return f"{given[1:]}/" if given != "/" else ""
-    return f"{above}{given}/" if given else above
+    return f"{prefix}{given}/" if given else prefix
 
 
 def is_trainable(scope: Scope) -> bool:
     """Whether no layer around the net says that its parameters are not trained."""
-    above = scope
-    while above.parent is not None:
-        if above.options_of_subnet().get("trainable") is False:
+    outer = scope
+    while outer.parent is not None:
+        if outer.options_of_subnet().get("trainable") is False:
             return False
-        above = above.parent
+        outer = outer.parent
     return True
 
 
@@ -42,7 +42,7 @@ def _given(described: Mapping[str, Any], option: str) -> bool:
 
 def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
     """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
-    found = []
+    ends = []
     for name, described in layers.items():
         if str(name).startswith("#"):
             continue
@@ -52,5 +52,5 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
             continue
         is_end = name == "output" or name.endswith(":output")
         if is_end or any(_given(described, option) for option in ("is_output_layer", "loss", "need_last")):
-            found.append(name)
-    return sorted(found)
+            ends.append(name)
+    return sorted(ends)

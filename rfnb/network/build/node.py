@@ -68,8 +68,8 @@ class NetNode:
 
 def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
     """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
-    found = dict(nodes)
+    every = dict(nodes)
     for node in nodes.values():
         for net in node.layer.nets_inside if node.layer is not None else ():
-            found.update(net.every_node())
-    return found
+            every.update(net.every_node())
+    return every

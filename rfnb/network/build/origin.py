@@ -10,11 +10,11 @@ from rfnb.network.build.node import NetNode
 
 def origin_of(nodes: Mapping[str, NetNode], path: str, dim: Dim) -> str:
     """The path of the layer that made a dim of a value, or of the data that has it."""
-    seen: set[str] = set()
-    while path not in seen:
-        seen.add(path)
+    visited: set[str] = set()
+    while path not in visited:
+        visited.add(path)
         node = nodes[path]
         frames = node.loop.sources if node.kind == "frame" and node.loop is not None else ()
-        before = [name for name in (node.of, *node.needs, *frames) if name in nodes]
-        path = next((name for name in before if dim in nodes[name].template.dims), path)
+        sources = [name for name in (node.of, *node.needs, *frames) if name in nodes]
+        path = next((name for name in sources if dim in nodes[name].template.dims), path)
     return path

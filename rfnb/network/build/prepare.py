@@ -37,64 +37,64 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
         described = cls.rewritten(described)
     except Exception:  # which the construction of the layer raises too
         return []
-    names: dict[str, Any] = {f"from {each}": each for each in names_of_sources(described, None)}
+    names: dict[str, Any] = {f"from {layer}": layer for layer in names_of_sources(described, None)}
     for option, declared in cls.options.items() if not cls.recurrent else ():
         if declared.kind in ("layer", "layers"):
             words = declared.types if declared.kind == "layers" else ()
             _options.without_layers(described.get(option), words, option, names)
-    names |= {f"parameters {each}": each for each in reused_layers(described.get("reuse_params"))}
+    names |= {f"parameters {layer}": layer for layer in reused_layers(described.get("reuse_params"))}
     target = described.get("target")
     if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
         names["target"] = target.removeprefix("layer:")
     sides = [described[option] for option in cls.units if isinstance(described.get(option), Mapping)]
-    names |= {f"inside {each}": each.removeprefix("base:") for side in sides for each in names_of_operands(side)}
+    names |= {f"inside {layer}": layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)}
     return places_of(scope, names.values())
 
 
 def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
-    given = {name: value for name, value in described.items() if name not in ("class", "from")}
-    for name in list(given):
+    values = {name: value for name, value in described.items() if name not in ("class", "from")}
+    for name in list(values):
         if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
-            del given[name]
+            del values[name]
         elif name not in cls.options:
             expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
-    _options.check_required(cls.options, given)
-    for name, value in given.items():  # nets inside of the layer read some of them before it does
+    _options.check_required(cls.options, values)
+    for name, value in values.items():  # nets inside of the layer read some of them before it does
         _options.checked(cls.options[name], name, value)
-    return given
+    return values
 
 
 def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
     """Finds which dims of the sources are those of the first one, and the dim of all features together."""
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
-        found = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
+        matches = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
         if layer.joins:
-            found = tuple((a, b) for a, b in found if a is not x.feature_dim and b is not templates[0].feature_dim)
-        pairs.append(found)
+            matches = tuple((a, b) for a, b in matches if a is not x.feature_dim and b is not templates[0].feature_dim)
+        pairs.append(matches)
     if layer.broadcasts:
         pairs = [
-            (*each, *((dim, None) for dim in ones)) for each, ones in zip(pairs, _ones(pairs, templates), strict=True)
+            (*dims, *((dim, None) for dim in unit)) for dims, unit in zip(pairs, _ones(pairs, templates), strict=True)
         ]
     layer.renamed = tuple(pairs)
     if layer.joins and len(templates) > 1:
         if any(not x.dims for x in templates):
-            what = "the sources are joined in their features, and one has no axis"
+            fault = "the sources are joined in their features, and one has no axis"
             got = ", ".join(x.describe_dims() for x in templates)
-            raise NetworkError(what, got=got, expected='"n_out" of the layers of a circle')
+            raise NetworkError(fault, got=got, expected='"n_out" of the layers of a circle')
         sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
-        taken = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
-        layer.joined_dim = axes.feature(sum(sizes), taken)
+        used_dims = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
+        layer.joined_dim = axes.feature(sum(sizes), used_dims)
 
 
 def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]) -> list[list[Dim]]:
     """The axes of size 1 that each source does without, as they stand for an axis of another one."""
     sources = []
-    for each, x in zip(pairs, templates, strict=True):
-        new: dict[Any, Any] = dict(each)
+    for matches, x in zip(pairs, templates, strict=True):
+        new: dict[Any, Any] = dict(matches)
         sources.append(([new.get(dim, dim) for dim in x.dims], new.get(x.feature_dim, x.feature_dim)))
     return broadcast(sources)
 
@@ -116,8 +116,8 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
         ("min_ndim", "param_dropout_min_ndim"),
         ("noise", "param_variational_noise"),
     ):
-        own = getattr(layer, name)
-        value = builder.config.get(name) if own is None else own
+        setting = getattr(layer, name)
+        value = builder.config.get(name) if setting is None else setting
         if isinstance(value, int | float) and not isinstance(value, bool):
             setattr(changes, field, value)
     if layer.dropout and source is not None:
@@ -127,6 +127,6 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
         elif shape is None:
             layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
         elif isinstance(shape, Mapping):
-            drawn = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
+            random_dims = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
             fixed = {dim for key, v in shape.items() if v == 1 for dim in axes.find(key, source)}
-            layer.dropped_dims = tuple(dim for dim in source.dims if dim in drawn - fixed)
+            layer.dropped_dims = tuple(dim for dim in source.dims if dim in random_dims - fixed)

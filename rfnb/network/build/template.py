@@ -27,7 +27,7 @@ def template_of(data: DataKey) -> Tensor:
             shape.append(BATCH)
         elif dim.dimension is None:
             shape.append(FRAMES)
-            if any(each.is_batch_dim() for each in data.dims):
+            if any(d.is_batch_dim() for d in data.dims):
                 lengths[axis] = made_up(dim)
         else:
             shape.append(dim.dimension)

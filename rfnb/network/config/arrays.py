@@ -50,9 +50,9 @@ class AxisLength(int):
 
     def __new__(cls, size: int, dim: Dim | None) -> AxisLength:
         """The size, and the axis if it is one of a Tensor."""
-        made = super().__new__(cls, size)
-        made.dim = dim
-        return made
+        length = super().__new__(cls, size)
+        length.dim = dim
+        return length
 
 
 class Shape(tuple[Any, ...]):
@@ -130,25 +130,25 @@ class Array:
 
     def __getitem__(self, key: Any) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
-        taken = sum(each is not None and each is not Ellipsis for each in keys)
+        count = sum(entry is not None and entry is not Ellipsis for entry in keys)
         if Ellipsis in keys:
             at = keys.index(Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (len(self.axes) - taken)
-        keys += [slice(None)] * (len(self.axes) - sum(each is not None for each in keys))
-        x, left = self.x, list(self.axes)
+            keys[at : at + 1] = [slice(None)] * (len(self.axes) - count)
+        keys += [slice(None)] * (len(self.axes) - sum(entry is not None for entry in keys))
+        x, remaining = self.x, list(self.axes)
         axes: list[Dim | None] = []
-        for each in keys:
-            if each is None:
+        for entry in keys:
+            if entry is None:
                 axes.append(None)
                 continue
-            dim = left.pop(0)
-            if isinstance(each, int):
-                x = x if dim is None else gather(x, indices=int(each), axis=dim)
+            dim = remaining.pop(0)
+            if isinstance(entry, int):
+                x = x if dim is None else gather(x, indices=int(entry), axis=dim)
                 continue
-            if not isinstance(each, slice):
+            if not isinstance(entry, slice):
                 raise TypeError("a tensor is indexed by numbers and slices")
-            if dim is not None and each != slice(None):
-                x, dim = self._part(x, dim, each)
+            if dim is not None and entry != slice(None):
+                x, dim = self._part(x, dim, entry)
             axes.append(dim)
         return self.like(x, axes)
 
@@ -176,42 +176,42 @@ def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], NetworkDim
 
     Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.
     """
-    arrays = [each for each in given if isinstance(each, Array)]
-    for each in given:
-        if not isinstance(each, Array | Number):
-            raise TypeError(f"{type(each).__name__} is neither a tensor nor a number")
+    arrays = [array for array in given if isinstance(array, Array)]
+    for array in given:
+        if not isinstance(array, Array | Number):
+            raise TypeError(f"{type(array).__name__} is neither a tensor nor a number")
     if len(arrays) == 1:
         [only] = arrays
-        return [plain(each.x) if each is only else each for each in given], only.axes, only.pool
-    rank = max((len(each.axes) for each in arrays), default=0)
-    tensors = {id(each): plain(each.x) for each in arrays}
+        return [plain(array.x) if array is only else array for array in given], only.axes, only.pool
+    rank = max((len(array.axes) for array in arrays), default=0)
+    tensors = {id(array): plain(array.x) for array in arrays}
     axes: list[Dim | None] = [None] * rank
     for place in range(1, rank + 1):
-        here = [(each, each.axes[-place]) for each in arrays if len(each.axes) >= place]
-        sized = [(each, dim) for each, dim in here if dim is not None and (dim.dimension != 1)]
+        candidates = [(array, array.axes[-place]) for array in arrays if len(array.axes) >= place]
+        sized = [(array, dim) for array, dim in candidates if dim is not None and (dim.dimension != 1)]
         dynamic = [dim for _, dim in sized if dim.dimension is None]
-        ones = [dim for _, dim in here if dim is not None]
-        chosen = next(iter(dynamic or [dim for _, dim in sized] or ones), None)
-        size = next((each.size(dim) for each, dim in here if dim is chosen), 1)
-        if chosen is not None and chosen in axes:  # an outer product: the same axis at two places
-            if chosen.dimension is None:
-                raise TypeError(f"the axis {chosen.name} would be there twice")
-            taken = [*(dim for dim in axes if dim is not None), *(dim for each in arrays for dim in each.x.dims)]
-            chosen = arrays[0].pool.feature(chosen.dimension, taken)
-        axes[-place] = chosen
-        for each, dim in here:
-            if dim is None or dim is chosen or chosen is None:
+        sized_one = [dim for _, dim in candidates if dim is not None]
+        axis = next(iter(dynamic or [dim for _, dim in sized] or sized_one), None)
+        size = next((array.size(dim) for array, dim in candidates if dim is axis), 1)
+        if axis is not None and axis in axes:  # an outer product: the same axis at two places
+            if axis.dimension is None:
+                raise TypeError(f"the axis {axis.name} would be there twice")
+            used_dims = [*(dim for dim in axes if dim is not None), *(dim for array in arrays for dim in array.x.dims)]
+            axis = arrays[0].pool.feature(axis.dimension, used_dims)
+        axes[-place] = axis
+        for array, dim in candidates:
+            if dim is None or dim is axis or axis is None:
                 continue
-            x = tensors[id(each)]
+            x = tensors[id(array)]
             if dim.dimension == 1:
                 x = squeeze(x, dim)
-            elif chosen in x.sig.index or each.size(dim) != size:
-                raise TypeError(f"the axes {dim.name} and {chosen.name} are at the same place and do not match")
+            elif axis in x.sig.index or array.size(dim) != size:
+                raise TypeError(f"the axes {dim.name} and {axis.name} are at the same place and do not match")
             else:
-                x = replace_dim(x, in_dim=dim, out_dim=chosen)[0]
-            tensors[id(each)] = x
-    found = [tensors[id(each)] if isinstance(each, Array) else each for each in given]
-    return found, tuple(axes), arrays[0].pool if arrays else None
+                x = replace_dim(x, in_dim=dim, out_dim=axis)[0]
+            tensors[id(array)] = x
+    results = [tensors[id(array)] if isinstance(array, Array) else array for array in given]
+    return results, tuple(axes), arrays[0].pool if arrays else None
 
 
 def plain(x: Tensor) -> Tensor:
@@ -240,8 +240,8 @@ def binary(kind: str) -> Callable[..., Any]:
     bc = compare_bc if kind in _COMPARED.values() else combine_bc
     apply = elementwise(lambda a, b: bc(a, kind, b))
     names = {**{value: name for name, value in _KINDS.items()}, **{value: name for name, value in _COMPARED.items()}}
-    found: Any = {"maximum": max, "minimum": min}
-    numbers = found.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
+    builtins: Any = {"maximum": max, "minimum": min}
+    numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
 
     def call(a: Any, b: Any) -> Any:
         return apply(a, b) if isinstance(a, Array) or isinstance(b, Array) else numbers(a, b)

@@ -92,31 +92,31 @@ class Builtins:
 
     def table(self) -> dict[str, Any]:
         """All names."""
-        found: dict[str, Any] = {kind.__name__: kind for kind in EXCEPTIONS}
-        found |= {kind.__name__: kind for kind in TYPES}
-        found |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
-        found |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
+        names: dict[str, Any] = {kind.__name__: kind for kind in EXCEPTIONS}
+        names |= {kind.__name__: kind for kind in TYPES}
+        names |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
+        names |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
         plain = (abs, bin, chr, divmod, hex, len, oct, ord, round)
-        found |= {function.__name__: _of_known(function) for function in plain} | {"callable": callable, "id": id}
-        found |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
-        found |= {"hash": lambda value: 0, "repr": self._repr}
+        names |= {function.__name__: _of_known(function) for function in plain} | {"callable": callable, "id": id}
+        names |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
+        names |= {"hash": lambda value: 0, "repr": self._repr}
         for name in ("all", "any", "sum", "sorted", "max", "min"):
-            found[name] = _of_known(self._over(getattr(__import__("builtins"), name)))
+            names[name] = _of_known(self._over(getattr(__import__("builtins"), name)))
         for name in ("enumerate", "filter", "map", "reversed", "zip", "reduce"):
-            found[name] = _of_known(getattr(self, f"_{name}"))
-        found |= {"iter": _of_known(lambda values: iter(self.limits.entries_of(values))), "next": _of_known(next)}
-        found |= {"xrange": range, "pow": self._pow, "type": self._type, "isinstance": _is_instance, "format": format}
-        found |= {"issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of)}
-        found |= {"getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr, "super": None}
+            names[name] = _of_known(getattr(self, f"_{name}"))
+        names |= {"iter": _of_known(lambda values: iter(self.limits.entries_of(values))), "next": _of_known(next)}
+        names |= {"xrange": range, "pow": self._pow, "type": self._type, "isinstance": _is_instance, "format": format}
+        names |= {"issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of)}
+        names |= {"getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr, "super": None}
         for name in ("staticmethod", "classmethod", "property"):
-            found[name] = functools.partial(Decorated, name)
-        found |= {
+            names[name] = functools.partial(Decorated, name)
+        names |= {
             name: Unknown(name)
             for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
         }
         for name in ("eval", "exec", "compile"):
-            found[name] = _of_known(_refused(name))
-        return found | {"format": self._format}
+            names[name] = _of_known(_refused(name))
+        return names | {"format": self._format}
 
     def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A value of one of Python's types."""
@@ -135,11 +135,11 @@ class Builtins:
     def method(self, owner: Any, name: str) -> Any:
         """The bound method of a value of Python's types; None if a config may not call it."""
         kind: Any = owner if isinstance(owner, type) else type(owner)
-        for known, names in METHODS.items():
-            if isinstance(kind, type) and issubclass(kind, known) and name in names.split():
-                return functools.partial(self._call, owner, known, name)
-        for known, names in DATA.items():
-            if not isinstance(owner, type) and isinstance(owner, known) and name in names.split():
+        for base, names in METHODS.items():
+            if isinstance(kind, type) and issubclass(kind, base) and name in names.split():
+                return functools.partial(self._call, owner, base, name)
+        for base, names in DATA.items():
+            if not isinstance(owner, type) and isinstance(owner, base) and name in names.split():
                 return operator.attrgetter(name)(owner)
         return None
 
@@ -174,8 +174,8 @@ class Builtins:
             return args[0] in owner
         if name.startswith("iter"):
             name = name[4:]
-        found: Any = getattr(owner, name)(*args, **kwargs)
-        return [*found] if type(found) in VIEWS else limits.made(found)
+        result: Any = getattr(owner, name)(*args, **kwargs)
+        return [*result] if type(result) in VIEWS else limits.made(result)
 
     def _over(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -184,8 +184,8 @@ class Builtins:
             if args and not isinstance(args[0], int | float | str) and len(args) < 3:
                 args = (self.limits.entries_of(args[0]), *args[1:])
             if function in (all, any):
-                known = [bool(entry) for entry in args[0] if not opaque(entry)]
-                decided = function(known) if len(known) == len(args[0]) or (function is any) in known else None
+                values = [bool(entry) for entry in args[0] if not opaque(entry)]
+                decided = function(values) if len(values) == len(args[0]) or (function is any) in values else None
                 return Unknown(f"{function.__name__}()") if decided is None else decided
             return self.limits.made(function(*args, **kwargs))
 
@@ -248,14 +248,14 @@ def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_instance(value: Any, kinds: Any) -> Any:
-    several = kinds if isinstance(kinds, tuple) else (kinds,)
+    alternatives = kinds if isinstance(kinds, tuple) else (kinds,)
     if opaque(value):
         return Unknown(f"isinstance({value.name})")
     return any(
         value.kind is kind or kind in value.kind.bases
         if isinstance(value, Instance) and isinstance(kind, Class)
         else isinstance(kind, type) and isinstance(value, kind) and not isinstance(value, Instance | Function | Unknown)
-        for kind in several
+        for kind in alternatives
     )
 
 

@@ -44,8 +44,8 @@ def pure(function: Given) -> Given:
     try:
         function.is_pure = True  # type: ignore[attr-defined]
     except (AttributeError, TypeError):
-        what = "pure: this cannot be marked"
-        raise ParameterError(what, got=repr(function)[:60], expected="a function that is written with def") from None
+        fault = "pure: this cannot be marked"
+        raise ParameterError(fault, got=repr(function)[:60], expected="a function that is written with def") from None
     return function
 
 
@@ -59,21 +59,21 @@ class Own:
         if not callable(function):
             raise ParameterError("functions: this is not a function", got=repr(function)[:60], expected="a function")
         self.function = function
-        taken = inspect.signature(function).parameters
-        self.all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
-        self.names = frozenset(taken)
+        parameters = inspect.signature(function).parameters
+        self.all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+        self.names = frozenset(parameters)
         self.is_pure = bool(getattr(function, "is_pure", False))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The result for arrays and numbers."""
-        arrays = [each for each in (*args, *kwargs.values()) if isinstance(each, Array)]
-        given = {key: _tensor(value) for key, value in kwargs.items() if self.all or key in self.names}
-        given = {key: value for key, value in given.items() if not isinstance(value, ConfigModule | Unknown)}
-        found = self.function(*(_tensor(each) for each in args), **given)
-        if not isinstance(found, Tensor) or not arrays:
-            return found
-        order = [dim for dim in arrays[0].axes if dim is not None and dim in found.sig.index]
-        return arrays[0].like(found, [*order, *(dim for dim in found.dims if dim not in order)])
+        arrays = [x for x in (*args, *kwargs.values()) if isinstance(x, Array)]
+        options = {key: _tensor(value) for key, value in kwargs.items() if self.all or key in self.names}
+        options = {key: value for key, value in options.items() if not isinstance(value, ConfigModule | Unknown)}
+        result = self.function(*(_tensor(x) for x in args), **options)
+        if not isinstance(result, Tensor) or not arrays:
+            return result
+        order = [dim for dim in arrays[0].axes if dim is not None and dim in result.sig.index]
+        return arrays[0].like(result, [*order, *(dim for dim in result.dims if dim not in order)])
 
 
 def _tensor(given: Any) -> Any:
@@ -94,8 +94,8 @@ class _SourceOfTensors:
 def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
     """A net dict with the given functions in place of those of the config that have their names."""
     if isinstance(given, dict):
-        made = {key: with_own(entry, functions) for key, entry in given.items()}
-        return Located(made, given.line, given.file) if isinstance(given, Located) else made
+        entries = {key: with_own(entry, functions) for key, entry in given.items()}
+        return Located(entries, given.line, given.file) if isinstance(given, Located) else entries
     if isinstance(given, list | tuple):
         return type(given)(with_own(entry, functions) for entry in given)
     if isinstance(given, Function | Unknown):
@@ -127,15 +127,15 @@ class Computation:
         if isinstance(given, str):
             self.tree = _parsed(given)
         elif isinstance(given, Unknown) or not callable(given):
-            what = "eval is neither an expression nor a function that is known"
-            raise NetworkError(what, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
+            fault = "eval is neither an expression nor a function that is known"
+            raise NetworkError(fault, got=repr(given)[:60], hint='from_config(…, functions={"name": function})')
         if pool not in _INTERPRETERS:
             _INTERPRETERS[pool] = Interpreter("eval", {})
         self.pool, self.interpreter = pool, _INTERPRETERS[pool]
         self.options = ConfigOptions(self.config, {})
-        functions = [each for each in (given, *self.config.values()) if isinstance(each, Function)]
+        functions = [entry for entry in (given, *self.config.values()) if isinstance(entry, Function)]
         limits = (self.interpreter.limits, *(function.limits for function in functions))
-        self.limits = list({id(each): each for each in limits}.values())
+        self.limits = list({id(entry): entry for entry in limits}.values())
 
     def __deepcopy__(self, memo: object) -> Computation:
         return self
@@ -145,35 +145,35 @@ class Computation:
         common: list[Dim] = []
         for order in orders:
             new = [dim for dim in order if dim not in common]
-            last = bool(common) and common[-1].dimension is not None and bool(new)
-            place = len(common) - last if new and new[-1].dimension is None else len(common)
+            ends_fixed = bool(common) and common[-1].dimension is not None and bool(new)
+            place = len(common) - ends_fixed if new and new[-1].dimension is None else len(common)
             common[place:place] = new
 
         def source(
             i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: Any
         ) -> Array:
-            own = list(orders[i])
-            axes: Sequence[Dim | None] = own
+            axes_of_source = list(orders[i])
+            axes: Sequence[Dim | None] = axes_of_source
             if auto_convert and not as_data:
-                axes = [dim if dim in own else None for dim in common]
+                axes = [dim if dim in axes_of_source else None for dim in common]
             return Array(tensors[i], axes, self.pool)
 
         token, padding = POOL.set(self.pool), PADDING.set(self.padding)
         try:
-            found = self._computed(source)
+            result = self._computed(source)
         finally:
             POOL.reset(token)
             PADDING.reset(padding)
-        if isinstance(found, Tensor):
-            order = [dim for dim in common if dim in found.sig.index]
-            found = Array(found, [*order, *(dim for dim in found.dims if dim not in order)], self.pool)
-        if not isinstance(found, Array):
-            known = "source(0), operators, functions of tf that are known here, of the config, or given"
-            what = f"eval: {found.name} is not known here" if isinstance(found, Unknown) else "eval gives no tensor"
-            hint = 'from_config(…, functions={"name": function})' if isinstance(found, Unknown) else None
-            raise NetworkError(what, got=repr(found)[:60], expected=known, hint=hint)
-        whole = found.whole()
-        return whole, list(whole.dims)
+        if isinstance(result, Tensor):
+            order = [dim for dim in common if dim in result.sig.index]
+            result = Array(result, [*order, *(dim for dim in result.dims if dim not in order)], self.pool)
+        if not isinstance(result, Array):
+            expected = "source(0), operators, functions of tf that are known here, of the config, or given"
+            fault = f"eval: {result.name} is not known here" if isinstance(result, Unknown) else "eval gives no tensor"
+            hint = 'from_config(…, functions={"name": function})' if isinstance(result, Unknown) else None
+            raise NetworkError(fault, got=repr(result)[:60], expected=expected, hint=hint)
+        tensor = result.whole()
+        return tensor, list(tensor.dims)
 
     def _computed(self, source: Callable[..., Array]) -> Any:
         network = network_of(self.options)
@@ -187,11 +187,11 @@ class Computation:
                 names: dict[str, Any] = {"tf": modules["tensorflow"], "TFUtil": util, "tf_util": util, **util.names}
                 names |= {"source": source, "self": me, "network": network, "config": self.options, **self.more}
                 return self.interpreter.value(self.tree, Frame(names))
-            given = {"self": me, "network": network, "source": source, **self.more}
+            arguments = {"self": me, "network": network, "source": source, **self.more}
             if isinstance(self.given, Function):
                 every = self.given.node.args.kwarg is not None
-                given = {key: value for key, value in given.items() if every or key in self.given.parameters}
-            return self.given(**given)
+                arguments = {key: value for key, value in arguments.items() if every or key in self.given.parameters}
+            return self.given(**arguments)
         except RfError as error:
             if isinstance(error, ConfigError):
                 raise NetworkError(f"eval: {error.what}", got=error.got) from error
@@ -208,14 +208,14 @@ def computed_by(function: Function, x: Tensor) -> Tensor:
     pool = NetworkDims()
     token = POOL.set(pool)
     try:
-        found = function(Array(x, x.dims, pool))
+        result = function(Array(x, x.dims, pool))
     except (TypeError, ValueError, IndexError, ConfigError) as error:
         raise NetworkError(f"{function.name} cannot be computed", got=str(error)[:200]) from error
     finally:
         POOL.reset(token)
-    if not isinstance(found, Array):
-        raise NetworkError(f"{function.name} gives no tensor", got=repr(found)[:60])
-    return set_feature_dim(found.whole(), x.feature_dim)
+    if not isinstance(result, Array):
+        raise NetworkError(f"{function.name} gives no tensor", got=repr(result)[:60])
+    return set_feature_dim(result.whole(), x.feature_dim)
 
 
 def _parsed(text: str) -> ast.expr:
@@ -225,5 +225,5 @@ def _parsed(text: str) -> ast.expr:
         return ast.parse(text.strip().replace("\n", " "), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        what = f"eval is not an expression: {reason[:80]}"
-        raise NetworkError(what, got=repr(text)[:80], expected="an expression of Python") from None
+        fault = f"eval is not an expression: {reason[:80]}"
+        raise NetworkError(fault, got=repr(text)[:80], expected="an expression of Python") from None

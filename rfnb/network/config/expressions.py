@@ -98,23 +98,23 @@ class Expressions:
         if isinstance(owner, Instance):
             if name in owner.names:
                 return owner.names[name]
-            there, found = owner.kind.find(name)
-            if there:
-                return self._bound(found, owner, owner.kind)
+            exists, value = owner.kind.find(name)
+            if exists:
+                return self._bound(value, owner, owner.kind)
             if any(isinstance(base, Unknown) for base in owner.kind.bases):
                 return Unknown(f"{owner.kind.name}.{name}")
             if name == "__class__":
                 return owner.kind
         if isinstance(owner, Super):
             for base in owner.bases:
-                there, found = base.find(name) if isinstance(base, Class) else (True, Unknown(f"{base!r}.{name}"))
-                if there:
-                    return self._bound(found, owner.owner, owner.owner.kind)
+                exists, value = base.find(name) if isinstance(base, Class) else (True, Unknown(f"{base!r}.{name}"))
+                if exists:
+                    return self._bound(value, owner.owner, owner.owner.kind)
             return lambda *_, **__: None
         if isinstance(owner, Class):
-            there, found = owner.find(name)
-            if there:
-                return self._bound(found, None, owner)
+            exists, value = owner.find(name)
+            if exists:
+                return self._bound(value, None, owner)
         if name == "__name__" and isinstance(owner, Function | Class):
             return owner.name
         if name in ("args", "message") and isinstance(owner, Exception):
@@ -179,15 +179,15 @@ class Expressions:
                 yield self.value(node, frame)
 
     def _Dict(self, node: ast.Dict, frame: Frame) -> Any:
-        found = Located({}, node.lineno)
+        entries = Located({}, node.lineno)
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                found.update(self.value(value, frame))
+                entries.update(self.value(value, frame))
             else:
                 name = self.value(key, frame)
                 self.limits.weigh(name)
-                found[name] = self.value(value, frame)
-        return found
+                entries[name] = self.value(value, frame)
+        return entries
 
     def _JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> str:
         return self.limits.made("".join(str(self.value(part, frame)) for part in node.values))
@@ -232,12 +232,12 @@ class Expressions:
             return NumberList(self.binary(op, y, x) for x, y in zip(b, b.paired(a), strict=True))
         self.limits.before(type(op).__name__, a, b)
         try:
-            found = self.limits.made(BINARY[type(op)](a, b))
+            result = self.limits.made(BINARY[type(op)](a, b))
         except TypeError:
             if writes and opaque_inside(b):  # "%i" % an unknown number
                 return Unknown(RESULT)
             raise
-        return Located(found) if isinstance(found, dict) else found
+        return Located(result) if isinstance(result, dict) else result
 
     def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         value = self.value(node.operand, frame)
@@ -249,9 +249,9 @@ class Expressions:
         decisive = isinstance(node.op, ast.Or)
         value: Any = None
         unknown: Unknown | None = None
-        for each in node.values:
+        for operand in node.values:
             try:
-                value = self.value(each, frame)
+                value = self.value(operand, frame)
             except Exception as error:
                 if unknown is None or isinstance(error, ConfigError):
                     raise
@@ -267,16 +267,16 @@ class Expressions:
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, frame)
             if isinstance(left, Unknown | ConfigModule) or isinstance(right, Unknown | ConfigModule):
-                same = left is right if left is right or left is None or right is None else None
-                if same is None or not isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+                equal = left is right if left is right or left is None or right is None else None
+                if equal is None or not isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
                     return Unknown(ast.unparse(node))
-                found = same == isinstance(op, ast.Is | ast.Eq)
+                holds = equal == isinstance(op, ast.Is | ast.Eq)
             elif isinstance(left, Array) or isinstance(right, Array):
                 return COMPARE[type(op)](left, right)
             else:
                 self.limits.weigh(left, right)
-                found = COMPARE[type(op)](left, right)
-            if not found:
+                holds = COMPARE[type(op)](left, right)
+            if not holds:
                 return False
             left = right
         return True
@@ -360,10 +360,10 @@ class Expressions:
 
         def over(rest: list[ast.comprehension]) -> Iterator[Any]:
             if not rest:
-                found = [self.value(result, inner) for result in results]
-                self.limits.weigh(found[0])  # it may be a key
+                values = [self.value(result, inner) for result in results]
+                self.limits.weigh(values[0])  # it may be a key
                 self.limits.spend(1)
-                yield found[0] if len(found) == 1 else tuple(found)
+                yield values[0] if len(values) == 1 else tuple(values)
                 return
             for entry in self.entries(self.value(rest[0].iter, inner)):
                 self.assign(rest[0].target, entry, inner)
@@ -407,12 +407,12 @@ class Expressions:
             entries: list[Any] = [Unknown(f"{value.name}[{i}]") for i in range(len(targets))]
         else:
             entries = self.limits.entries_of(value)
-        stars = [i for i, each in enumerate(targets) if isinstance(each, ast.Starred)]
+        stars = [i for i, name in enumerate(targets) if isinstance(name, ast.Starred)]
         if stars:
-            place, after = stars[0], len(targets) - stars[0] - 1
+            place, tail = stars[0], len(targets) - stars[0] - 1
             if len(entries) < len(targets) - 1:
                 raise ValueError("not enough values to unpack")
-            end = len(entries) - after
+            end = len(entries) - tail
             entries = [*entries[:place], entries[place:end], *entries[end:]]
         if len(entries) != len(targets):
             raise ValueError(f"{len(entries)} values for {len(targets)} names")

@@ -70,13 +70,13 @@ class Interpreter(Expressions):
         unknown, skipped = self.unknown, self.skipped
         while True:
             self.unknown, self.skipped = dict(unknown), dict(skipped)
-            left = self.limits.steps
+            budget = self.limits.steps
             try:
                 return run()
             except Exception as error:
-                failures.append((left - self.limits.steps, self.line, error))
-                asked = (place for place in reversed(self.unknown) if place not in unknown)
-                place = next((place for place in asked if place not in self._guesses), None)
+                failures.append((budget - self.limits.steps, self.line, error))
+                places = (place for place in reversed(self.unknown) if place not in unknown)
+                place = next((place for place in places if place not in self._guesses), None)
                 if place is None or isinstance(error, LimitError):
                     _, self.line, furthest = max(failures, key=lambda failure: failure[0])
                     raise furthest from None
@@ -89,8 +89,8 @@ class Interpreter(Expressions):
             for line, test in self.skipped.items()
         }
         for line, test in self.unknown:
-            taken = "true" if (line, test) in self._guesses else "false"
-            words[line] = f"a condition about the machine of the config is taken for {taken}: {test}"
+            truth = "true" if (line, test) in self._guesses else "false"
+            words[line] = f"a condition about the machine of the config is taken for {truth}: {test}"
         return {line: text if len(text) < 160 else f"{text[:159]}…" for line, text in sorted(words.items())}
 
     def block(self, body: list[ast.stmt], frame: Frame) -> None:
@@ -108,7 +108,7 @@ class Interpreter(Expressions):
     def call_function(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
-        if function.name in NATIVE and any(isinstance(given, Array) for given in frame.names.values()):
+        if function.name in NATIVE and any(isinstance(argument, Array) for argument in frame.names.values()):
             return NATIVE[function.name](**frame.names)
         self._depth += 1
         line = self.line
@@ -117,7 +117,7 @@ class Interpreter(Expressions):
                 raise LimitError("calls of functions are nested too deeply", expected=f"at most {DEPTH}")
             if isinstance(node, ast.Lambda):
                 return self.value(node.body, frame)  # of the same line
-            if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node)):
+            if any(isinstance(child, ast.Yield | ast.YieldFrom) for child in ast.walk(node)):
                 frame.yielded = []
             self.block(node.body, frame)
         except Leave as leave:
@@ -130,45 +130,45 @@ class Interpreter(Expressions):
         return frame.yielded
 
     def _arguments(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        given = function.node.args
-        names = [arg.arg for arg in (*given.posonlyargs, *given.args)]
-        found = dict(zip(names, args, strict=False))
-        rest = args[len(names) :]
-        if rest and given.vararg is None:
+        signature = function.node.args
+        names = [arg.arg for arg in (*signature.posonlyargs, *signature.args)]
+        values = dict(zip(names, args, strict=False))
+        positional = args[len(names) :]
+        if positional and signature.vararg is None:
             raise TypeError(f"{function.name} takes {len(names)} arguments, got {len(args)}")
-        more = {}
-        allowed = {*names, *(arg.arg for arg in given.kwonlyargs)}
+        extra = {}
+        allowed = {*names, *(arg.arg for arg in signature.kwonlyargs)}
         for name, value in kwargs.items():
-            if name in found:
+            if name in values:
                 raise TypeError(f"{function.name} got {name} twice")
             if name in allowed:
-                found[name] = value
-            elif given.kwarg is None:
+                values[name] = value
+            elif signature.kwarg is None:
                 raise TypeError(f"{function.name} has no parameter {name}")
             else:
-                more[name] = value
+                extra[name] = value
         defaults = dict(zip(reversed(names), reversed(function.defaults), strict=False)) | function.keywords
-        for name in allowed - set(found):
+        for name in allowed - set(values):
             if name not in defaults:
                 raise TypeError(f"{function.name} needs the argument {name}")
-            found[name] = defaults[name]
-        if given.vararg is not None:
-            found[given.vararg.arg] = tuple(rest)
-        if given.kwarg is not None:
-            found[given.kwarg.arg] = more
-        return {name: found[name] for name in [*names, *found] if name in found}
+            values[name] = defaults[name]
+        if signature.vararg is not None:
+            values[signature.vararg.arg] = tuple(positional)
+        if signature.kwarg is not None:
+            values[signature.kwarg.arg] = extra
+        return {name: values[name] for name in [*names, *values] if name in values}
 
     def _FunctionDef(self, node: ast.FunctionDef, frame: Frame) -> None:
-        made: Any = self.function(node, frame)
+        function: Any = self.function(node, frame)
         for decorator in reversed(node.decorator_list):
-            made = self.call(self.value(decorator, frame), (made,), {})
-        self._owner_of(node.name, frame)[node.name] = made
+            function = self.call(self.value(decorator, frame), (function,), {})
+        self._owner_of(node.name, frame)[node.name] = function
 
     def _ClassDef(self, node: ast.ClassDef, frame: Frame) -> None:
-        inside = Frame(parent=frame, is_class=True)
+        body = Frame(parent=frame, is_class=True)
         bases = [self.value(base, frame) for base in node.bases]
-        self.block(node.body, inside)
-        self._owner_of(node.name, frame)[node.name] = Class(node.name, bases, inside.names)
+        self.block(node.body, body)
+        self._owner_of(node.name, frame)[node.name] = Class(node.name, bases, body.names)
 
     def _Return(self, node: ast.Return, frame: Frame) -> None:
         raise Leave("return", None if node.value is None else self.value(node.value, frame))
@@ -288,7 +288,7 @@ class Interpreter(Expressions):
             except ConfigError:
                 raise
             except Exception as error:
-                handler = next((each for each in node.handlers if self._handles(each, error, frame)), None)
+                handler = next((clause for clause in node.handlers if self._handles(clause, error, frame)), None)
                 if handler is None:
                     raise
                 if handler.name:
@@ -315,20 +315,20 @@ class Interpreter(Expressions):
     def _Import(self, node: ast.Import, frame: Frame) -> None:
         for alias in node.names:
             name = alias.name if alias.asname else alias.name.split(".")[0]
-            found = self.modules[name] if name in self.modules else missing(name)
-            self._owner_of(alias.asname or name, frame)[alias.asname or name] = found
+            imported = self.modules[name] if name in self.modules else missing(name)
+            self._owner_of(alias.asname or name, frame)[alias.asname or name] = imported
 
     def _ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> None:
         module = "." * node.level + (node.module or "")
-        found: ConfigModule | Unknown = self.modules[module] if module in self.modules else missing(module)
+        imported: ConfigModule | Unknown = self.modules[module] if module in self.modules else missing(module)
         for alias in node.names:
             if alias.name == "*":
-                if isinstance(found, ConfigModule):
-                    frame.names.update(found.names)
+                if isinstance(imported, ConfigModule):
+                    frame.names.update(imported.names)
                 self.starred = module
                 continue
             name = f"{module}.{alias.name}"
-            value = self.modules[name] if name in self.modules else self.attribute(found, alias.name)
+            value = self.modules[name] if name in self.modules else self.attribute(imported, alias.name)
             if typing_name(module):
                 value = Unknown(name)
             self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value

@@ -79,9 +79,9 @@ class Limits:
         if isinstance(values, Sized):
             self.spend(len(values))
             return list(values)
-        found = list(islice(values, ENTRIES + 1))
-        self.spend(len(found))
-        return found
+        entries = list(islice(values, ENTRIES + 1))
+        self.spend(len(entries))
+        return entries
 
     def weigh(self, *values: Any) -> int:
         """The number of entries and characters of data that is compared or written as text; too many are refused.
@@ -127,16 +127,16 @@ class Limits:
         """Refuses `text % values` if it would be too long; a width that is `*` is an entry of the values."""
         self.spend(len(text))
         waiting = iter(values if isinstance(values, tuple) else (values,))
-        for found in CONVERSION.finditer(text):
-            if found["kind"] == "%":
+        for conversion in CONVERSION.finditer(text):
+            if conversion["kind"] == "%":
                 continue
-            for width in (found["width"], found["precision"]):
+            for width in (conversion["width"], conversion["precision"]):
                 if width is not None:
                     self._width(next(waiting, None) if width == "*" else width, text)
-            if found["name"] is None:
+            if conversion["name"] is None:
                 self.spend(self.weigh(next(waiting, None)))
             elif isinstance(values, dict):
-                name = found["name"]
+                name = conversion["name"]
                 self.spend(self.weigh(values.get(name, values.get(name.encode("latin-1", "replace")))))
 
     def _width(self, width: Any, text: str) -> None:

@@ -91,15 +91,15 @@ def _copied(limits: Limits) -> Callable[[Any], Any]:
 
 def _count(value: Any, limits: Limits) -> int:
     """The number of entries of nested data."""
-    waiting, seen, count = [value], set[int](), 0
+    waiting, visited, count = [value], set[int](), 0
     while waiting:
-        each = waiting.pop()
+        entry = waiting.pop()
         count += 1
         if count > 1_000_000:
             limits.spend(count)
-        if isinstance(each, list | tuple | set | dict) and id(each) not in seen:
-            seen.add(id(each))
-            waiting += each.values() if isinstance(each, dict) else each
+        if isinstance(entry, list | tuple | set | dict) and id(entry) not in visited:
+            visited.add(id(entry))
+            waiting += entry.values() if isinstance(entry, dict) else entry
     return count
 
 

@@ -59,23 +59,23 @@ class Config:
 
         epoch: of the training, from 1; default: the last one. Raises ConfigError if the config has no network.
         """
-        last = self.values.get("num_epochs")
-        epoch = epoch if epoch is not None else last if isinstance(last, int) else 10_000
-        found = self.values.get("network")
+        last_epoch = self.values.get("num_epochs")
+        epoch = epoch if epoch is not None else last_epoch if isinstance(last_epoch, int) else 10_000
+        net = self.values.get("network")
         function = self.values.get("get_network")
-        if found is None and callable(function) and not isinstance(function, Unknown):
-            found = self._called(function, epoch=epoch)
-        if not isinstance(found, dict):
+        if net is None and callable(function) and not isinstance(function, Unknown):
+            net = self._called(function, epoch=epoch)
+        if not isinstance(net, dict):
             raise ConfigError(
                 f"{Path(self.path).name}: the config has no network",
-                got=found,
+                got=net,
                 expected="network = {…}",
                 hint="rf.read_config(path, execute=True) runs a file that you trust, with what it imports"
-                if isinstance(found, Unknown)
+                if isinstance(net, Unknown)
                 else None,
             )
-        checked(self._interpreter, self.path, lambda: Limits().weigh(found))
-        return self._of_epoch(found, epoch, 0)
+        checked(self._interpreter, self.path, lambda: Limits().weigh(net))
+        return self._of_epoch(net, epoch, 0)
 
     @property
     def notes(self) -> dict[int, str]:
@@ -84,22 +84,22 @@ class Config:
 
     def extern_data(self) -> dict[str, Any]:
         """The data descriptions: `extern_data`, or those of `num_inputs` and `num_outputs`."""
-        given = self.values.get("extern_data")
-        if isinstance(given, dict):
-            return dict(given)
-        found: dict[str, Any] = {}
+        described = self.values.get("extern_data")
+        if isinstance(described, dict):
+            return dict(described)
+        data_keys: dict[str, Any] = {}
         outputs = self.values.get("num_outputs")
         inputs = self.values.get("num_inputs")
         if isinstance(outputs, int):
             outputs = {"classes": [outputs, 1]}
         if isinstance(outputs, dict):
-            found = {key: data_of(value) for key, value in outputs.items()}
-        if isinstance(inputs, int) and "data" not in found:
+            data_keys = {key: data_of(value) for key, value in outputs.items()}
+        if isinstance(inputs, int) and "data" not in data_keys:
             window = self.values.get("window", 1)
-            found = {"data": {"dim": inputs * (window if isinstance(window, int) else 1)}, **found}
-        for key, description in found.items():
+            data_keys = {"data": {"dim": inputs * (window if isinstance(window, int) else 1)}, **data_keys}
+        for key, description in data_keys.items():
             description.setdefault("available_for_inference", key == "data")
-        return found
+        return data_keys
 
     def _called(self, function: Any, **kwargs: Any) -> Any:
         if self._interpreter is None:
@@ -115,12 +115,12 @@ class Config:
         if isinstance(value, EpochValue):
             return self._called(value.function, epoch=epoch)
         if isinstance(value, dict):
-            kept = {
+            entries = {
                 key: self._of_epoch(entry, epoch, depth + 1)
                 for key, entry in value.items()
                 if not (isinstance(key, str) and key.startswith("#"))
             }
-            return Located(kept, getattr(value, "line", None), self.path)
+            return Located(entries, getattr(value, "line", None), self.path)
         if isinstance(value, list | tuple):
             return type(value)([self._of_epoch(entry, epoch, depth + 1) for entry in value])
         return value
@@ -243,13 +243,13 @@ COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
 
 def _json(file: Path, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        config = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise ConfigError(f"{file.name}:{line}: this is not JSON", got=str(error)[:100]) from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{file.name}: a config is a table of names", got=type(found).__name__)
-    return found
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file.name}: a config is a table of names", got=type(config).__name__)
+    return config
 
 
 def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -55,10 +55,10 @@ def _reduction(mode: str) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         if isinstance(x, Number):
             return x
-        given = next((each for each in (axis, reduction_indices, dimension) if each is not None), None)
-        if mode.startswith("arg") and given is None:
-            given = 0
-        places = range(len(x.axes)) if given is None else [given] if isinstance(given, int) else given
+        axes = next((option for option in (axis, reduction_indices, dimension) if option is not None), None)
+        if mode.startswith("arg") and axes is None:
+            axes = 0
+        places = range(len(x.axes)) if axes is None else [axes] if isinstance(axes, int) else axes
         at = {x.at(place) for place in places}
         dims = [x.axes[place] for place in sorted(at) if x.axes[place] is not None]
         mask = without_padding(x.x, dims)
@@ -66,8 +66,8 @@ def _reduction(mode: str) -> Callable[..., Any]:
         if mode.startswith("arg"):
             y = math.cast(plain(y), output_type or "int64")
         keep = keepdims or keep_dims
-        kept = [None if i in at else dim for i, dim in enumerate(x.axes) if keep or i not in at]
-        return x.like(y, kept)
+        remaining = [None if i in at else dim for i, dim in enumerate(x.axes) if keep or i not in at]
+        return x.like(y, remaining)
 
     return call
 
@@ -108,9 +108,9 @@ def _expand_dims(x: Array, axis: int = -1, name: Any = None, dim: int | None = N
 
 
 def _squeeze(x: Array, axis: Any = None, name: Any = None, squeeze_dims: Any = None) -> Array:
-    given = axis if squeeze_dims is None else squeeze_dims
-    alone = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
-    at = alone if given is None else [x.at(each) for each in ([given] if isinstance(given, int) else given)]
+    axes = axis if squeeze_dims is None else squeeze_dims
+    single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
+    at = single if axes is None else [x.at(number) for number in ([axes] if isinstance(axes, int) else axes)]
     y = x.x
     for place in at:
         dim = x.axes[place]
@@ -132,16 +132,14 @@ def _rank(x: Array, name: Any = None) -> int:
 
 
 def _concat(values: Sequence[Array], axis: int, name: Any = None) -> Array:
-    first, at = values[0], values[0].at(axis)
-    dims = [each.axes[at] for each in values]
+    like, at = values[0], values[0].at(axis)
+    dims = [x.axes[at] for x in values]
     sizes = [1 if dim is None else dim.dimension for dim in dims]
     if None in sizes:
         raise TypeError("concat along an axis whose size comes with the data; use a layer of the class concat")
-    new = _made(sum(size or 0 for size in sizes), first, at)
-    parts = [(each.whole(), each.whole().dims[at]) for each in values]
-    return first.like(
-        concat(*parts, allow_broadcast=True, out_dim=new)[0], [*first.axes[:at], new, *first.axes[at + 1 :]]
-    )
+    new = _made(sum(size or 0 for size in sizes), like, at)
+    parts = [(x.whole(), x.whole().dims[at]) for x in values]
+    return like.like(concat(*parts, allow_broadcast=True, out_dim=new)[0], [*like.axes[:at], new, *like.axes[at + 1 :]])
 
 
 def _split(value: Array, num_or_size_splits: Any, axis: int = 0, num: Any = None, name: Any = None) -> list[Array]:
@@ -169,8 +167,8 @@ def _one_hot(x: Array, depth: int, name: Any = None, dtype: str = "float32", **_
 
 def _l2_normalize(x: Array, axis: Any = None, epsilon: float = 1e-12, name: Any = None, dim: Any = None) -> Array:
     total = _reduction("sum")(binary("mul")(x, x), axis=axis if dim is None else dim, keepdims=True)
-    found: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
-    return found
+    normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
+    return normalized
 
 
 def _of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
@@ -178,8 +176,8 @@ def _of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     axes: list[Dim | None] = []
     for size in [shape] if isinstance(shape, int) else shape:
         dim = size.dim if isinstance(size, AxisLength) else None
-        known = [each for each in axes if each is not None]
-        axes.append(dim if dim is not None or size == 1 else POOL.get().static(int(size), known))
+        used_dims = [dim_there for dim_there in axes if dim_there is not None]
+        axes.append(dim if dim is not None or size == 1 else POOL.get().static(int(size), used_dims))
     return axes, [dim for dim in axes if dim is not None]
 
 
@@ -217,10 +215,10 @@ def random_mask(
     dim, batch = x.axes[x.at(axis)], x.axes[x.at(batch_axis)]
     if dim is None:
         return x
-    same = [each for each in x.axes if each is not None and each is not batch and each is not dim]
+    remaining = [d for d in x.axes if d is not None and d is not batch and d is not dim]
     low, high, widest = int(min_num), int(max_num), int(max_dims)
     masked = audio.random_mask(
-        x.x, mask_axis=dim, broadcast_axis=same, min_num=low, max_num=high, max_dims=widest, mask_value=mask_value
+        x.x, mask_axis=dim, broadcast_axis=remaining, min_num=low, max_num=high, max_dims=widest, mask_value=mask_value
     )
     return x.like(masked)
 
@@ -263,7 +261,7 @@ _BINARY = {
 
 def functions() -> dict[str, Any]:
     """All functions by name, without `tf.`, `tf.math.` and `tf.nn.`."""
-    found: dict[str, Any] = {
+    names: dict[str, Any] = {
         **{name: _unary(getattr(math, name), of) for name, of in _PLAIN.items() if hasattr(math, name)},
         **{name: _unary(op) for name, op in _LIKE.items()},
         **{name: _unary(getattr(activation, name)) for name in _ACTIVATIONS},
@@ -282,7 +280,7 @@ def functions() -> dict[str, Any]:
         "fill": _filled, "range": _range, "random_uniform": _uniform, "random_normal": _normal,
         "safe_log": _safe_log,
     }  # fmt: skip
-    return found
+    return names
 
 
 def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:

@@ -25,9 +25,9 @@ class Located(dict[Any, Any]):
     def __deepcopy__(self, memo: dict[int, Any]) -> Located:
         from copy import deepcopy
 
-        memo[id(self)] = found = Located({}, self.line, self.file)
-        found.update({deepcopy(key, memo): deepcopy(value, memo) for key, value in self.items()})
-        return found
+        memo[id(self)] = duplicate = Located({}, self.line, self.file)
+        duplicate.update({deepcopy(key, memo): deepcopy(value, memo) for key, value in self.items()})
+        return duplicate
 
 
 class Unknown:
@@ -142,8 +142,8 @@ class Function:
     @property
     def parameters(self) -> list[str]:
         """The names of its parameters."""
-        given = self.node.args
-        return [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        signature = self.node.args
+        return [arg.arg for arg in (*signature.posonlyargs, *signature.args, *signature.kwonlyargs)]
 
 
 class Bound:
@@ -180,18 +180,18 @@ class Class:
             return True, self.names[name]
         for base in self.bases:
             if isinstance(base, Class):
-                there, value = base.find(name)
-                if there:
+                exists, value = base.find(name)
+                if exists:
                     return True, value
         return False, None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Instance:
         """A new object."""
-        made = Instance(self)
-        there, init = self.find("__init__")
-        if there:
-            init(made, *args, **kwargs)
-        return made
+        instance = Instance(self)
+        exists, init = self.find("__init__")
+        if exists:
+            init(instance, *args, **kwargs)
+        return instance
 
     def __repr__(self) -> str:
         return f"<class {self.name}>"

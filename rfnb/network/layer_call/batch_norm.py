@@ -53,8 +53,8 @@ class BatchNormCall:
         """Makes the parameters of the layer. x: a template. Raises NetworkError for an unknown option."""
         unknown = [name for name in given if name not in OPTIONS]
         if unknown or x.feature_dim is None:
-            what = f"batch_norm: unknown option {unknown[0]!r}" if unknown else "batch_norm needs features"
-            raise NetworkError(what, got=x.describe_dims(), expected=", ".join(OPTIONS))
+            fault = f"batch_norm: unknown option {unknown[0]!r}" if unknown else "batch_norm needs features"
+            raise NetworkError(fault, got=x.describe_dims(), expected=", ".join(OPTIONS))
         opts = {**OPTIONS, **{name: value for name, value in given.items() if value is not None}}
         newer = holds("batch_norm is of version 2", layer.version)
         if opts["masked_time"] is None and newer:
@@ -67,42 +67,42 @@ class BatchNormCall:
             f"{short}_{short}_output_" if not opts["param_version"] else ""
         )
         names = {part: f"batch_norm/{prefix}{part}" for part in ("mean", "variance", "beta", "gamma")}
-        ones: list[Dim] = []
+        unit_dims: list[Dim] = []
         for _ in x.dims[1:] if opts["param_version"] < 2 else ():
-            ones.append(layer.pool.static(1, ones))
-        dims = [*ones, x.feature_dim]
+            unit_dims.append(layer.pool.static(1, unit_dims))
+        dims = [*unit_dims, x.feature_dim]
         for part, initial in (("mean", 0.0), ("variance", 1.0)):
             layer.parameter(names[part], dims, initial).trainable = False
-        for part, used in (("beta", opts["use_shift"]), ("gamma", opts["use_std"])):
-            if used:
+        for part, enabled in (("beta", opts["use_shift"]), ("gamma", opts["use_std"])):
+            if enabled:
                 layer.parameter(names[part], dims, opts[f"{part}_init"])
-        return cls(layer, opts, x.feature_dim, names, tuple(ones))
+        return cls(layer, opts, x.feature_dim, names, tuple(unit_dims))
 
     def __call__(self, x: Tensor) -> Tensor:
         """{…, F} → the same"""
-        given = {part: self._part(part) for part in self.names}
-        mean, variance = given["mean"], given["variance"]
+        parts = {part: self._part(part) for part in self.names}
+        mean, variance = parts["mean"], parts["variance"]
         train, opts = get_run_ctx().is_train_flag_enabled(), self.opts
         updated = (train or not opts["update_sample_only_in_training"]) and not opts["delay_sample_update"]
         if train or opts["force_sample"] or updated:
-            alone = self.layer.batch_independent and not train
-            over = [dim for dim in x.dims if dim is not self.in_dim and not (alone and dim.is_batch_dim())]
-            found = moments(x, over, use_mask=opts["masked_time"] or self.layer.batch_independent)
+            independent = self.layer.batch_independent and not train
+            over = [dim for dim in x.dims if dim is not self.in_dim and not (independent and dim.is_batch_dim())]
+            stats = moments(x, over, use_mask=opts["masked_time"] or self.layer.batch_independent)
             changes = [
-                (stop_gradient(new) - old) * opts["momentum"] for new, old in zip(found, (mean, variance), strict=True)
+                (stop_gradient(new) - old) * opts["momentum"] for new, old in zip(stats, (mean, variance), strict=True)
             ]
             if updated:
                 mean, variance = mean + changes[0], variance + changes[1]
             if train or opts["force_sample"]:
                 share = opts["use_sample"]
                 mean, variance = (
-                    a * (1.0 - share) + b * share if share else a for a, b in zip(found, (mean, variance), strict=True)
+                    a * (1.0 - share) + b * share if share else a for a, b in zip(stats, (mean, variance), strict=True)
                 )
             for part, change in zip(("mean", "variance"), changes, strict=True) if train else ():
                 self.layer.params[self.names[part]].assign_add(change)
         y = (x - mean) * rsqrt(variance + self.opts["epsilon"])
-        y = y * given["gamma"] if given["gamma"] is not None else y
-        return y + given["beta"] if given["beta"] is not None else y
+        y = y * parts["gamma"] if parts["gamma"] is not None else y
+        return y + parts["beta"] if parts["beta"] is not None else y
 
     def _part(self, part: str) -> Any:
         x: Any = self.layer.params.get(self.names[part])

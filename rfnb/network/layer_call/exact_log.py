@@ -28,7 +28,7 @@ def safe_log(x: Tensor, eps: float = 1e-20) -> Tensor:
     >>> safe_log(p).raw_tensor.tolist(), safe_log(x * 0.0).raw_tensor.round().tolist()
     ([-200.0, 0.0], [-46.0, -46.0])
     """
-    found = _made_of.get(id(x))
-    if found is not None and found[0]() is x:
-        return found[1](found[2])
+    origin = _made_of.get(id(x))
+    if origin is not None and origin[0]() is x:
+        return origin[1](origin[2])
     return clipped_log(x, eps=eps)

@@ -32,21 +32,21 @@ def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) ->
         of_user = any(is_users(at.code) for _, at in steps_of(error)[1:])
         if of_user or type(error).__module__.startswith("torch"):
             raise
-        shown = {name: value for name, value in given.items() if name != "class"}
-        defaults = {name: options[name].default for name in shown if name in options}
-        known = {name: value for name, value in defaults.items() if value is not REQUIRED}
-        unlike = [name for name, value in known.items() if value is not None and not _alike(shown[name], value)]
+        values = {name: value for name, value in given.items() if name != "class"}
+        defaults = {name: options[name].default for name in values if name in options}
+        examples = {name: value for name, value in defaults.items() if value is not REQUIRED}
+        unlike = [name for name, value in examples.items() if value is not None and not _alike(values[name], value)]
         if len(unlike) == 1:
             [name] = unlike
-            shown, known = {name: shown[name]}, {name: known[name]}
+            values, examples = {name: values[name]}, {name: examples[name]}
         reason = (
             f"{error.hint or error.what}" if isinstance(error, BackendError) else f"{type(error).__name__}: {error}"
         )
         first_line = reason.strip().partition("\n")[0].removeprefix("the computation failed with ")
         raise NetworkError(
             f"{unlike[0]} does not fit" if len(unlike) == 1 else "its options do not fit together",
-            got=_written(shown),
-            expected=f"for example {_written(known)}" if known else "others",
+            got=_written(values),
+            expected=f"for example {_written(examples)}" if examples else "others",
             hint=f"the computation failed with {first_line:.160}",
         ) from error
 

@@ -66,22 +66,22 @@ class Changes:
 def changed_parameters(layer: Layer, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     """Inside, the layer has the parameters of one call. Gives the inputs that are not parameters."""
     changes = layer.changes
-    rest = {name: x for name, x in inputs.items() if all(name != key for key, _ in changes.given.values())}
+    plain_inputs = {name: x for name, x in inputs.items() if all(name != key for key, _ in changes.given.values())}
     if changes.held:
-        yield rest
+        yield plain_inputs
         return
-    own = {name: part for name, part in vars(layer).items() if isinstance(part, Parameter)}
-    kept = {**own, **{name: vars(layer)[name] for name in changes.given}}
-    found = {name: changes.of(name, part) for name, part in own.items()}
+    parameters = {name: part for name, part in vars(layer).items() if isinstance(part, Parameter)}
+    previous = {**parameters, **{name: vars(layer)[name] for name in changes.given}}
+    changed = {name: changes.of(name, part) for name, part in parameters.items()}
     for name, (key, pairs) in changes.given.items():
         if key in inputs:
-            found[name] = changes.of(name, renamed(inputs[key], pairs))
-    changes.now = {name: x for name, x in found.items() if x is not own.get(name)}
+            changed[name] = changes.of(name, renamed(inputs[key], pairs))
+    changes.now = {name: x for name, x in changed.items() if x is not parameters.get(name)}
     vars(layer).update(changes.now)
     try:
-        yield rest
+        yield plain_inputs
     finally:
-        vars(layer).update(kept)
+        vars(layer).update(previous)
         changes.now = {}
 
 
@@ -107,8 +107,8 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
             "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
         )
     between = [Dim(dim.dimension, name=dim.name) for dim in dims]
-    last = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
-    return [*zip(x.dims, between, strict=True), *zip(between, last, strict=True)]
+    targets = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
+    return [*zip(x.dims, between, strict=True), *zip(between, targets, strict=True)]
 
 
 def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:

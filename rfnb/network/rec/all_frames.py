@@ -27,20 +27,20 @@ def what_keeps(net: InnerNet) -> str:
         layer = node.layer
         if layer is not None and layer.what_keeps:
             return f"has a unit with {net.called(node.path) or layer.layer_class}, which {layer.what_keeps}"
-    known = over_frames(net)
-    before = [node for node in net.order if isinstance(node, NetNode) and node.kind == "previous"]
-    late = [net.called(node.of) for node in before if node not in known]
+    ordered = over_frames(net)
+    previous = [node for node in net.order if isinstance(node, NetNode) and node.kind == "previous"]
+    late = [net.called(node.of) for node in previous if node not in ordered]
     return f"has a unit that needs {late[0] or 'its own output'} of the frame before" if late else ""
 
 
 def over_frames(net: InnerNet) -> list[NetNode]:
     """The nodes of a unit, each after those that it needs, in the frame before too; without those of a circle."""
     todo = [node for node in net.order if isinstance(node, NetNode)]
-    own, found = {node.path for node in todo}, {}
-    while ready := [node for node in todo if all(path in found or path not in own for path in _needs(node))]:
-        found.update({node.path: node for node in ready})
-        todo = [node for node in todo if node.path not in found]
-    return list(found.values())
+    paths, ordered = {node.path for node in todo}, {}
+    while ready := [node for node in todo if all(path in ordered or path not in paths for path in _needs(node))]:
+        ordered.update({node.path: node for node in ready})
+        todo = [node for node in todo if node.path not in ordered]
+    return list(ordered.values())
 
 
 def _needs(node: NetNode) -> list[str]:

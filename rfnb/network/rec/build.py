@@ -56,32 +56,32 @@ class Loops:
         described = scope.options_of_subnet()
         layer: Any = builder.module(scope)
         outer = None if scope.parent.in_loop is None else self.net(scope.parent.in_loop)
-        found = RecNet(path, scope, layer, outer)
-        found.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
-        templates = [builder.seen(source, scope.parent) for source in found.sources]
+        rec = RecNet(path, scope, layer, outer)
+        rec.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
+        templates = [builder.seen(source, scope.parent) for source in rec.sources]
         join(layer, templates, builder.axes)
         layer.loop = outer
         with get_run_ctx().train_flag_ctx(False), on_meta():
             prepared = layer.prepared(*templates)
-        found.source = prepared[0] if prepared else None
-        given = known_options(type(layer), described)
-        via = given.pop("max_seq_len_via", None)
-        set_options(layer, given, builder, found.source)
+        rec.source = prepared[0] if prepared else None
+        options = known_options(type(layer), described)
+        via = options.pop("max_seq_len_via", None)
+        set_options(layer, options, builder, rec.source)
         if via is not None:
             layer.max_seq_len_via = via
-            found.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
-        chosen = choices(scope.layers)
-        if scope.search and chosen:
-            last = chosen.get("output") or list(chosen.values())[-1]
-            found.beam = Dim(int(last.get("beam_size") or 1), name="beam")
-            mark_beam(found.beam)
-        set_axis(builder, found)
+            rec.inputs["max_seq_len_via"] = builder.find(scope.parent, via, path)
+        choice_layers = choices(scope.layers)
+        if scope.search and choice_layers:
+            choice = choice_layers.get("output") or list(choice_layers.values())[-1]
+            rec.beam = Dim(int(choice.get("beam_size") or 1), name="beam")
+            mark_beam(rec.beam)
+        set_axis(builder, rec)
         optimize = builder.config.get("optimize_move_layers_out", True)
-        found.moves = optimize if layer.optimize_move_layers_out is None else layer.optimize_move_layers_out
-        for reference in lengths_asked(layer.max_seq_len) if not found.known else ():
-            found.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
-        self.nets[path] = found
-        return found
+        rec.moves = optimize if layer.optimize_move_layers_out is None else layer.optimize_move_layers_out
+        for reference in lengths_asked(layer.max_seq_len) if not rec.known else ():
+            rec.inputs[f"max_len_from {reference}"] = builder.find(scope, reference, path)
+        self.nets[path] = rec
+        return rec
 
     def output(self, rec: RecNet) -> str:
         """The path of the output of a recurrent net, which is constructed with the end of its sequences."""
@@ -146,8 +146,8 @@ class Loops:
             frames = time_of(x)
         if frames is None:
             return path
-        own = "" if path.startswith("data:") else "frame:"  # a layer of the loop may have the same name
-        name = f"{rec.path}/{own}{path}"
+        prefix = "" if path.startswith("data:") else "frame:"  # a layer of the loop may have the same name
+        name = f"{rec.path}/{prefix}{path}"
         if name not in builder.nodes:
             builder.nodes[name] = NetNode(name, None, _one_frame(x, frames), kind="frame", of=path, loop=rec)
         return name
@@ -155,9 +155,9 @@ class Loops:
     def seen(self, node: NetNode, scope: Scope) -> Tensor:
         """The template of a value as a net sees it; outside of its loop it has the axis of the loop."""
         viewer = None if scope.in_loop is None else self.net(scope.in_loop)
-        of, known = self._stacked.get((node.path, viewer), (None, None))
-        if known is not None and of is node.template:
-            return known
+        of, cached = self._stacked.get((node.path, viewer), (None, None))
+        if cached is not None and of is node.template:
+            return cached
         x = node.template
         for loop in [] if node.loop is None else node.loop.chain:
             if viewer in loop:
@@ -225,9 +225,9 @@ class Loops:
             beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
             with on_meta():
                 return zeros([batch_dim, *([] if beam is None else [beam])], dtype="int32", sparse_dim=labels)
-        found = [self._known(scope, source, guesses) for source in names_of_operands(described)]
-        known = [x for x in found if x is not None]
-        batch = [dim for x in known for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
+        operands = [self._known(scope, source, guesses) for source in names_of_operands(described)]
+        templates = [x for x in operands if x is not None]
+        batch = [dim for x in templates for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
         if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
             batch += [dim for dim in source.dims if dim.is_batch_dim()]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
@@ -238,7 +238,7 @@ class Loops:
         elif labels is not None and described["class"] == "softmax":
             feature = labels
         else:
-            feature = next((x.feature_dim for x in known if x.feature_dim is not None), None)
+            feature = next((x.feature_dim for x in templates if x.feature_dim is not None), None)
         with on_meta():
             return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
 
@@ -270,7 +270,7 @@ class Loops:
             return self.builder.nodes[self.frame(where, name.partition(":")[2])].template
         if where.parent is None:
             return None
-        outer = [self._known(where.parent, each, guesses) for each in names_of_sources(where.options_of_subnet(), None)]
+        outer = [self._known(where.parent, ref, guesses) for ref in names_of_sources(where.options_of_subnet(), None)]
         return next((x for x in outer if x is not None), None)
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:
@@ -279,7 +279,7 @@ class Loops:
         if scope.in_loop is None:
             yield
             return
-        shown = []
+        templates = []
         for _ in range(ROUNDS):
             nodes, variables = len(builder.nodes), len(builder.variables.found)
             self._used.discard(path)
@@ -287,21 +287,21 @@ class Loops:
             if path not in self._used or _same(self._guesses[path], builder.nodes[path].template):
                 return
             self._guesses[path] = template = builder.nodes[path].template
-            shown.append(template.describe_dims())
-            circle = " ← ".join(each.removeprefix(scope.path) for each in circle_through(path, builder.nodes))
+            templates.append(template.describe_dims())
+            circle = " ← ".join(name.removeprefix(scope.path) for name in circle_through(path, builder.nodes))
             self._forget(path, list(builder.nodes)[nodes:], list(builder.variables.found)[variables:])
         raise NetworkError(
             f"its dims do not settle: each step has others than the step before, by {circle}",
-            got="; then ".join(shown), expected="the same dims in each step", hint='"n_out": … of a layer there',
+            got="; then ".join(templates), expected="the same dims in each step", hint='"n_out": … of a layer there',
         )  # fmt: skip
 
     def _forget(self, path: str, nodes: list[str], variables: list[str]) -> None:
         """Undoes what was constructed with a wrong template: the layers of the loop, and their parameters."""
         builder = self.builder
         scope = self.nets[next(name for name in self.nets if path.startswith(f"{name}/"))].path
-        gone = [name for name in nodes if name.startswith(f"{scope}/")] + ([path] if path not in nodes else [])
+        names = [name for name in nodes if name.startswith(f"{scope}/")] + ([path] if path not in nodes else [])
         dropped = set()
-        for name in gone:
+        for name in names:
             builder.nodes.pop(name, None)
             layer = builder.modules.pop(name, None)
             if layer is not None:
@@ -312,7 +312,7 @@ class Loops:
             self.nets.pop(name, None)
         for rec in self.nets.values():
             for table in (rec.previous, rec.accumulated):
-                for name in gone:
+                for name in names:
                     table.pop(name, None)
         for name in variables:
             if id(builder.variables.found[name]) in dropped:
@@ -322,15 +322,15 @@ class Loops:
 
     def order(self) -> None:
         """Finds the initial values, and what is computed before, in and after each loop."""
-        done: set[str] = set()
-        while more := [rec for path, rec in self.nets.items() if path not in done]:
-            for rec in more:
-                done.add(rec.path)
+        ordered: set[str] = set()
+        while pending := [rec for path, rec in self.nets.items() if path not in ordered]:
+            for rec in pending:
+                ordered.add(rec.path)
                 if not rec.known:
                     self._find_end(rec)
                 if rec.beam is not None:
-                    chosen = [node.layer for node in self.builder.nodes.values() if node.loop is rec and _chooses(node)]
-                    rec.last_choice = chosen[-1]
+                    layers = [node.layer for node in self.builder.nodes.values() if node.loop is rec and _chooses(node)]
+                    rec.last_choice = layers[-1]
                 for of in list(rec.previous):
                     layer = self.builder.nodes[of].layer
                     with nullcontext() if layer is None else errors_of(layer):
@@ -350,30 +350,30 @@ class Loops:
         builder, node = self.builder, self.builder.nodes[of]
         scope, name = rec.scope.find(rec.name_of(of))
         described = scope.layers[name.partition("/")[0]] if name not in scope.layers else scope.layers[name]
-        given = described.get("initial_output")
-        if given is None and node.template.sparse_dim is not None:
+        initial = described.get("initial_output")
+        if initial is None and node.template.sparse_dim is not None:
             got = f"{node.template.describe_dims()}, labels of {show_dims([node.template.sparse_dim])}"
             expected = '"initial_output": 0, the label before the first one'
             raise NetworkError("prev: of labels has no value in the first step", got=got, expected=expected)
-        if isinstance(given, int | float):
-            return given
-        if not isinstance(given, str | None):
-            what, expected = "initial_output has a value of another type", "a number, a word, or the name of a layer"
-            raise NetworkError(what, got=repr(given)[:60], expected=expected)
-        if given == "apply(0)":
-            return given
-        if given is None or given in NUMBERS:
-            return NUMBERS[given]
-        if given != "var":
-            return builder.find(scope, given, of)
+        if isinstance(initial, int | float):
+            return initial
+        if not isinstance(initial, str | None):
+            fault, expected = "initial_output has a value of another type", "a number, a word, or the name of a layer"
+            raise NetworkError(fault, got=repr(initial)[:60], expected=expected)
+        if initial == "apply(0)":
+            return initial
+        if initial is None or initial in NUMBERS:
+            return NUMBERS[initial]
+        if initial != "var":
+            return builder.find(scope, initial, of)
         feature, inner = node.template.feature_dim, rec.name_of(of)
         assert feature is not None
         called = f"{inner}/init_{inner.rpartition('/')[2]}_var"
         prefix = variable_scope(rec.scope, inner, described.get("name_scope"))
         variable = f"{prefix}init_{inner.rpartition('/')[2]}_var"
-        made = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
-        rec.layer.own_parameter(called, made)
-        return made
+        parameter = builder.variables.get(variable, [feature], 0.0, trainable=is_trainable(rec.scope))
+        rec.layer.own_parameter(called, parameter)
+        return parameter
 
 
 def _chooses(node: NetNode) -> bool:

@@ -21,12 +21,12 @@ def searching(net: Network, beam_size: int | None) -> Network:
     """A network of the same net dict and the same parameters that searches. beam_size: of the last choices."""
     if isinstance(beam_size, bool) or not (beam_size is None or (isinstance(beam_size, int) and beam_size > 0)):
         raise NetworkError("search: beam_size is a number of hypotheses", got=repr(beam_size), expected="1 or more")
-    more = type(net)(net.config, net.extern_data, train_flag=False, search_flag=True, name=net.name,
+    searcher = type(net)(net.config, net.extern_data, train_flag=False, search_flag=True, name=net.name,
                      batch_independent=net.batch_independent)  # fmt: skip
-    more._builder.variables = net._builder.variables
-    more._stands_for = weakref.ref(net)
+    searcher._builder.variables = net._builder.variables
+    searcher._stands_for = weakref.ref(net)
     layers = net._builder.scope.layers
-    return more.construct_from_dict(layers if beam_size is None else with_beam_size(layers, beam_size))
+    return searcher.construct_from_dict(layers if beam_size is None else with_beam_size(layers, beam_size))
 
 
 def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, Any]:
@@ -53,19 +53,19 @@ def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
 def searched_net(net: Network, layer: str | None) -> RecNet:
     """The recurrent net whose search is asked for. Raises LayerNotFound if there is none, or no layer is named."""
     nets = net._builder.loops.nets
-    found = {path: rec for path, rec in nets.items() if rec.beam is not None and (layer or not EXTRA.match(path))}
-    if layer is not None and layer not in found:
-        hint = did_you_mean(layer, found)
-        what = f"search: there is no search in a layer {layer!r}"
-        raise LayerNotFound(what, expected=", ".join(found) or "none", hint=hint)
-    if not found:
+    searches = {path: rec for path, rec in nets.items() if rec.beam is not None and (layer or not EXTRA.match(path))}
+    if layer is not None and layer not in searches:
+        hint = did_you_mean(layer, searches)
+        fault = f"search: there is no search in a layer {layer!r}"
+        raise LayerNotFound(fault, expected=", ".join(searches) or "none", hint=hint)
+    if not searches:
         raise LayerNotFound(
             "search: there is no layer of the class choice in a loop", got=f"loops: {', '.join(nets) or 'none'}",
             expected='"unit": {"output": {"class": "choice", …}, …}',
         )  # fmt: skip
-    if layer is None and len(found) > 1:
+    if layer is None and len(searches) > 1:
         raise LayerNotFound(
-            "search: there are several searches", got=", ".join(found),
-            hint=f'net.search(batch, layer="{next(iter(found))}")',
+            "search: there are several searches", got=", ".join(searches),
+            hint=f'net.search(batch, layer="{next(iter(searches))}")',
         )  # fmt: skip
-    return found[layer if layer is not None else next(iter(found))]
+    return searches[layer if layer is not None else next(iter(searches))]

@@ -51,8 +51,8 @@ class NetExplanation(Shown):
 
     def __init__(self, name: str, axis: str, rows: list[ExplainedLayer]):
         self.name, self.axis, self.rows = name, axis, rows
-        known = [row.seconds for row in rows if row.seconds is not None]
-        self.seconds = sum(known) if known else None
+        times = [row.seconds for row in rows if row.seconds is not None]
+        self.seconds = sum(times) if times else None
 
     def timed(self, net: Module, layers: Mapping[str, Layer], batch: Any) -> NetExplanation:
         """Adds the times of the layers: the medians of several calls with a batch, without a backward pass.
@@ -75,10 +75,10 @@ class NetExplanation(Shown):
         return NetExplanation(self.name, self.axis, rows)
 
     def __getitem__(self, name: str) -> ExplainedLayer:
-        found = [row for row in self.rows if row.name == name]
-        if not found:
+        rows = [row for row in self.rows if row.name == name]
+        if not rows:
             raise KeyError(name)
-        return found[0]
+        return rows[0]
 
 
 def explanation_of(rec: RecNet, nodes: Nodes, *, trains: bool) -> NetExplanation:
@@ -104,16 +104,16 @@ class _Places:
         self.rec, self.nodes, self.trains = rec, nodes, trains
         self.users = users_of(nodes, rec.inside)
         self.inner = {item.path: item for item in rec.inside if isinstance(item, RecNet)}
-        own = list(dict.fromkeys(item.path for item in rec.inside))
-        self.needs = {path: [need for need in self._needs(path) if need in own and need != path] for path in own}
-        self.needed_by: dict[str, list[str]] = {path: [] for path in own}
+        paths = list(dict.fromkeys(item.path for item in rec.inside))
+        self.needs = {path: [need for need in self._needs(path) if need in paths and need != path] for path in paths}
+        self.needed_by: dict[str, list[str]] = {path: [] for path in paths}
         for path, needs in self.needs.items():
             for need in needs:
                 self.needed_by[need].append(path)
         self.looked_into = looked_into(rec, nodes, rec.inside)
-        reasons = {path: self._own_reason(path) for path in own}
+        reasons = {path: self._own_reason(path) for path in paths}
         self.reasons = {path: reason for path, reason in reasons.items() if reason}
-        free = {path for path in own if path not in self.reasons and nodes[path].kind != "previous"}
+        free = {path for path in paths if path not in self.reasons and nodes[path].kind != "previous"}
         stateless = {path for path in free if nodes[path].state is None}
         self.before = _closed(stateless, self.needs)
         self.after = _closed(stateless - self.before, self.needed_by)
@@ -147,10 +147,10 @@ class _Places:
     def _needs(self, path: str) -> list[str]:
         """What a value needs, in the same step or of the step before; an inner loop stands for its values."""
         node = self.nodes[path]
-        found = [*node.needs, *([node.of] if node.kind == "previous" else [])]
+        needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
         if path in self.inner:
-            found += needs_of(self.inner[path], self.nodes)
-        return [self._at(need) for need in found]
+            needs += needs_of(self.inner[path], self.nodes)
+        return [self._at(need) for need in needs]
 
     def _at(self, path: str) -> str:
         loop = self.nodes[path].loop
@@ -193,13 +193,13 @@ class _Places:
     def _way(self, start: str, edges: Mapping[str, list[str]], ends: Callable[[str], bool]) -> list[str]:
         """The shortest way of at least one edge from a value to one where `ends` is true; empty if there is none."""
         ways = [[start]]
-        seen: set[str] = set()
+        visited: set[str] = set()
         for way in ways:
             for need in edges.get(way[-1], ()):
                 if ends(need):
                     return [*way, need]
-                if need not in seen:
-                    seen.add(need)
+                if need not in visited:
+                    visited.add(need)
                     ways.append([*way, need])
         return []
 
@@ -214,10 +214,10 @@ def _closed(among: set[str], edges: Mapping[str, list[str]]) -> set[str]:
 def _dims(dims: Sequence[Dim]) -> str:
     """The names of the dims, and the sizes that are fixed."""
     fixed = [not (dim.is_dynamic() or dim.is_batch_dim() or dim.name == "beam") for dim in dims]
-    return "{" + ", ".join(d.describe() if each else str(d.name) for d, each in zip(dims, fixed, strict=True)) + "}"
+    return "{" + ", ".join(d.describe() if static else str(d.name) for d, static in zip(dims, fixed, strict=True)) + "}"
 
 
 def line_of(scope: Scope, name: str) -> int | None:
     """The line of the config where a layer begins; None if the net dict has no lines."""
-    where, last = scope.find(name)
-    return getattr(where.layers.get(last), "line", None)
+    where, key = scope.find(name)
+    return getattr(where.layers.get(key), "line", None)

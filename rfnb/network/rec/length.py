@@ -42,9 +42,9 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
         rec.axis = frames
         return
     key = layer.size_target or (layer.target if not rec.beam or cheats or follows_target(unit) else None)
-    found = None if key is None else _time_of_target(builder, rec, key)
-    if found is not None:
-        rec.axis = found
+    target_frames = None if key is None else _time_of_target(builder, rec, key)
+    if target_frames is not None:
+        rec.axis = target_frames
         return
     if "end" not in unit:
         raise NetworkError(
@@ -74,8 +74,8 @@ def give_made_up_lengths(rec: RecNet) -> None:
 
 def choices(unit: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The layers of a net that choose labels."""
-    found = {name: layer for name, layer in unit.items() if isinstance(layer, Mapping)}
-    return {name: layer for name, layer in found.items() if layer.get("class") == "choice"}
+    layers = {name: layer for name, layer in unit.items() if isinstance(layer, Mapping)}
+    return {name: layer for name, layer in layers.items() if layer.get("class") == "choice"}
 
 
 def follows_target(unit: Mapping[str, Any]) -> bool:
@@ -123,21 +123,21 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
             return get_size_tensor(frames)
         return int(x.size_of(frames).max)
 
-    found = _value(layer.max_seq_len, max_len_from)
-    return cast(maximum(found, 0), "int32") if isinstance(found, Tensor) else max(0, int(found))
+    limit = _value(layer.max_seq_len, max_len_from)
+    return cast(maximum(limit, 0), "int32") if isinstance(limit, Tensor) else max(0, int(limit))
 
 
 def lengths_asked(text: Any) -> list[str]:
     """The layers that an expression for the limit names in `max_len_from`."""
-    found: list[str] = []
+    references: list[str] = []
 
     def note(reference: str) -> int:
-        found.append(reference)
+        references.append(reference)
         return 1
 
     if isinstance(text, str):
         _value(text, note)
-    return found
+    return references
 
 
 def _value(text: str, max_len_from: Callable[[str], Any]) -> Any:

@@ -43,14 +43,14 @@ class NetLines:
         self, recorder: Recorder, node: NetNode | RecNet, step: MutableMapping[str, Tensor] | None = None
     ) -> Iterator[None]:
         """Ops inside the block belong to the line of a layer; its value in `step` then has its name."""
-        before = recorder.line
+        previous = recorder.line
         recorder.line = self.listing.at(self.numbers.get(self._line_of(node), 0))
         try:
             yield
             if isinstance(node, NetNode) and step is not None and not (node.kind == "part" and "/state:" in node.path):
                 self._name(recorder, node, step)
         finally:
-            recorder.line = before
+            recorder.line = previous
 
     def _name(self, recorder: Recorder, node: NetNode, step: MutableMapping[str, Tensor]) -> None:
         """Names the value of a layer."""
@@ -70,20 +70,20 @@ class NetLines:
         """The lines of the config; None if it is not known, or has changed."""
         unit = self.rec.scope.layers
         file = getattr(unit, "file", None)
-        found = dict(_located(unit))
-        if file is None or not found:
+        numbers = dict(_located(unit))
+        if file is None or not numbers:
             return None
         text = linecache.getlines(file)
-        first, last = _around(text, [*found.values(), unit.line])  # type: ignore[attr-defined]
+        first, last = _around(text, [*numbers.values(), unit.line])  # type: ignore[attr-defined]
         if last > len(text):
             return None
-        self.numbers = found
+        self.numbers = numbers
         return Listing(file, first, [line.rstrip("\n") for line in text[first - 1 : last]])
 
     def _written(self) -> Listing:
         """The net dict, with a line for each layer."""
         assert self.rec.scope.parent is not None
-        options = {key: each for key, each in self.rec.scope.options_of_subnet().items() if key != "unit"}
+        options = {key: value for key, value in self.rec.scope.options_of_subnet().items() if key != "unit"}
         lines = [f'"{self.rec.scope.name}": {_shown(options)[:-1]}, "unit": {{']
         for name, text in _lines(self.rec.scope.layers, "", 1):
             if name:
@@ -110,9 +110,9 @@ def _around(text: list[str], lines: list[Any]) -> tuple[int, int]:
     except (SyntaxError, ValueError, RecursionError):
         return first, last
     spans = [(node.lineno, node.end_lineno or node.lineno) for node in dicts]
-    around = [span for span in spans if span[0] <= first and last <= span[1]]
+    enclosing = [span for span in spans if span[0] <= first and last <= span[1]]
     end = max(end for start, end in [*spans, (last, last)] if start == last)
-    return min(around, key=lambda span: span[1] - span[0], default=(first, end))
+    return min(enclosing, key=lambda span: span[1] - span[0], default=(first, end))
 
 
 def _lines(layers: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -124,7 +124,7 @@ def _lines(layers: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
             yield f"{prefix}{name}", f'{indent}"{name}": {_shown(described)},'
             continue
         key = "unit" if described["class"] == "rec" else "subnetwork"
-        options = {option: each for option, each in described.items() if option != key}
+        options = {option: value for option, value in described.items() if option != key}
         yield f"{prefix}{name}", f'{indent}"{name}": {_shown(options)[:-1]}, "{key}": {{'
         yield from _lines(inner, f"{prefix}{name}/", depth + 1)
         yield "", f"{indent}}}}},"
@@ -138,12 +138,12 @@ def _shown(described: Any) -> str:
 
 def _text(given: Any) -> str:
     if isinstance(given, Mapping):
-        return "{" + ", ".join(f"{_text(key)}: {_text(each)}" for key, each in given.items()) + "}"
+        return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in given.items()) + "}"
     if isinstance(given, str):
         return '"' + given.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(given, list | tuple):
-        inside = ", ".join(map(_text, given))
-        return f"[{inside}]" if isinstance(given, list) else f"({inside}{',' if len(given) == 1 else ''})"
+        entries = ", ".join(map(_text, given))
+        return f"[{entries}]" if isinstance(given, list) else f"({entries}{',' if len(given) == 1 else ''})"
     return repr(given)[:40]
 
 

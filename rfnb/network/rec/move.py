@@ -22,12 +22,12 @@ def split(
 ) -> tuple[list[NetNode], list[Item], list[NetNode]]:
     """What is computed before the loop, in each step, and after it. inside: all, each after what it needs."""
     free, late = before_and_after(rec, nodes, inside)
-    wanted = [node for node in free if _wants_all_frames(node) or node.kind == "previous"]
+    roots = [node for node in free if _wants_all_frames(node) or node.kind == "previous"]
     if len(free) == len(inside):
-        wanted = free  # nothing is left for the loop
-    early = {node.path for node in _closure(wanted, nodes, {node.path for node in free})}
-    rest = [node for node in late if _wants_all_frames(node)]
-    after = _with_users(rest, nodes, {node.path for node in late})
+        roots = free  # nothing is left for the loop
+    early = {node.path for node in _closure(roots, nodes, {node.path for node in free})}
+    late_roots = [node for node in late if _wants_all_frames(node)]
+    after = _with_users(late_roots, nodes, {node.path for node in late})
     for node in inside:
         if isinstance(node, NetNode) and node.kind == "part":
             for moved in (early, after):
@@ -53,33 +53,33 @@ def before_and_after(
 ) -> tuple[list[NetNode], list[NetNode]]:
     """The values that could be computed before the loop, and those that could be computed after it."""
     stay = looked_into(rec, nodes, inside)
-    own = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
-    known: dict[str, NetNode] = {}
-    more = True
-    while more:
-        more = False
-        for node in own:
+    candidates = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
+    early: dict[str, NetNode] = {}
+    changed = True
+    while changed:
+        changed = False
+        for node in candidates:
             needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
-            ready = all(nodes[path].loop not in rec or path in known for path in needs)
-            if node.path not in known and _may_move(rec, node) and ready:
-                known[node.path] = node
-                more = True
+            ready = all(nodes[path].loop not in rec or path in early for path in needs)
+            if node.path not in early and _may_move(rec, node) and ready:
+                early[node.path] = node
+                changed = True
     users = users_of(nodes, inside)
     late: dict[str, NetNode] = {}
-    more = True
-    while more:
-        more = False
-        for node in reversed(own):
+    changed = True
+    while changed:
+        changed = False
+        for node in reversed(candidates):
             unused = all(isinstance(user, NetNode) and user.path in late for user in users.get(node.path, ()))
-            if node.path not in late and node.path not in known and _may_move(rec, node) and unused:
+            if node.path not in late and node.path not in early and _may_move(rec, node) and unused:
                 late[node.path] = node
-                more = True
-    return list(known.values()), list(late.values())
+                changed = True
+    return list(early.values()), list(late.values())
 
 
 def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, list[Item]]:
     """What needs a value in the same step, or as that of the step before; by the path of the value."""
-    found: dict[str, list[Item]] = {}
+    users: dict[str, list[Item]] = {}
     for item in inside:
         if isinstance(item, RecNet):
             loops = [node for node in nodes.values() if node.loop is not None and node.loop in item]
@@ -87,8 +87,8 @@ def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, 
         else:
             needs = [*item.needs, *([item.of] if item.kind == "previous" else [])]
         for path in needs:
-            found.setdefault(path, []).append(item)
-    return found
+            users.setdefault(path, []).append(item)
+    return users
 
 
 def _wants_all_frames(node: NetNode) -> bool:
@@ -107,23 +107,23 @@ def _may_move(rec: RecNet, node: NetNode) -> bool:
 
 def looked_into(rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> set[str]:
     """Layers whose state in a step is taken by others: over all frames, only the last state is known."""
-    taken = [*users_of(nodes, inside), *rec.accumulated]
-    parts = [path for path in taken if path in nodes and nodes[path].kind == "part"]
-    needed = {path for path in parts if "/state:" in path}
-    return {nodes[path].of for path in needed if nodes[nodes[path].of].state is not None}
+    paths = [*users_of(nodes, inside), *rec.accumulated]
+    parts = [path for path in paths if path in nodes and nodes[path].kind == "part"]
+    state_parts = {path for path in parts if "/state:" in path}
+    return {nodes[path].of for path in state_parts if nodes[nodes[path].of].state is not None}
 
 
 def _closure(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> list[NetNode]:
     """The wanted ones and all that they need."""
-    found: dict[str, NetNode] = {}
+    closure: dict[str, NetNode] = {}
     todo = list(wanted)
     while todo:
         node = todo.pop()
-        if node.path in found or node.path not in among:
+        if node.path in closure or node.path not in among:
             continue
-        found[node.path] = node
+        closure[node.path] = node
         todo += [nodes[path] for path in (*node.needs, *([node.of] if node.kind == "previous" else []))]
-    return list(found.values())
+    return list(closure.values())
 
 
 def _with_users(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> set[str]:
@@ -132,11 +132,11 @@ def _with_users(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: 
     for path in among:
         for need in (*nodes[path].needs, *([nodes[path].of] if nodes[path].kind == "previous" else [])):
             users.setdefault(need, []).append(nodes[path])
-    found: set[str] = set()
+    paths: set[str] = set()
     todo = list(wanted)
     while todo:
         node = todo.pop()
-        if node.path in among and node.path not in found:
-            found.add(node.path)
+        if node.path in among and node.path not in paths:
+            paths.add(node.path)
             todo += users.get(node.path, [])
-    return found
+    return paths

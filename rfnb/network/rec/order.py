@@ -18,26 +18,26 @@ def order_of(nodes: Mapping[str, NetNode], loop: RecNet | None) -> list[NetNode 
     """
     nets = {node.loop for node in nodes.values() if node.loop is not None}
     inner = [rec for net in nets for rec in net.chain if rec.outer is loop]
-    done: dict[str, None] = {}
-    found: list[NetNode | RecNet] = []
+    keys: dict[str, None] = {}
+    order: list[NetNode | RecNet] = []
     for start in [path for path, node in nodes.items() if node.loop is loop] + [rec.path for rec in inner]:
         todo = [(start, False)]
-        begun: dict[str, None] = {}
+        open_keys: dict[str, None] = {}
         while todo:
             path, ready = todo.pop()
             rec = _loop_with(nodes, path, loop)
             key = path if rec is None else f"{rec.path} as a loop"
             if ready:
-                found.append(nodes[path] if rec is None else rec)
-                done[key] = None
-                begun.pop(key, None)
-            elif key not in done and (rec is not None or nodes[path].loop is loop):
-                if key in begun:
-                    raise NetworkError(f"{path} needs itself", got=" → ".join([*begun, key]), expected="an order")
-                begun[key] = None
+                order.append(nodes[path] if rec is None else rec)
+                keys[key] = None
+                open_keys.pop(key, None)
+            elif key not in keys and (rec is not None or nodes[path].loop is loop):
+                if key in open_keys:
+                    raise NetworkError(f"{path} needs itself", got=" → ".join([*open_keys, key]), expected="an order")
+                open_keys[key] = None
                 todo.append((path, True))
                 todo += [(need, False) for need in needs_of(rec or nodes[path], nodes)]
-    return found
+    return order
 
 
 def _loop_with(nodes: Mapping[str, NetNode], path: str, loop: RecNet | None) -> RecNet | None:
@@ -55,10 +55,10 @@ def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
     if isinstance(item, NetNode):
         return list(item.needs)
     rec = item
-    inside = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
+    members = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
     names = [*rec.sources, *rec.inputs.values(), *(path for path in rec.initial.values() if path in nodes)]
-    names += [need for node in inside for need in node.needs]
-    for net in {node.loop for node in inside if node.loop is not None}:
+    names += [need for node in members for need in node.needs]
+    for net in {node.loop for node in members if node.loop is not None}:
         names += [*net.sources, *net.inputs.values()]
         names += [path for path in net.initial.values() if isinstance(path, str) and path in nodes]
     return [name for name in names if nodes[name].loop is None or nodes[name].loop not in rec]
@@ -66,20 +66,20 @@ def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
 
 def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
     """Sets what the net computes in each step."""
-    inside = order_of(nodes, rec)
-    taken = _taken(rec, nodes)
+    items = order_of(nodes, rec)
+    used_paths = _taken(rec, nodes)
     parts: dict[str, list[NetNode]] = {}
-    for node in inside:
+    for node in items:
         if isinstance(node, NetNode) and node.kind == "part":
             parts.setdefault(node.of, []).append(node)
-    for of, found in parts.items():
+    for of, part_nodes in parts.items():
         layer = nodes[of].layer
         if layer is not None:
-            layer.gives_parts = any(node.path in taken for node in found)
-    inside = [item for item in inside if isinstance(item, RecNet) or item.kind != "part" or item.path in taken]
-    if rec.known and any(_takes_axis(item, rec, nodes) for item in inside):
+            layer.gives_parts = any(node.path in used_paths for node in part_nodes)
+    items = [item for item in items if isinstance(item, RecNet) or item.kind != "part" or item.path in used_paths]
+    if rec.known and any(_takes_axis(item, rec, nodes) for item in items):
         rec.make_own_axis()
-    rec.before, rec.inside, rec.after = split(rec, nodes, inside) if rec.moves else ([], inside, [])
+    rec.before, rec.inside, rec.after = split(rec, nodes, items) if rec.moves else ([], items, [])
     for node in rec.inside:
         if (
             isinstance(node, NetNode)
@@ -104,28 +104,28 @@ def _takes_axis(item: NetNode | RecNet, rec: RecNet, nodes: Mapping[str, NetNode
         return False
     if isinstance(item, NetNode) and rec.axis in item.template.dims:
         return True
-    outside = [nodes[path] for path in needs_of(item, nodes) if path in nodes and nodes[path].loop not in rec]
-    return any(rec.axis in node.template.dims for node in outside)
+    sources = [nodes[path] for path in needs_of(item, nodes) if path in nodes and nodes[path].loop not in rec]
+    return any(rec.axis in node.template.dims for node in sources)
 
 
 def ends_of_steps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
     """The values of a loop that are needed after its steps: outputs and losses, also those inside of a layer."""
     if node.layer is None:
         return []
-    own = [node.path] if node.loss or node.layer.is_output_layer else []
-    return [*own, *(path for path in node.layer.ends_inside(node) if nodes[path].loop in rec)]
+    ends = [node.path] if node.loss or node.layer.is_output_layer else []
+    return [*ends, *(path for path in node.layer.ends_inside(node) if nodes[path].loop in rec)]
 
 
 def way_to_the_step_before(node: NetNode, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
-    ways, seen = [[node.path]], {node.path}
+    ways, visited = [[node.path]], {node.path}
     while ways:
         way = ways.pop(0)
         if nodes[way[-1]].kind == "previous":
             return way
         for need in nodes[way[-1]].needs:
-            if need in nodes and nodes[need].loop is node.loop and need not in seen:
-                seen.add(need)
+            if need in nodes and nodes[need].loop is node.loop and need not in visited:
+                visited.add(need)
                 ways.append([*way, need])
     return [node.path]
 
@@ -148,27 +148,27 @@ def _what_keeps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> str
 
 def circle_through(path: str, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest circle of values through one, each of which needs the next one, perhaps of the step before."""
-    ways, seen = [[path]], set()
+    ways, visited = [[path]], set()
     for way in ways:
         node = nodes[way[-1]]
         for need in (*node.needs, *([node.of] if node.kind == "previous" else [])):
             if need == path:
                 return [*way, need]
-            if need in nodes and need not in seen:
-                seen.add(need)
+            if need in nodes and need not in visited:
+                visited.add(need)
                 ways.append([*way, need])
     return [path]
 
 
 def _taken(rec: RecNet, nodes: Mapping[str, NetNode]) -> set[str]:
     """The paths of all values that others take, in the loop or outside of it."""
-    found: set[str | None] = {*rec.accumulated}
+    paths: set[str | None] = {*rec.accumulated}
     for node in nodes.values():
-        found.update((*node.needs, node.of) if node.kind != "part" else ())
-        found.update((node.target, node.inv_norm_factor))
+        paths.update((*node.needs, node.of) if node.kind != "part" else ())
+        paths.update((node.target, node.inv_norm_factor))
     for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
-        found.update((*net.sources, *net.inputs.values(), *net.initial.values()))
-    return {path for path in found if isinstance(path, str)}
+        paths.update((*net.sources, *net.inputs.values(), *net.initial.values()))
+    return {path for path in paths if isinstance(path, str)}
 
 
 def _is_value(node: NetNode) -> bool:
@@ -180,6 +180,6 @@ def outside_needs(node: NetNode | RecNet) -> list[str]:
     """The paths of the values from outside that a layer, or a recurrent net, takes in each call."""
     if isinstance(node, NetNode):
         return [*node.sources, *node.inputs.values()]
-    inside = [each for each in node.inside if isinstance(each, NetNode)]
-    frames = [each.of for each in inside if each.kind == "frame" and each.of]
+    members = [member for member in node.inside if isinstance(member, NetNode)]
+    frames = [member.of for member in members if member.kind == "frame" and member.of]
     return [*node.sources, *node.inputs.values(), *frames]

@@ -61,9 +61,9 @@ def take_parts(node: NetNode, values: Values) -> None:
 @contextmanager
 def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
     """Around the steps of a loop: what layers compute before them, as it is the same in each one."""
-    begun = [layer for layer in layers if layer is not None]
+    active = [layer for layer in layers if layer is not None]
     with ExitStack() as stack:
-        for layer in begun:
+        for layer in active:
             stack.callback(layer.end_steps)
             if layer.changes.given:  # values of a step, perhaps
                 continue
@@ -79,12 +79,12 @@ class RecRun:
     def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, NetNode]):
         self.rec, self.outside, self.nodes = rec, values, nodes
         layer: Any = rec.layer
-        given = [values[path] for path in rec.sources]
-        self.source = layer.prepared(*given)[0] if given else None
+        sources = [values[path] for path in rec.sources]
+        self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        alone = rec.beam is None or not rec.known or layer.batch_independent
-        self.axis = rec.axis if alone else one_more(rec.axis)
+        exact = rec.beam is None or not rec.known or layer.batch_independent
+        self.axis = rec.axis if exact else one_more(rec.axis)
         if rec.own_axis is not None:
             rec.own_axis.bind(self.axis.size)
             self.axis = rec.own_axis
@@ -122,37 +122,37 @@ class RecRun:
         self.carried = [node for node in rec.inside if isinstance(node, NetNode) and self._is_carried(node)]
         for node in self.carried:
             loop.state[f"prev:{rec.name_of(node.of)}"] = self._initial(node.of, node.template)
-        own = [item for item in rec.inside if isinstance(item, NetNode)]
-        for node in own:
+        members = [item for item in rec.inside if isinstance(item, NetNode)]
+        for node in members:
             if node.state is not None and not node.left:
                 loop.state[rec.name_of(node.path)] = self._initial_state(node)
-        frames = {node.path: self._frames(node) for node in own if node.kind == "frame"}
+        frames = {node.path: self._frames(node) for node in members if node.kind == "frame"}
         self.cut = {path: self._on(self.axis, x, rec.frames) for path, x in {**self.whole, **frames}.items()}
-        layers = [node.layer for node in own if (node.state is not None and not node.left) or node.changes_params]
+        layers = [node.layer for node in members if (node.state is not None and not node.left) or node.changes_params]
         with steps_of(layers), self._named_later():
-            self._all_steps(own)
+            self._all_steps(members)
 
     def _all_steps(self, own: list[NetNode]) -> None:
         """Runs the steps as an earlier call traced them, or traces them."""
         rec, loop = self.rec, self.loop
-        key, given = key_of(rec), self._given(own)
-        again = None if key is None else rec.kept_steps.find(loop, key, given)
-        if again is not None:
-            step, (paths, of_losses) = again
+        key, inputs = key_of(rec), self._given(own)
+        cached = None if key is None else rec.kept_steps.find(loop, key, inputs)
+        if cached is not None:
+            step, (paths, of_losses) = cached
             results = [result for _, result in step.outputs]
             loop._run_traced(step)
             self._finish(
                 dict(zip(paths, results, strict=False)), dict(zip(of_losses, results[len(paths) :], strict=True))
             )
             return
-        left: dict[str, Tensor] = {}
-        more: dict[tuple[NetNode, str], Tensor] = {}
+        outputs: dict[str, Tensor] = {}
+        loss_values: dict[tuple[NetNode, str], Tensor] = {}
         if key is not None:
             loop.keep = rec.kept_steps.keeping(
-                loop, key, given, lambda: key_of(rec), lambda: (tuple(left), tuple(more))
+                loop, key, inputs, lambda: key_of(rec), lambda: (tuple(outputs), tuple(loss_values))
             )
-        self._trace(own, left, more)
-        self._finish(left, more)
+        self._trace(own, outputs, loss_values)
+        self._finish(outputs, loss_values)
 
     def _given(self, own: list[NetNode]) -> list[Tensor]:
         """The tensors from outside that a step may read, besides parameters."""
@@ -165,9 +165,9 @@ class RecRun:
         rec, loop = self.rec, self.loop
         late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
-        inside = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
+        items = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
         with loop:
-            for item in inside:
+            for item in items:
                 self._compute(item)
             for node in self.carried:
                 with self.lines.naming(loop.recorder, node):
@@ -211,8 +211,8 @@ class RecRun:
         if node.kind == "step":
             return cast(range_over_dim(self.rec.frames), "int32")
         if node.kind == "previous":
-            x, first = along(self._all(node.of), self.rec.frames), self._before(node)
-            y = shift_right(x, axis=self.rec.frames, pad_value=first)
+            x, initial = along(self._all(node.of), self.rec.frames), self._before(node)
+            y = shift_right(x, axis=self.rec.frames, pad_value=initial)
             return set_feature_dim(y, node.template.feature_dim)
         if node.kind == "part":
             self._all(node.of)
@@ -284,8 +284,8 @@ class RecRun:
 
     def _compute_layer(self, node: NetNode, layer: Layer, values: Inside) -> None:
         """Computes a layer in this step: for the newest hypotheses, if there is a search."""
-        found, inputs = inputs_of(node, values)
-        sources = [self.search.newest(x) for x in found]
+        operands, inputs = inputs_of(node, values)
+        sources = [self.search.newest(x) for x in operands]
         inputs = {name: self.search.newest(x) for name, x in inputs.items()}
         if node.state is not None:
             name = self.rec.name_of(node.path)
@@ -324,21 +324,21 @@ class RecRun:
 
     def _initial(self, of: str, template: Tensor) -> Tensor:
         """The value of a layer before the first step."""
-        given = self.rec.initial[of]
-        if isinstance(given, Parameter):
-            return like(given, template)
-        if isinstance(given, str):
-            if given != "apply(0)":
-                return like(self.outside[given], template)
+        initial = self.rec.initial[of]
+        if isinstance(initial, Parameter):
+            return like(initial, template)
+        if isinstance(initial, str):
+            if initial != "apply(0)":
+                return like(self.outside[initial], template)
             node = self.nodes[of]
             assert node.layer is not None
-            nothing = [filled(self.nodes[path].template, 0) for path in node.sources]
+            sources = [filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
             logits, penalties = node.layer.logits, node.layer.for_penalties
-            first = like(node.layer(*nothing, **inputs), template)
+            value = like(node.layer(*sources, **inputs), template)
             node.layer.logits, node.layer.for_penalties, node.layer.parts = logits, penalties, {}
-            return first
-        return filled(template, given)
+            return value
+        return filled(template, initial)
 
     def _before(self, previous: NetNode) -> Tensor:
         """The value of a layer before the first step, which may be part of its state."""
@@ -355,5 +355,5 @@ class RecRun:
         if node.prepared is None:
             with get_run_ctx().train_flag_ctx(False), on_meta():
                 node.prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
-        made: State = mapped(like, node.layer.first_state(*node.prepared, **inputs), node.state)
-        return made
+        state: State = mapped(like, node.layer.first_state(*node.prepared, **inputs), node.state)
+        return state

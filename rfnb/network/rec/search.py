@@ -53,11 +53,11 @@ class StepsOfSearch:
 
     def choose(self, name: str, scores: Any, **options: Any) -> Any:
         """A choice of `loop.choice`."""
-        chosen = self.loop.choice(scores, beam=self.rec.beam, **options)
-        self.by_layer[name] = chosen
-        if chosen.parents is not None:
-            self.chosen = chosen
-        return chosen
+        choice = self.loop.choice(scores, beam=self.rec.beam, **options)
+        self.by_layer[name] = choice
+        if choice.parents is not None:
+            self.chosen = choice
+        return choice
 
     def newest(self, x: Tensor) -> Tensor:
         """A value of hypotheses before the newest choice, for those after it."""
@@ -74,14 +74,14 @@ def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
     if rec.beam is None or loop.found is None:
         return None
     scores, lengths = loop.found.scores, loop.found.lengths
-    chosen: Any = rec.last_choice
-    if chosen.length_normalization and lengths.num_elements():
+    choice: Any = rec.last_choice
+    if choice.length_normalization and lengths.num_elements():
         over = [rec.beam] if rec.layer.batch_independent else list(lengths.dims)
         longest = reduce_max(lengths, axis=over, use_mask=False)
         with_end = bool(rec.layer.include_eos)  # type: ignore[attr-defined]
         limit = loop.max_seq_len
         steps = longest if with_end or limit is None else minimum(longest + 1, limit)
         counted = cast(maximum(longest + (not with_end), 1), scores.dtype)
-        factor = cast(steps, scores.dtype) ** chosen.length_normalization_exponent / counted
+        factor = cast(steps, scores.dtype) ** choice.length_normalization_exponent / counted
         scores = scores * where(longest > 0, factor, 1.0)
     return SearchChoices(rec.beam, scores, lengths, loop.found)

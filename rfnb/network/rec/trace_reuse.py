@@ -30,9 +30,9 @@ CHANGING = {"parts", "logits", "before", "for_penalties", "cell", "frames_of_los
 
 def key_of(rec: RecNet) -> list[Any] | None:
     """What the step of a net depends on besides tensors; None if that is not known."""
-    own = {item.path: item for item in rec.inside if isinstance(item, NetNode)}
-    nodes = every_node(own).values()
-    if len(own) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
+    members = {item.path: item for item in rec.inside if isinstance(item, NetNode)}
+    nodes = every_node(members).values()
+    if len(members) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
         return None  # a loop in the loop
     layers = [node.layer for node in nodes if node.layer is not None]
     if any(layer.changes.of_values for layer in layers):
@@ -64,12 +64,12 @@ def _look(thing: Any, key: list[Any]) -> bool:
             return False
         if isinstance(value, Tensor) and not isinstance(value, Parameter):
             continue
-        inside = value.cell if name == "cell" else value
+        child = value.cell if name == "cell" else value
         if name not in CHANGING:
             key.append(value)
-        if any(inside is net for net in getattr(thing, "nets_inside", ())):
+        if any(child is net for net in getattr(thing, "nets_inside", ())):
             continue  # its layers are looked at as well
-        if isinstance(inside, Module) and (inside.has_layers or not _look(inside, key)):
+        if isinstance(child, Module) and (child.has_layers or not _look(child, key)):
             return False
     return True
 

@@ -74,9 +74,9 @@ def one_more(axis: Dim) -> Dim:
     """An axis with one more frame for each sequence but the longest: a search of the reference counts it."""
     size = axis.size
     lengths = np.minimum(size.values + 1, size.max)
-    more = Dim(None, name=axis.name, kind=axis.kind)
-    more.bind(Size(size.dims, lengths))
-    return more
+    longer = Dim(None, name=axis.name, kind=axis.kind)
+    longer.bind(Size(size.dims, lengths))
+    return longer
 
 
 def with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
@@ -92,12 +92,12 @@ def mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any
     if not isinstance(made, dict):
         return made
     growing = {part for part in template.values() if isinstance(part, Dim)}
-    found = {}
+    parts = {}
     for name, part in made.items():
         of = template[name]
         grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
-        found[name] = part if grows and function is like else mapped(function, part, of)
-    return type(made)(found)
+        parts[name] = part if grows and function is like else mapped(function, part, of)
+    return type(made)(parts)
 
 
 def along(x: Tensor, axis: Dim) -> Tensor:
@@ -107,12 +107,12 @@ def along(x: Tensor, axis: Dim) -> Tensor:
 
 def with_axis(x: Tensor, frames: Dim, axis: Dim, node: NetNode) -> Tensor:
     """Data with the axis of a loop in place of its own, after comparing lengths. Raises DimError if they differ."""
-    own, expected = x.size_of(frames).values, axis.size.values
-    if own.shape != expected.shape or (own != expected).any():
-        at = next((i for i, pair in enumerate(zip(own.flat, expected.flat, strict=False)) if pair[0] != pair[1]), 0)
+    got, expected = x.size_of(frames).values, axis.size.values
+    if got.shape != expected.shape or (got != expected).any():
+        at = next((i for i, pair in enumerate(zip(got.flat, expected.flat, strict=False)) if pair[0] != pair[1]), 0)
         raise DimError(
             f"{node.of}: its lengths are not those of the loop; sequence {at} is the first that differs",
-            got=f"{own.flat[at] if at < own.size else '?'} frames",
+            got=f"{got.flat[at] if at < got.size else '?'} frames",
             expected=f"{expected.flat[at] if at < expected.size else '?'} frames, those of {axis.name!r}",
             hint=f'"size_target": "{node.of.removeprefix("data:")}", if its length is that of the loop',
         )

@@ -25,16 +25,16 @@ def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
     cls = described.get("class")
     inner = isinstance(described.get("unit"), Mapping)
     none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
-    own = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
-    used = ("custom_param_importer", *own)  # the former by rf.load
-    yield from (name for name in described if (name in IGNORED and name not in used) or name in none)
+    options = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
+    effective = ("custom_param_importer", *options)  # the former by rf.load
+    yield from (name for name in described if (name in IGNORED and name not in effective) or name in none)
     opts = described.get("loss_opts")
     loss = described.get("loss")
     for name in opts if isinstance(opts, Mapping) else ():
         if isinstance(loss, str) and name in NO_EFFECT_OF_LOSS.get(loss, "").split():
             yield f"loss_opts[{name!r}]"
-    more = opts.get("ctc_opts") if isinstance(opts, Mapping) and loss == "ctc" else None
-    for name in more if isinstance(more, Mapping) else ():
+    ctc_opts = opts.get("ctc_opts") if isinstance(opts, Mapping) and loss == "ctc" else None
+    for name in ctc_opts if isinstance(ctc_opts, Mapping) else ():
         if name != "ignore_longer_outputs_than_inputs":
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
@@ -48,35 +48,35 @@ def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) 
     assert layer is not None
     frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
     if frames and not layer.batch_independent:
-        for what in _of_the_batch(layer):
+        for text in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
-            yield f"{what}: values near the end of a shorter sequence depend on the batch", way
+            yield f"{text}: values near the end of a shorter sequence depend on the batch", way
     if getattr(layer, "unheeded", False):
-        what = "set_axes: the axis of frames stays the first one that has lengths"
-        yield what, 'name the other axis in the layers after it: "axis": "stag:…", or "switch_axes"'
+        text = "set_axes: the axis of frames stays the first one that has lengths"
+        yield text, 'name the other axis in the layers after it: "axis": "stag:…", or "switch_axes"'
     if (layer.darc1 or layer.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
         yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
-            what = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
-            yield what, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
+            text = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
+            yield text, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
     if layer.loss == "ctc" and evaluates and not (layer.loss_opts or {}).get("beam_width"):
-        what = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
-        yield what, '"loss_opts": {"beam_width": 100}, which is slower'
+        text = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
+        yield text, '"loss_opts": {"beam_width": 100}, which is slower'
     yield from _of_batch_norm(layer)
 
 
 def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
-    given = layer.batch_norm if isinstance(layer.batch_norm, Mapping) else vars(layer)
+    options = layer.batch_norm if isinstance(layer.batch_norm, Mapping) else vars(layer)
     if layer.version >= 12 or not (layer.layer_class == "batch_norm" or layer.batch_norm):
         return
-    if given.get("momentum") is None:
-        what = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
-        yield what, '"momentum": 0.1'
-    if not given.get("update_sample_only_in_training") and not given.get("delay_sample_update"):
-        what = "batch_norm counts statistics of the batch in evaluation too (behavior version < 12)"
-        yield what, '"update_sample_only_in_training": True, "delay_sample_update": True'
+    if options.get("momentum") is None:
+        text = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
+        yield text, '"momentum": 0.1'
+    if not options.get("update_sample_only_in_training") and not options.get("delay_sample_update"):
+        text = "batch_norm counts statistics of the batch in evaluation too (behavior version < 12)"
+        yield text, '"update_sample_only_in_training": True, "delay_sample_update": True'
 
 
 def _ragged(dims: Iterable[Dim]) -> bool:

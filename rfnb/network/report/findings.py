@@ -67,7 +67,7 @@ class NetworkReport(Shown):
 
     def of(self, level: Level) -> list[NetworkFinding]:
         """The findings of a level: "stops", "ignored", "differs" or "training"."""
-        return [found for found in self.findings if found.level == level]
+        return [finding for finding in self.findings if finding.level == level]
 
 
 class Reported(Protocol):
@@ -95,24 +95,24 @@ def report_of(net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNo
     "there is no layer class 'cpoy'"
     """
     entries, every = net.outline(), every_node(nodes)
-    found = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
-    found += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
+    findings = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
+    findings += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
     for group, names, way in training_keys(net.config):
-        found.append(NetworkFinding("training", f"{group}: {', '.join(names)}", way=way))
-    merged = sorted(_merged(found), key=lambda each: LEVELS.index(each.level))
+        findings.append(NetworkFinding("training", f"{group}: {', '.join(names)}", way=way))
+    merged = sorted(_merged(findings), key=lambda finding: LEVELS.index(finding.level))
     count = sum(node.layer is not None for node in every.values())
     return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
 
 
 def _merged(findings: list[NetworkFinding]) -> Iterator[NetworkFinding]:
     """Findings with the same words as one, of several layers."""
-    same: dict[tuple[str, str], list[NetworkFinding]] = {}
-    for each in findings:
-        same.setdefault((each.level, each.what), []).append(each)
-    for several in same.values():
-        paths = dict.fromkeys(path for each in several for path in each.layers)
-        lines = dict.fromkeys(line for each in several for line in each.lines)
-        yield NetworkFinding(several[0].level, several[0].what, tuple(paths), tuple(lines), several[0].way)
+    groups: dict[tuple[str, str], list[NetworkFinding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.level, finding.what), []).append(finding)
+    for group in groups.values():
+        paths = dict.fromkeys(path for finding in group for path in finding.layers)
+        lines = dict.fromkeys(line for finding in group for line in finding.lines)
+        yield NetworkFinding(group[0].level, group[0].what, tuple(paths), tuple(lines), group[0].way)
 
 
 # -- what stops
@@ -128,8 +128,8 @@ def _stops(
     every = every_node(nodes)
     for path, entry in entries.items():
         if entry.used and path not in every and path not in net.failures:
-            for what, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
-                yield _finding("stops", what, entry, way)
+            for fault, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
+                yield _finding("stops", fault, entry, way)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     for train in modes:
         for path, part, error in rehearse(net, nodes, order, train=train, losses=net.eval_flag or train):
@@ -141,15 +141,15 @@ def _finding(level: Level, what: str, entry: Entry, way: str = "") -> NetworkFin
 
 
 def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> NetworkFinding:
-    what, way = reason(error)
+    fault, way = reason(error)
     if entry is None:
-        return NetworkFinding("stops", part + what, (path,) if path else (), (), way)
-    if entry.cls in NOT_YET and what.startswith("there is no layer class"):
-        what, way = next(unsupported(entry))
+        return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
+    if entry.cls in NOT_YET and fault.startswith("there is no layer class"):
+        fault, way = next(unsupported(entry))
     for name, value in entry.described.items():
-        if isinstance(value, Unknown) and repr(value)[:40] in f"{what} {error}":
-            what, way = _imported(name, value)
-    return _finding("stops", part + what, entry, way)
+        if isinstance(value, Unknown) and repr(value)[:40] in f"{fault} {error}":
+            fault, way = _imported(name, value)
+    return _finding("stops", part + fault, entry, way)
 
 
 def reason(error: Exception) -> tuple[str, str]:
@@ -158,49 +158,49 @@ def reason(error: Exception) -> tuple[str, str]:
         return f"{type(error).__name__}: {error}".partition("\n")[0][:200], ""
     path = getattr(error, "at_layer", None)
     start = "" if path is None else rf"layer {re.escape(repr(path))} \(.*?\)(, line \d+)?: "
-    what = re.sub(f"^{start}", "", error.what, count=1) if start else error.what
-    what = what.removeprefix(f"{path}: ")
-    shown = "" if error.got is None else str(error.got).partition("\n")[0]
-    if shown and len(shown) < 80 and shown not in what:
-        what = f"{what} ({shown})"
+    fault = re.sub(f"^{start}", "", error.what, count=1) if start else error.what
+    fault = fault.removeprefix(f"{path}: ")
+    got = "" if error.got is None else str(error.got).partition("\n")[0]
+    if got and len(got) < 80 and got not in fault:
+        fault = f"{fault} ({got})"
     way = str(error.hint or error.expected or "").partition("\n")[0][:WORDS]
-    return what, "" if way.startswith("known: ") else way
+    return fault, "" if way.startswith("known: ") else way
 
 
 def _imported(name: str, value: Unknown) -> tuple[str, str]:
     """What is said about an option whose value comes from another module."""
-    what = f"{name} is what the config imports, and not known: {value!r:.60}"
-    return what, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
+    fault = f"{name} is what the config imports, and not known: {value!r:.60}"
+    return fault, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
 
 
 def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
     """What is wrong with a layer that was not constructed, as far as its options alone tell."""
     try:
-        known = class_known(entry.described)
+        cls = class_known(entry.described)
     except RfError as error:
         yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
         return
     for name, value in entry.described.items():
         if isinstance(value, Unknown):
             yield _imported(name, value)
-        elif name not in ("class", "from") and name not in IGNORED and name not in known.options:
-            yield f"unknown option {name!r}", did_you_mean(name, known.options) or ""
-        elif name in known.options and known.options[name].kind == "value" and not isinstance(value, Function):
+        elif name not in ("class", "from") and name not in IGNORED and name not in cls.options:
+            yield f"unknown option {name!r}", did_you_mean(name, cls.options) or ""
+        elif name in cls.options and cls.options[name].kind == "value" and not isinstance(value, Function):
             try:
-                checked(known.options[name], name, value)
+                checked(cls.options[name], name, value)
             except RfError as error:
                 yield reason(error)
-    for name, option in known.options.items():
+    for name, option in cls.options.items():
         if option.default is REQUIRED and option.kind == "value" and name not in entry.described:
             yield f"the option {name} is missing", f'"{name}": …'
-    for each in entry.references:
-        if each.path is None:
-            yield f"{each.option}: there is no layer {each.written!r}", ""
+    for reference in entry.references:
+        if reference.path is None:
+            yield f"{reference.option}: there is no layer {reference.written!r}", ""
 
 
 def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
     """Data keys that a layer reads and that do not exist."""
-    for path in dict.fromkeys(each.path for each in entry.references):
+    for path in dict.fromkeys(reference.path for reference in entry.references):
         key = "" if path is None else path.removeprefix("data:")
         if path != key and key and not extern.has_data(key):
             yield f"there is no data key {key!r}", did_you_mean(key, extern.data) or ""
@@ -221,6 +221,6 @@ def _differs(
 ) -> Iterator[NetworkFinding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:
-            first = nodes[node.sources[0]].template if node.sources else None
-            for what, way in differences(node, first, evaluates=net.eval_flag, inside=path not in outside):
-                yield _finding("differs", what, entries[path], way)
+            source = nodes[node.sources[0]].template if node.sources else None
+            for text, way in differences(node, source, evaluates=net.eval_flag, inside=path not in outside):
+                yield _finding("differs", text, entries[path], way)

@@ -36,10 +36,10 @@ def construct_what_can(
         except Exception as error:
             missing.add(path)
             failures.setdefault(getattr(error, "at_layer", path), error)
-    whole = [path for path, entry in entries.items() if entry.used and not entry.scope.path]
+    ends = [path for path, entry in entries.items() if entry.used and not entry.scope.path]
     _leave_out(builder, [path for path in builder.loops.nets if path not in builder.nodes])
     try:
-        builder.construct({}, [] if missing else whole)
+        builder.construct({}, [] if missing else ends)
     except Exception as error:
         failures.setdefault(getattr(error, "at_layer", ""), error)
         _leave_out(builder, list(builder.loops.nets))
@@ -49,14 +49,14 @@ def construct_what_can(
 def _leave_out(builder: Builder, loops: list[str]) -> None:
     """Removes loops that are not complete, and all that needs a value of theirs."""
     nodes, nets = builder.nodes, builder.loops.nets
-    gone = {net for path in loops if path in nets for net in nets.values() if nets[path] in net.chain}
-    for path in [path for path, node in nodes.items() if node.loop in gone]:
+    dropped = {net for path in loops if path in nets for net in nets.values() if nets[path] in net.chain}
+    for path in [path for path, node in nodes.items() if node.loop in dropped]:
         del nodes[path]
-    for net in gone:
+    for net in dropped:
         nets.pop(net.path, None)
         nodes.pop(net.path, None)
-    while more := [path for path, node in nodes.items() if any(need not in nodes for need in node.needs)]:
-        for path in more:
+    while orphans := [path for path, node in nodes.items() if any(need not in nodes for need in node.needs)]:
+        for path in orphans:
             del nodes[path]
 
 
@@ -66,5 +66,5 @@ def _scope(root: Scope, wanted: Scope) -> Scope | None:
         return None
     if wanted.parent is None:
         return root
-    above = _scope(root, wanted.parent)
-    return None if above is None else above.sub(wanted.name)
+    parent = _scope(root, wanted.parent)
+    return None if parent is None else parent.sub(wanted.name)

@@ -64,17 +64,17 @@ class Entry:
     @property
     def needs(self) -> list[str]:
         """The paths of what it is computed from: the net inside as well, but not values of the last step."""
-        found = [each.path for each in self.references if each.path is not None and not each.back]
-        if self.around is not None and f"{self.around.path}/data" in found:
-            found += self.around.sources
-        return [*found, *(self.ends or ())]
+        paths = [reference.path for reference in self.references if reference.path is not None and not reference.back]
+        if self.around is not None and f"{self.around.path}/data" in paths:
+            paths += self.around.sources
+        return [*paths, *(self.ends or ())]
 
     @property
     def sources(self) -> list[str]:
         """The paths of its sources, and of those of the layer around if these are its own."""
-        found = [each.path for each in self.references if each.option == "from" and each.path is not None]
-        above = self.around
-        return found if above is None or f"{above.path}/data" not in found else [*found, *above.sources]
+        paths = [source.path for source in self.references if source.option == "from" and source.path is not None]
+        outer = self.around
+        return paths if outer is None or f"{outer.path}/data" not in paths else [*paths, *outer.sources]
 
 
 def outline(
@@ -115,37 +115,37 @@ class _Outliner:
         self.back: list[str] = []
 
     def _collect(self, scope: Scope) -> Iterator[Scope]:
-        for name, given in scope.layers.items():
-            described = given if isinstance(given, Mapping) else {}
+        for name, value in scope.layers.items():
+            described = value if isinstance(value, Mapping) else {}
             if not isinstance(name, str) or name.startswith("#"):
                 continue
-            around = self.entries.get(scope.path.rstrip("/"))
-            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described, around=around)
+            outer = self.entries.get(scope.path.rstrip("/"))
+            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described, around=outer)
             inner = inner_net(described)
             if isinstance(inner, Mapping):
                 sub = self.scopes[entry.path] = scope.sub(name)
-                entry.ends = [sub.path + each for each in _inner_ends(inner)]
+                entry.ends = [sub.path + end for end in _inner_ends(inner)]
                 yield sub
             elif units := _units(described):
                 sub = self.scopes[entry.path] = InnerScope(units, f"{entry.path}/", scope, name, described=described)
-                entry.ends = [sub.path + each for each in units]
+                entry.ends = [sub.path + end for end in units]
                 yield sub
 
     def ordered(self, ends: list[str]) -> dict[str, Entry]:
         """The entries in the order in which they are needed."""
-        done: dict[str, Entry] = {}
+        order: dict[str, Entry] = {}
         for path in [*self.aliases.values(), *ends]:
-            self._visit(path, done)
+            self._visit(path, order)
         while self.back:
-            self._visit(self.back.pop(0), done)
-        for entry in done.values():
+            self._visit(self.back.pop(0), order)
+        for entry in order.values():
             entry.used = True
         for path in self.entries:
-            self._visit(path, done)
-        return done
+            self._visit(path, order)
+        return order
 
     def _visit(self, path: str, done: dict[str, Entry]) -> None:
-        begun: set[str] = set()
+        visited: set[str] = set()
         todo = [(path, False)]
         while todo:
             path, ready = todo.pop()
@@ -153,25 +153,25 @@ class _Outliner:
                 continue
             if ready:
                 done[path] = self.entries[path]
-            elif path not in begun:
-                begun.add(path)
+            elif path not in visited:
+                visited.add(path)
                 entry = self.entries[path]
                 todo.append((path, True))
-                todo.extend((each, False) for each in reversed(entry.needs))
-                self.back += [each.path for each in entry.references if each.back and each.path is not None]
+                todo.extend((need, False) for need in reversed(entry.needs))
+                self.back += [need.path for need in entry.references if need.back and need.path is not None]
 
     # -- references
 
     def _references(self, entry: Entry) -> Iterator[LayerReference]:
         described, scope = entry.described, entry.scope
         try:
-            known = class_known(described)
+            cls = class_known(described)
         except RfError:
-            known = None
-        default = None if self.from_is_required or known is None or known.sourceless else "data"
+            cls = None
+        default = None if self.from_is_required or cls is None or cls.sourceless else "data"
         for name in names_of_sources(described, default):
             yield self._reference(scope, "from", name)
-        for option, name in _named(known, described, lambda name: self._resolved(scope, name)[0] in self.entries):
+        for option, name in _named(cls, described, lambda name: self._resolved(scope, name)[0] in self.entries):
             yield self._reference(scope, option, name)
         if isinstance(described.get("masked_from"), str):
             yield self._reference(scope, "from", described["masked_from"])
@@ -188,8 +188,8 @@ class _Outliner:
 
     def _is_source(self, scope: Scope, name: str) -> bool:
         """Whether a name in a unit means a source of the layer around it."""
-        around = self.entries[scope.path.rstrip("/")].described
-        return (name == "data" or name.startswith("data:")) and ("from" in around or "masked_from" in around)
+        described = self.entries[scope.path.rstrip("/")].described
+        return (name == "data" or name.startswith("data:")) and ("from" in described or "masked_from" in described)
 
     def _reference(self, scope: Scope, option: str, written: Any) -> LayerReference:
         path, back = self._resolved(scope, str(written))
@@ -203,18 +203,18 @@ class _Outliner:
                 name, back = name[len("prev:") :], True
             elif name.startswith("base:") and scope.parent is not None:
                 name, scope = name[len("base:") :], scope.parent
-            elif found := EXTRA.match(name):
-                name = name[found.end() :]
+            elif match := EXTRA.match(name):
+                name = name[match.end() :]
             elif isinstance(scope, InnerScope) and scope.parent is not None and not self._is_source(scope, name):
                 scope = scope.parent
             else:
                 break
-        head, _, rest = name.partition("/")
-        if rest and head in scope.layers:
+        head, _, tail = name.partition("/")
+        if tail and head in scope.layers:
             sub = self.scopes.get(scope.path + head)
             if isinstance(sub, InnerScope):  # the layers of a unit have names without it
                 sub = self.scopes.get(f"{sub.path}{UNIT}")
-            return (scope.path + head, back) if sub is None else self._resolved(sub, rest, back)
+            return (scope.path + head, back) if sub is None else self._resolved(sub, tail, back)
         if name != "data" and not name.startswith("data:"):
             return None, back
         key = name[len("data:") :]
@@ -239,27 +239,27 @@ def class_known(described: Mapping[str, Any]) -> type[Layer]:
 
 def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
     """The layers of an inner net that are computed for their own sake."""
-    found = ["output"] if "output" in inner else []
+    ends = ["output"] if "output" in inner else []
     for name, described in inner.items():
         is_layer = isinstance(described, Mapping) and name != "output" and not str(name).startswith("#")
         if is_layer and (name == "end" or described.get("loss") or described.get("is_output_layer")):
-            found.append(name)
-    return found
+            ends.append(name)
+    return ends
 
 
 def _named(known: Any, described: Mapping[str, Any], is_layer: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Pairs of an option and the layer that it names. Of unknown classes, each option that names a layer."""
     if known is None:
         for option, value in described.items():
-            for each in value if isinstance(value, list | tuple) else [value]:
-                if option not in PLAIN and isinstance(each, str) and is_layer(each):
-                    yield option, each
+            for name in value if isinstance(value, list | tuple) else [value]:
+                if option not in PLAIN and isinstance(name, str) and is_layer(name):
+                    yield option, name
         return
     for option, declared in known.options.items():
         value = described.get(option)
         if declared.kind == "layer" and isinstance(value, str):
             yield option, value
         elif declared.kind == "layers" and value is not None:
-            found: dict[str, str] = {}
-            _options.without_layers(value, declared.types, option, found)
-            yield from ((option, each) for each in found.values())
+            references: dict[str, str] = {}
+            _options.without_layers(value, declared.types, option, references)
+            yield from ((option, name) for name in references.values())

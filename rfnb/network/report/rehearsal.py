@@ -39,19 +39,19 @@ def rehearse(
         recording(False),
         sizes_of(values.values(), [node.template for node in nodes.values()]),
     ):
-        for each in order:
-            if any(name not in values for name in outside_needs(each)):
+        for item in order:
+            if any(name not in values for name in outside_needs(item)):
                 continue
             try:
-                if isinstance(each, RecNet):
+                if isinstance(item, RecNet):
                     with on_meta(*net.parameters()):
-                        RecRun(each, values, nodes).run()
-                elif each.layer is not None:
-                    with on_meta(*each.layer.parameters()):
-                        run_node(each, values)
+                        RecRun(item, values, nodes).run()
+                elif item.layer is not None:
+                    with on_meta(*item.layer.parameters()):
+                        run_node(item, values)
             except Exception as error:
                 if not looks_at_numbers(error):
-                    yield getattr(error, "at_layer", each.path), "layer", error
+                    yield getattr(error, "at_layer", item.path), "layer", error
         for path, node in nodes.items():
             if losses and node.loss is not None and path in values:
                 try:
@@ -65,12 +65,12 @@ def rehearse(
 def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
     """After the block, layers have again what a call before it left in them, and losses take: logits, for example."""
     layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
-    before = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
+    saved = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
     try:
         yield
     finally:
-        for layer, kept in before:
-            vars(layer).update(kept)
+        for layer, results in saved:
+            vars(layer).update(results)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None
     """
     given = list(given)
     roots = dict.fromkeys(root for x in (*given, *others) for dim in x.dims for root in dim.roots.values())
-    before = [(root, root.bound, root.given) for root in roots]
+    bindings = [(root, root.bound, root.given) for root in roots]
     try:
         for x in given:
             for dim in x.dims:
@@ -89,14 +89,14 @@ def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None
                     root.bind_to(x.lengths, root.given)
         yield
     finally:
-        for root, lengths, by in before:
+        for root, lengths, by in bindings:
             root.bind_to(lengths, by)
 
 
 def looks_at_numbers(error: Exception) -> bool:
     """Whether an op failed because it looks at numbers, which are only there with a batch: those of an end, say."""
     kinds = RuntimeError | NotImplementedError | RfError
-    return any(isinstance(each, kinds) and " meta " in str(each) for each in (error, error.__cause__))
+    return any(isinstance(cause, kinds) and " meta " in str(cause) for cause in (error, error.__cause__))
 
 
 def _loss(node: NetNode, values: Mapping[str, Tensor], extern: ExternData) -> None:
@@ -117,13 +117,13 @@ def _loss(node: NetNode, values: Mapping[str, Tensor], extern: ExternData) -> No
 
 def as_long_as(output: Tensor, target: Tensor, extern: ExternData, key: str) -> Tensor:
     """The template of a data key with the lengths of an output, if it has others."""
-    frames, own = time_of(output), time_of(target)
-    if frames is None or own is None or own is frames:
+    frames, axis = time_of(output), time_of(target)
+    if frames is None or axis is None or axis is frames:
         return target
     sizes = output.size_of(frames).values
-    if sizes.shape == target.size_of(own).values.shape and (sizes == target.size_of(own).values).all():
+    if sizes.shape == target.size_of(axis).values.shape and (sizes == target.size_of(axis).values).all():
         return target
     data = extern.get_data(key)
     shape: list[Any] = [len(sizes) if dim.is_batch_dim() else int(sizes.max()) for dim in data.dims]
     shape = [size if dim.dimension is None else dim.dimension for dim, size in zip(data.dims, shape, strict=True)]
-    return without_numbers(data.tensor((np.zeros(shape, data.dtype), {data.dims.index(own): sizes})))
+    return without_numbers(data.tensor((np.zeros(shape, data.dtype), {data.dims.index(axis): sizes})))

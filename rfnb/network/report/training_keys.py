@@ -51,14 +51,14 @@ def training_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str], s
     optimizer ['learning_rate = 0.001'] torch.optim.Adam
     batches ['max_seqs = 40'] torch.utils.data.DataLoader
     """
-    left = [name for name in values if isinstance(name, str)]
+    names = [name for name in values if isinstance(name, str)]
     for group, (pattern, instead) in GROUPS.items():
-        found = [name for name in left if re.fullmatch(pattern, name)]
-        if found:
-            left = [name for name in left if name not in found]
+        keys = [name for name in names if re.fullmatch(pattern, name)]
+        if keys:
+            names = [name for name in names if name not in keys]
             rate = values.get("learning_rate")
             instead = instead.replace("{learning_rate}", str(rate) if isinstance(rate, int | float) else "1e-3")
-            yield group, [_word(name, values[name]) for name in found], instead
+            yield group, [_word(name, values[name]) for name in keys], instead
 
 
 def _word(name: str, value: Any) -> str:

@@ -12,9 +12,9 @@ from rfnb.network.network import Network
 def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
     """What stands before the names of a layer's variables; None if it has none. names: by the id of parameters."""
     for name, parameter in layer.params.items():
-        known = names.get(id(parameter), "")
-        if known.endswith(name):
-            return known.removesuffix(name)
+        variable = names.get(id(parameter), "")
+        if variable.endswith(name):
+            return variable.removesuffix(name)
     return None
 
 

@@ -49,19 +49,19 @@ def preload(net: Network, config: Mapping[str, Any], *, train: bool = False, epo
     Raises CheckpointError if an option is unknown, or a file does not fit.
     """
     reports: dict[str, LoadReport] = {}
-    first = train and epoch == 1
+    at_start = train and epoch == 1
     start = config.get("import_model_train_epoch1")
-    if start and first:
+    if start and at_start:
         reports[start] = load(start, net, strict=False)
     for path in net.layers:
-        given = options_of(net, path).get("load_on_init")
-        if given:
-            entry = {"filename": given} if isinstance(given, str) else dict(given)
+        source = options_of(net, path).get("load_on_init")
+        if source:
+            entry = {"filename": source} if isinstance(source, str) else dict(source)
             reports[entry.get("filename", path)] = _of_subnetwork(net, path, entry)
     for key, entry in (config.get("preload_from_files") or {}).items():
         opts = _checked(f"preload_from_files: {key}", entry)
         always = opts["init_for_train"] == "always"
-        if always or (first if opts["init_for_train"] else not train):
+        if always or (at_start if opts["init_for_train"] else not train):
             reports[opts["filename"]] = _load(net, opts, load_if_prefix=opts["prefix"])
     return reports
 

@@ -34,17 +34,17 @@ def restore(
     missing or has another shape.
     """
     model = model_of(net)
-    here = {name for name, _ in net.named_parameters()}
-    by_module = sum(name in here for name in entries)
+    names = {name for name, _ in net.named_parameters()}
+    by_module = sum(name in names for name in entries)
     if checkpoint.kind != "TensorFlow" and by_module and by_module >= sum(name in model.variables for name in entries):
         return None
-    known = RestoreOptions.__dataclass_fields__
+    keys = RestoreOptions.__dataclass_fields__
     for name in options:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise CheckpointError(f"{public_function()}: unknown option {name!r}", expected=", ".join(known), hint=hint)
-    given = {name: value for name, value in options.items() if value is not None}
-    return Restored(model, checkpoint, entries, RestoreOptions(**given), strict).load(only, skip)
+        if name not in keys:
+            hint = did_you_mean(name, keys)
+            raise CheckpointError(f"{public_function()}: unknown option {name!r}", expected=", ".join(keys), hint=hint)
+    values = {name: value for name, value in options.items() if value is not None}
+    return Restored(model, checkpoint, entries, RestoreOptions(**values), strict).load(only, skip)
 
 
 def model_of(net: Network) -> Model:

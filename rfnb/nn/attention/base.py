@@ -101,7 +101,7 @@ class SelfAttentionBase(_Attention):
 
         causal: a dim of `query`, each frame of which sees only the keys up to its own. bias: added to the energy.
         """
-        found = attend(
+        context = attend(
             query,
             keys,
             values,
@@ -113,7 +113,7 @@ class SelfAttentionBase(_Attention):
             att_dropout=self.att_dropout,
             att_dropout_broadcast=self.att_dropout_broadcast,
         )
-        return self.project(found)
+        return self.project(context)
 
     @property
     def scale(self) -> float:
@@ -185,7 +185,7 @@ class CrossAttention(_Attention):
 
     def attention(self, query: Tensor, keys: Tensor, values: Tensor, *, kv_axis: Dim) -> Tensor:
         """Attends over `kv_axis` and projects. {…, num_heads, key_dim_per_head} → {…, out_dim}"""
-        found = dot_attention(
+        context = dot_attention(
             query,
             keys,
             values,
@@ -194,7 +194,7 @@ class CrossAttention(_Attention):
             att_dropout=self.att_dropout,
             att_dropout_broadcast=self.att_dropout_broadcast,
         )
-        return self.project(found)
+        return self.project(context)
 
     def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
         """Computes keys and values once for all queries. {…, axis, encoder_dim} → a State with k, v and kv_axis."""
@@ -216,10 +216,10 @@ def heads_dim(heads: int | Dim) -> Dim:
 
     Raises DimError if it is not one or more.
     """
-    found = heads if isinstance(heads, Dim) else _heads(heads) if isinstance(heads, int) else None
-    if found is None or found.dimension == 0:
+    dim = heads if isinstance(heads, Dim) else _heads(heads) if isinstance(heads, int) else None
+    if dim is None or dim.dimension == 0:
         raise DimError("attention: `num_heads` must be 1 or more", got=heads, expected="a number, or a Dim")
-    return found
+    return dim
 
 
 @functools.cache

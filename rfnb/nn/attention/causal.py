@@ -62,8 +62,8 @@ class CausalSelfAttention(SelfAttentionBase):
         """The result, and the state with the new keys and values."""
         query, keys, values = self.forward_qkv(source)
         state = state_before(self, source, axis) if state is None else state
-        now = extended(state, keys, values, axis)
-        return attend_causally(self, query, state, now, axis), now
+        new = extended(state, keys, values, axis)
+        return attend_causally(self, query, state, new, axis), new
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
         """The state without any keys and values."""
@@ -122,6 +122,6 @@ def causal_options(
         return {"bias": bias}
     if state.accum_axis.dimension == 0:
         return {"bias": bias, "causal": axis}
-    own = combine_bc(frame_numbers(axis), "add", number_of_frames(state.accum_axis))
-    seen = compare_bc(frame_numbers(kv_axis), "less_equal", own)
-    return {"bias": where(seen, 0.0 if bias is None else bias, float("-inf"))}
+    positions = combine_bc(frame_numbers(axis), "add", number_of_frames(state.accum_axis))
+    visible = compare_bc(frame_numbers(kv_axis), "less_equal", positions)
+    return {"bias": where(visible, 0.0 if bias is None else bias, float("-inf"))}

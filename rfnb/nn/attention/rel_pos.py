@@ -146,13 +146,13 @@ class RelPosCausalSelfAttention(RelPosSelfAttention):
         """The result, and the state with the new keys and values."""
         query, keys, values = self.forward_qkv(source)
         state = state_before(self, source, axis) if state is None else state
-        now = extended(state, keys, values, axis)
-        keys, values, kv_axis = now.k_accum, now.v_accum, now.accum_axis
+        new = extended(state, keys, values, axis)
+        keys, values, kv_axis = new.k_accum, new.v_accum, new.accum_axis
         if kv_axis is axis:
             keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
         bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=number_of_frames(state.accum_axis))
         limits = causal_options(state, kv_axis, axis, bias=bias)
-        return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, **limits), now
+        return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, **limits), new
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
         """The state without any keys and values."""

@@ -91,5 +91,5 @@ class RotaryPosCausalSelfAttention(_Rotary, CausalSelfAttention):
         state = state_before(self, source, axis) if state is None else state
         offset = number_of_frames(state.accum_axis)
         query, keys = self.rotated(query, axis, offset=offset), self.rotated(keys, axis, offset=offset)
-        now = extended(state, keys, values, axis)
-        return attend_causally(self, query, state, now, axis), now
+        new = extended(state, keys, values, axis)
+        return attend_causally(self, query, state, new, axis), new

@@ -30,8 +30,8 @@ class Crossing:
             if not self.seen:
                 return self.part(*self.args, **self.kwargs)
             self._check_loop()
-            found = self.part(*to_raws(self.args), **to_raws(self.kwargs))
-            return from_raws(self.result, found)
+            result = self.part(*to_raws(self.args), **to_raws(self.kwargs))
+            return from_raws(self.result, result)
         finally:
             _now.reset(token)
 
@@ -40,13 +40,13 @@ class Crossing:
         if not any(isinstance(leaf, Traced) for leaf in leaves([self.args, self.kwargs])):
             return
         if hasattr(self.part, "unshard"):
-            what, hint = "fully_shard", "apply it to the module that has the loop, or to the whole model"
+            wrapper, hint = "fully_shard", "apply it to the module that has the loop, or to the whole model"
         elif self.part._backward_pre_hooks or self.part._backward_hooks:
-            what, hint = "a hook on gradients", "hook the module that has the loop, or use run.gradients(loss)"
+            wrapper, hint = "a hook on gradients", "hook the module that has the loop, or use run.gradients(loss)"
         else:
             return
         name = type(self.part.rf_module).__name__
-        raise BackendError(f"to_torch: {what} cannot be used on {name}, which is called at each step", hint=hint)
+        raise BackendError(f"to_torch: {wrapper} cannot be used on {name}, which is called at each step", hint=hint)
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the module, made from those that the hooks returned."""
@@ -56,7 +56,7 @@ class Crossing:
             got, expected = len(args) + len(kwargs), len(self.args) + len(self.kwargs)
             raise DimError("to_torch: a hook changed the number of arguments", got=got, expected=expected)
         positional = tuple(from_raws(*pair) for pair in zip(self.args, args, strict=True))
-        return positional, {name: from_raws(own, kwargs[name]) for name, own in self.kwargs.items()}
+        return positional, {name: from_raws(value, kwargs[name]) for name, value in self.kwargs.items()}
 
     def raws(self, result: Any) -> Any:
         """The result as the hooks see it."""
@@ -82,8 +82,8 @@ def from_raws(own: Any, raws: Any) -> Any:
     """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
     if form_of(type(own)) is None:
         return _tensor(own, raws)
-    before, now = leaves(to_raws(own)), leaves(raws)
-    if len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True)):
+    old, new = leaves(to_raws(own)), leaves(raws)
+    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return own
     return map_pairs(_tensor, own, raws)
 
@@ -99,6 +99,6 @@ def _tensor(own: Any, raw: Any) -> Any:
 
 
 def _has_hooks(part: torch.nn.Module) -> bool:
-    own = part._forward_pre_hooks or part._forward_hooks or part._backward_pre_hooks or part._backward_hooks
+    hooks = part._forward_pre_hooks or part._forward_hooks or part._backward_pre_hooks or part._backward_hooks
     of_all = globally._global_backward_pre_hooks or globally._global_backward_hooks
-    return bool(own or of_all or globally._has_any_global_hook())
+    return bool(hooks or of_all or globally._has_any_global_hook())

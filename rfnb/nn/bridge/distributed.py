@@ -35,8 +35,8 @@ def mean(losses: Tensor) -> Tensor:
     All processes must call it equally often, those without data with an empty batch: see `rf.distributed.in_step`.
     """
     total = reduce_sum(losses, axis=losses.dims) if losses.dims else losses
-    ones = losses.like(torch.ones_like(losses.raw_tensor, dtype=torch.float32).detach())
-    count = (reduce_sum(ones, axis=ones.dims) if ones.dims else ones).raw_tensor.detach().clone()
+    units = losses.like(torch.ones_like(losses.raw_tensor, dtype=torch.float32).detach())
+    count = (reduce_sum(units, axis=units.dims) if units.dims else units).raw_tensor.detach().clone()
     if _several_processes():
         distributed.all_reduce(count)
         count /= distributed.get_world_size()
@@ -56,12 +56,12 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
     if not _several_processes():
         yield from batches
         return
-    each = iter(batches)
+    iterator = iter(batches)
     while True:
-        batch = next(each, _end)
-        some = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
-        distributed.all_reduce(some)
-        if not some:
+        batch = next(iterator, _end)
+        remaining = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
+        distributed.all_reduce(remaining)
+        if not remaining:
             return
         yield empty if batch is _end else batch  # type: ignore[misc]
 

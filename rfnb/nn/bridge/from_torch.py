@@ -136,17 +136,17 @@ class TorchNet(TorchPart):
         """Calls the torch module with the raw tensors of the arguments, and returns Tensors with `out_dims`."""
         self._pull()
         names = list(self.in_dims)
-        given = dict(zip(names, args, strict=False)) | {n: kwargs.pop(n) for n in names if n in kwargs}
-        if len(args) > len(names) or len(given) < len(names):
+        inputs = dict(zip(names, args, strict=False)) | {n: kwargs.pop(n) for n in names if n in kwargs}
+        if len(args) > len(names) or len(inputs) < len(names):
             raise ParameterError(
-                f"{self.kind}: wrong number of arguments", got=len(given), expected=", ".join(map(str, names))
+                f"{self.kind}: wrong number of arguments", got=len(inputs), expected=", ".join(map(str, names))
             )
         for name in names:
-            if not isinstance(given[name], Tensor):
-                raise not_a_tensor(f"{self.kind}: argument {name!r}", given[name])
-        first = given[names[0]]
-        rest = [dim for dim in first.dims if dim not in self.in_dims[names[0]]]
-        tensors = [_in_order(given[name], self.in_dims[name], rest, self.padding) for name in names]
+            if not isinstance(inputs[name], Tensor):
+                raise not_a_tensor(f"{self.kind}: argument {name!r}", inputs[name])
+        source = inputs[names[0]]
+        batch = [dim for dim in source.dims if dim not in self.in_dims[names[0]]]
+        tensors = [_in_order(inputs[name], self.in_dims[name], batch, self.padding) for name in names]
         kwargs |= self._length_arguments(tensors)
 
         def call(*raws: Any) -> Any:
@@ -156,12 +156,12 @@ class TorchNet(TorchPart):
 
         self._set_mode()
         if isinstance(self.out_dims, list):
-            dims = _whole(self.out_dims, rest)
+            dims = _whole(self.out_dims, batch)
             result = _sized(
                 raw_call(lambda *raws: _check_structure(call(*raws), torch.Tensor, dims), *tensors, out_dims=dims)
             )
         else:
-            result = _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
+            result = _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, batch, tensors)
         if self.is_lazy:
             self._pull()
         return result
@@ -186,8 +186,8 @@ class TorchNet(TorchPart):
 
     def _length_arguments(self, tensors: list[Tensor]) -> dict[str, Any]:
         """The arguments of the torch module for lengths and masks, by name."""
-        wanted = (self.lengths, self.padding_mask, self.frame_mask)
-        if not any(wanted):
+        names = (self.lengths, self.padding_mask, self.frame_mask)
+        if not any(names):
             return {}
         source, time = next(((x, dim) for x in tensors for dim in x.dims[1:] if dim.is_dynamic()), (None, None))
         if source is None or time is None:
@@ -195,7 +195,7 @@ class TorchNet(TorchPart):
             raise DimError(f"{self.kind}: no argument has a dim with lengths", got=got)
         raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
         frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
-        return {name: x for name, x in zip(wanted, (raw, ~frames, frames), strict=True) if name}
+        return {name: x for name, x in zip(names, (raw, ~frames, frames), strict=True) if name}
 
 
 def _warn_of_lazy(kind: str) -> None:
@@ -257,8 +257,8 @@ def _sized(x: Tensor) -> Tensor:
     """The Tensor, whose new dims get their sizes."""
     if type(x) is Tensor:
         for dim, size in zip(x.dims, x.raw_tensor.shape, strict=True):
-            known = x.lengths.size(dim)
-            if known is None or known.max != size:
+            old = x.lengths.size(dim)
+            if old is None or old.max != size:
                 x.lengths = bound(x.lengths, dim, Size([], size), "from_torch")
     return x
 
@@ -307,7 +307,7 @@ def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -
     if isinstance(out_dims, Dim):
         return out_dims
     dims = _whole(out_dims, rest)
-    known = join(*given)
-    new = [dim for dim in dims if dim.is_dynamic() and dim.is_defined() and known.size(dim) is None]
-    lengths = known.bind({dim: dim.size for dim in new})
+    joined = join(*given)
+    new = [dim for dim in dims if dim.is_dynamic() and dim.is_defined() and joined.size(dim) is None]
+    lengths = joined.bind({dim: dim.size for dim in new})
     return _sized(tensor_of(result, align.sig(dims), lengths))

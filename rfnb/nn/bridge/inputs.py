@@ -65,29 +65,29 @@ class Inputs:
             raise ParameterError(
                 f"to_torch: the argument {missing[0]!r} is missing", got=f"{len(args)} tensors", expected=self._call()
             )
-        known = self._lengths(args[len(positional) :], lengths)
-        return RawArguments(raws, known, {name: value for name, value in kwargs.items() if name not in raws})
+        dim_lengths = self._lengths(args[len(positional) :], lengths)
+        return RawArguments(raws, dim_lengths, {name: value for name, value in kwargs.items() if name not in raws})
 
     def tensors(self, given: RawArguments, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of the rfnb module. traced: whether lengths must not be read as numbers."""
-        whole = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
+        values = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
         bind = _traced if traced else _bound
         if not traced:
-            self._new_batch(whole, given.lengths)
+            self._new_batch(values, given.lengths)
         for name in self.raws:
-            if whole[name] is not None:
-                whole[name] = bind(str(name), self.entries[name], whole[name], given.lengths)
-        return ([], whole | given.more) if self.by_name else (list(whole.values()), given.more)
+            if values[name] is not None:
+                values[name] = bind(str(name), self.entries[name], values[name], given.lengths)
+        return ([], values | given.more) if self.by_name else (list(values.values()), given.more)
 
     def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, Any]) -> None:
         """Binds dims without lengths to their size in the first argument with that dim, and forgets the last batch."""
-        seen: set[Dim] = set()
+        bound: set[Dim] = set()
         for name in self.raws:
             dims = self.entries[name].dims if raws[name] is not None else ()
             for dim, size in zip(dims, getattr(raws[name], "shape", ()), strict=False):
-                if dim in seen or dim.is_static() or dim.expr is not None:
+                if dim in bound or dim.is_static() or dim.expr is not None:
                     continue
-                seen.add(dim)
+                bound.add(dim)
                 dim.reset_raw()
                 if dim not in lengths:
                     dim.bind(Size([], size))
@@ -97,7 +97,7 @@ class Inputs:
             trailing, named = [*trailing, named], None
         if len(trailing) > len(self.ragged):
             raise ParameterError("to_torch: too many arguments", got=f"{len(trailing)} lengths", expected=self._call())
-        known = dict(zip(self.ragged, trailing, strict=False))
+        by_dim = dict(zip(self.ragged, trailing, strict=False))
         for name, values in (named or {}).items():
             dim = next((dim for dim in self.ragged if name in (dim, dim.name)), None)
             if dim is None:
@@ -106,8 +106,8 @@ class Inputs:
                     got=name,
                     expected=", ".join(dim.name for dim in self.ragged) or "no lengths",
                 )
-            known[dim] = values
-        return {dim: values for dim, values in known.items() if values is not None}
+            by_dim[dim] = values
+        return {dim: values for dim, values in by_dim.items() if values is not None}
 
     def _call(self) -> str:
         """The signature of the call, for messages."""
@@ -130,19 +130,19 @@ def _described(entries: dict[Any, Tensor | Dim]) -> dict[Any, Any]:
 
 def _ragged(arguments: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The dims that take lengths, in order of appearance: dynamic dims except the first of an argument."""
-    first = {dims[0] for dims in arguments if dims}
-    dims = [dim for dims in arguments for dim in dims if dim not in first]
+    leading = {dims[0] for dims in arguments if dims}
+    dims = [dim for dims in arguments for dim in dims if dim not in leading]
     return [dim for dim in dict.fromkeys(dims) if dim.is_dynamic() and dim.expr is None]
 
 
 def _bound(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Tensor:
-    own = {dim: lengths[dim] for dim in template.dims if dim in lengths}
+    sizes = {dim: lengths[dim] for dim in template.dims if dim in lengths}
     return convert_to_tensor(
         raw,
         dims=template.dims,
         sparse_dim=template.sparse_dim,
         feature_dim=template.feature_dim,
-        lengths=own,
+        lengths=sizes,
         name=name,
     )
 

@@ -55,8 +55,8 @@ def mirror_of(module: Module) -> Any:
 
 def wrapped_module(module: Module) -> torch.nn.Module | None:
     """The torch module inside a module made by `rf.from_torch`; None for other modules."""
-    found = vars(module).get("nn_module")
-    return found if isinstance(found, torch.nn.Module) else None
+    part = vars(module).get("nn_module")
+    return part if isinstance(part, torch.nn.Module) else None
 
 
 class Mirror(torch.nn.Module):
@@ -73,10 +73,10 @@ class Mirror(torch.nn.Module):
         self._mirror()
 
     def _belong_to(self, module: Module) -> None:
-        this: Any = self
+        mirror: Any = self
         self.rf_module = module
         if mirror_of(module) is None:
-            module._mirror_ref = MirrorRef(this)
+            module._mirror_ref = MirrorRef(mirror)
 
     def _new_part(self, module: Module) -> torch.nn.Module:
         """A mirror of a submodule that has none yet."""
@@ -92,14 +92,14 @@ class Mirror(torch.nn.Module):
                         part._raw = part._raw.detach()
                     table[name] = self._seen[name] = part._raw
             elif isinstance(part, Module):
-                known = self._modules.get(name)
-                if known is not self._children.get(name):
+                mirror = self._modules.get(name)
+                if mirror is not self._children.get(name):
                     raise ParameterError(
                         f"to_torch: {name!r} was replaced in the torch module, but {self._get_name()} does not call it",
-                        got=type(known).__name__,
+                        got=type(mirror).__name__,
                         hint=f"replace it in the rfnb module: net.rf_module.{name} = rf.from_torch(…)",
                     )
-                if not isinstance(known, Mirror) or known.rf_module is not part:
+                if not isinstance(mirror, Mirror) or mirror.rf_module is not part:
                     child = wrapped_module(part)
                     if child is None:  # not `or`: an existing one may be empty, or have no length
                         child = mirror_of(part) or self._new_part(part)

@@ -43,26 +43,26 @@ class Outputs:
         """The raw tensors with these dims, followed by lengths."""
         tensors = self._tensors(as_dicts(result))
         raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
-        found = raws if self.by_name else next(iter(raws.values())) if self.single else tuple(raws.values())
+        values = raws if self.by_name else next(iter(raws.values())) if self.single else tuple(raws.values())
         if not self.ragged:
-            return found
+            return values
         lengths = {dim.name: self._lengths(dim, tensors) for dim in self.ragged}
         lengths_only = next(iter(lengths.values())) if len(lengths) == 1 else lengths
-        return (found, lengths_only) if self.by_name or self.single else (*found, lengths_only)
+        return (values, lengths_only) if self.by_name or self.single else (*values, lengths_only)
 
     def _tensors(self, result: Any) -> dict[Any, Tensor]:
         if self.by_name and isinstance(result, dict):
-            found = {name: value for name, value in result.items() if isinstance(value, Tensor)}
+            tensors = {name: value for name, value in result.items() if isinstance(value, Tensor)}
         else:
-            found = dict(zip(self.entries, tensors_in(result), strict=False))
-        missing = [name for name in self.entries if name not in found]
+            tensors = dict(zip(self.entries, tensors_in(result), strict=False))
+        missing = [name for name in self.entries if name not in tensors]
         if missing:
             raise DimError(
                 f"to_torch: `out_dims` describe {len(self.entries)} results",
-                got=", ".join(map(str, found)) or "no Tensor",
+                got=", ".join(map(str, tensors)) or "no Tensor",
                 expected=", ".join(map(str, self.entries)),
             )
-        return found
+        return tensors
 
     def _lengths(self, dim: Dim, tensors: dict[Any, Tensor]) -> torch.Tensor:
         owner = next(tensors[name] for name, dims in self.entries.items() if dim in dims)

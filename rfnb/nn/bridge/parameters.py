@@ -46,11 +46,11 @@ def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]
     """
     check_module(module, "param_groups")
     groups: dict[float, list[Any]] = {}
-    seen: set[int] = set()
+    ids: set[int] = set()
     for owner in module.modules():
         for parameter in owner.parameters(recurse=False):
-            if parameter.trainable and id(parameter) not in seen:
-                seen.add(id(parameter))
+            if parameter.trainable and id(parameter) not in ids:
+                ids.add(id(parameter))
                 groups.setdefault(_decay(parameter, owner, weight_decay), []).append(parameter.raw_tensor)
     return [{"params": raws, "weight_decay": decay} for decay, raws in groups.items()]
 

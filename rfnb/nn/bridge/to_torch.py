@@ -58,9 +58,9 @@ def to_torch(
         return plain
     inputs = None if in_dims is None else Inputs(in_dims)
     outputs = None if out_dims is None else Outputs(out_dims)
-    found = mirror_of(module)
-    if found is not None and found.is_like(inputs, outputs, aux_params_as_buffers):
-        return found
+    mirror = mirror_of(module)
+    if mirror is not None and mirror.is_like(inputs, outputs, aux_params_as_buffers):
+        return mirror
     return TorchModule(module, inputs, outputs, aux_params_as_buffers)
 
 
@@ -83,11 +83,11 @@ class TorchModule(Mirror):
 
     def _belong_to(self, module: Module) -> None:
         super()._belong_to(module)
-        this: Any = weakref.ref(self)
+        reference: Any = weakref.ref(self)
         # Not decorators of the class: they import the compiler of torch, which takes as long as torch itself.
-        self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))
+        self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: reference()._call_in_graph(*args))
         self._outside_of_graphs = torch.compiler.disable(
-            lambda *args, **kwargs: this().forward(*args, **kwargs),
+            lambda *args, **kwargs: reference().forward(*args, **kwargs),
             reason="rfnb: only a model that was wrapped with `in_dims` can be compiled",
         )
 
@@ -108,8 +108,8 @@ class TorchModule(Mirror):
             raws: dict[str, Any] = dict(self.named_parameters(remove_duplicate=False))
             raws.update(self.named_buffers(remove_duplicate=False))
             flags = [module.training for module in self.modules()]  # read here, so that a change compiles again
-            more = {} if lengths is None else {"lengths": lengths}
-            return self._in_graph(raws, flags, args, kwargs, more)
+            options = {} if lengths is None else {"lengths": lengths}
+            return self._in_graph(raws, flags, args, kwargs, options)
         crossing = crossing_to(self)
         if crossing is not None and running.get() is not self:
             return self._call_across(crossing, args, {**kwargs, "lengths": lengths})
@@ -120,13 +120,13 @@ class TorchModule(Mirror):
     def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> Any:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
-            given = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
-            traced = traced or (given is not None and not given.has_numbers())
+            inputs = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
+            traced = traced or (inputs is not None and not inputs.has_numbers())
             if traced:
                 stack.enter_context(entered(get_run_ctx().again()))
                 stack.enter_context(sizes_restored())
-            if self._inputs is not None and given is not None:
-                args, kwargs = self._inputs.tensors(given, traced=traced)
+            if self._inputs is not None and inputs is not None:
+                args, kwargs = self._inputs.tensors(inputs, traced=traced)
             elif lengths is not None:
                 kwargs = {**kwargs, "lengths": lengths}
             result = self._run(args, kwargs)

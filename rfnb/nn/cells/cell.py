@@ -70,11 +70,11 @@ class RecCell(Module):
         return self.over(source, state, spatial_dim)
 
     def _check_state(self, state: Any) -> None:
-        what = f"{type(self).__name__}: `state`"
+        name = f"{type(self).__name__}: `state`"
         if type(self).default_initial_state is RecCell.default_initial_state:
-            check_recurrent_state(state, what, self.state_parts, self.out_dim, ["mask"])
+            check_recurrent_state(state, name, self.state_parts, self.out_dim, ["mask"])
         else:  # of other parts
-            check_state(state, what)
+            check_state(state, name)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The output and the next state; `x` is the result of `project`. {…}, {…, out_dim} → {…, out_dim}"""

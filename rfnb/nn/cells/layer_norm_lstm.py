@@ -84,7 +84,7 @@ class LayerNormVariantsLSTM(RecCell):
         if global_norm + global_norm_joined + per_gate_norm > 1 or (with_concat and global_norm):
             raise ParameterError(
                 "LayerNormVariantsLSTM: these options exclude each other",
-                got=", ".join(name for name, given in list(locals().items()) if given is True),
+                got=", ".join(name for name, value in list(locals().items()) if value is True),
                 expected="one of global_norm (without with_concat), global_norm_joined, per_gate_norm",
             )
         super().__init__(in_dim, out_dim)
@@ -100,11 +100,11 @@ class LayerNormVariantsLSTM(RecCell):
         self.bias = Parameter([gates], initial=forget) if has_bias else None
 
         def norm(dim: Dim, *, shift: Any = norm_shift, with_bias: bool = True) -> LayerNorm:
-            made = LayerNorm(dim, eps=EPSILON, with_bias=with_bias)
-            made.scale.initial = norm_gain
-            if made.bias is not None:
-                made.bias.initial = shift
-            return made
+            layer = LayerNorm(dim, eps=EPSILON, with_bias=with_bias)
+            layer.scale.initial = norm_gain
+            if layer.bias is not None:
+                layer.bias.initial = shift
+            return layer
 
         self.input_norm = norm(gates, shift=norm_shift + forget) if global_norm else identity
         self.state_norm = norm(gates, with_bias=False) if global_norm else identity

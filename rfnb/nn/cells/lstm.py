@@ -187,8 +187,8 @@ class ZoneoutLSTM(_Lstm):
     ):
         order = parts_order.replace("c", "j").replace("g", "j")
         if sorted(order) != sorted(KERNEL_ORDER):
-            what = "ZoneoutLSTM: `parts_order` is not an order of the gates"
-            raise ParameterError(what, got=repr(parts_order), expected="the letters of 'ifco' in any order")
+            fault = "ZoneoutLSTM: `parts_order` is not an order of the gates"
+            raise ParameterError(fault, got=repr(parts_order), expected="the letters of 'ifco' in any order")
         super().__init__(in_dim, out_dim, with_bias=with_bias, parts_order=order, forget_bias=forget_bias)
         self.zoneout_factor_cell = zoneout_factor_cell
         self.zoneout_factor_output = zoneout_factor_output

@@ -104,8 +104,8 @@ class TransformerDecoderLayer(TransformerLayer):
         """
         check_state(state, f"{type(self).__name__}: `state`", ["self_att"])
         norm = self.self_att_layer_norm
-        found, att_state = self.self_att(self.part_input(x, norm), axis=spatial_dim, state=state.self_att)
-        x = self.add_part(x, found, norm)
+        context, att_state = self.self_att(self.part_input(x, norm), axis=spatial_dim, state=state.self_att)
+        x = self.add_part(x, context, norm)
         if self.cross_att is not None and self.cross_att_layer_norm is not None:
             if encoder is None:
                 raise ParameterError(

@@ -153,9 +153,9 @@ class Merge(Module):
 
     def __call__(self, x1: Tensor, x2: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, in_dim1}, {…, spatial_dim, in_dim2} → {…, spatial_dim, out_dim}"""
-        both, _ = concat((x1, self.in_dim1), (x2, self.in_dim2), out_dim=self.concat_in_dim)
-        near, _ = self.depthwise_conv_fusion(both, in_spatial_dim=spatial_dim)
-        return self.merge_proj(both + near)
+        joined, _ = concat((x1, self.in_dim1), (x2, self.in_dim2), out_dim=self.concat_in_dim)
+        near, _ = self.depthwise_conv_fusion(joined, in_spatial_dim=spatial_dim)
+        return self.merge_proj(joined + near)
 
 
 def _depthwise(dim: Dim, kernel_size: int, **options: Any) -> Conv1d:

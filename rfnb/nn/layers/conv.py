@@ -36,12 +36,12 @@ class _Sliding(Module):
         listed = [sizes] * self.nd if isinstance(sizes, int | Dim) else list(sizes or ())
         if len(listed) != self.nd:
             name = type(self).__name__
-            what = f"{name}: `filter_size` has the wrong number of sizes"
-            raise ParameterError(what, got=sizes, expected=count_of(self.nd, "size"))
+            fault = f"{name}: `filter_size` has the wrong number of sizes"
+            raise ParameterError(fault, got=sizes, expected=count_of(self.nd, "size"))
         numbers = [size.dimension if isinstance(size, Dim) else size for size in listed]
         if any(size is not None and size < 1 for size in numbers):
-            what = f"{type(self).__name__}: `filter_size` must be 1 or more"
-            raise ParameterError(what, got=" × ".join(map(str, numbers)), expected="1 or more")
+            fault = f"{type(self).__name__}: `filter_size` must be 1 or more"
+            raise ParameterError(fault, got=" × ".join(map(str, numbers)), expected="1 or more")
         return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
 
     def __call__(

@@ -30,11 +30,11 @@ class Embedding(Module):
     def __call__(self, source: Tensor) -> Tensor:
         """{…} sparse in in_dim → {…, out_dim}. Raises DimError if `source` is sparse in another dim."""
         if source.sparse_dim is not self.in_dim:
-            other = source.sparse_dim
+            labels = source.sparse_dim
             raise DimError(
                 f"Embedding: `source` is not sparse in {self.in_dim.name}",
-                got=f"{source.describe_dims()} {source.dtype}" + (f", labels {other.describe()}" if other else ""),
+                got=f"{source.describe_dims()} {source.dtype}" + (f", labels {labels.describe()}" if labels else ""),
                 expected=f"a tensor with sparse_dim={self.in_dim.describe()}",
-                hint=f"rf.set_sparse_dim(source, {self.in_dim.name})" if other is None else None,
+                hint=f"rf.set_sparse_dim(source, {self.in_dim.name})" if labels is None else None,
             )
         return gather(self.weight, indices=source, axis=self.weight.dims[0])

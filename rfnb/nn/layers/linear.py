@@ -39,7 +39,7 @@ def linear_with(weight: Parameter, in_dim: Dim, out_dim: Dim) -> Linear:
 
     weight: {in_dim, out_dim}, in any order.
     """
-    made = Linear.__new__(Linear)
-    made.in_dim, made.out_dim, made.weight = in_dim, out_dim, weight
-    made.with_bias, made.bias = False, None
-    return made
+    layer = Linear.__new__(Linear)
+    layer.in_dim, layer.out_dim, layer.weight = in_dim, out_dim, weight
+    layer.with_bias, layer.bias = False, None
+    return layer

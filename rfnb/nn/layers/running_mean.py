@@ -53,7 +53,7 @@ class RunningMean(Module):
         if missing:
             raise DimError(f"RunningMean: `x` has no dim {missing[0].name}", got=x.describe_dims())
         if not self.update_only_in_train or get_run_ctx().is_train_flag_enabled(func=RunningMean.__call__):
-            others = [dim for dim in x.dims if dim not in self.mean.dims]
-            seen = reduce_mean(x, axis=others) if others else x
-            self.mean.assign_add(mul(sub(seen, self.mean), self.alpha))
+            axes = [dim for dim in x.dims if dim not in self.mean.dims]
+            new = reduce_mean(x, axis=axes) if axes else x
+            self.mean.assign_add(mul(sub(new, self.mean), self.alpha))
         return self.mean

@@ -25,14 +25,14 @@ class TransformerLayer(WithDropout):
 
     def part_input(self, x: Tensor, norm: Module) -> Tensor:
         """The input of a part: norm(x), or x if the norms come after the sums."""
-        found: Tensor = norm(x) if self.norm_first else x
-        return found
+        result: Tensor = norm(x) if self.norm_first else x
+        return result
 
     def add_part(self, x: Tensor, part: Tensor, norm: Module) -> Tensor:
         """x + dropout(part), or the norm of that if the norms come after the sums."""
         x = add(x, self.dropped(part))
-        found: Tensor = x if self.norm_first else norm(x)
-        return found
+        result: Tensor = x if self.norm_first else norm(x)
+        return result
 
 
 class Transformer(WithDropout):

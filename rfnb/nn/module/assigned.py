@@ -16,22 +16,22 @@ def check_assigned(owner: object, name: str, value: Any) -> None:
 
     if not isinstance(value, torch.nn.Module | torch.nn.Parameter):
         return
-    what = f"{type(owner).__name__}.{name}"
+    path = f"{type(owner).__name__}.{name}"
     if isinstance(value, torch.nn.Module):
         raise ParameterError(
-            f"{what} is a module of torch: its parameters would be neither trained nor saved",
+            f"{path} is a module of torch: its parameters would be neither trained nor saved",
             got=f"{type(value).__module__}.{type(value).__qualname__}",
             expected="an rf.Module",
             hint=f"{name}.rf_module"
             if hasattr(value, "rf_module")
             else f"rf.from_torch({name}, in_dims=[…], out_dims=[…]), with the dims of its arguments and results",
         )
-    held = isinstance(vars(owner).get(name), Parameter)
+    exists = isinstance(vars(owner).get(name), Parameter)
     raise ParameterError(
-        f"{what} is a parameter of torch: it would be neither trained nor saved",
+        f"{path} is a parameter of torch: it would be neither trained nor saved",
         got=f"torch.nn.Parameter of shape {tuple(value.shape)}",
         expected="an rf.Parameter",
-        hint=f"{what}.assign({name}) sets its values" if held else f"rf.Parameter([…], raw_tensor={name}), with Dims",
+        hint=f"{path}.assign({name}) sets its values" if exists else f"rf.Parameter([…], raw_tensor={name}), with Dims",
     )
 
 

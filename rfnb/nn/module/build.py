@@ -74,9 +74,9 @@ def _find(name: str) -> Any:
     path = name.split(".")
     for prefix in PREFIXES:
         if name.startswith(f"{prefix}."):
-            inside = path[prefix.count(".") + 1 :]
-            found = _below(sys.modules[ROOT], inside)  # elsewhere, it may be in another file
-            return _below(sys.modules[ROOT], inside[-1:]) if found is None else found
+            names = path[prefix.count(".") + 1 :]
+            member = _below(sys.modules[ROOT], names)  # elsewhere, it may be in another file
+            return _below(sys.modules[ROOT], names[-1:]) if member is None else member
     for length in range(len(path) - 1, 0, -1):
         if (module := sys.modules.get(".".join(path[:length]))) is not None:
             return _below(module, path[length:])
@@ -111,8 +111,8 @@ def _gives_tensor(function: Any) -> bool:
 
 
 def _nearest(name: str) -> str | None:
-    last = name.rpartition(".")[2]
-    near = did_you_mean(last, _public(), "'rf.{}'")
+    tail = name.rpartition(".")[2]
+    near = did_you_mean(tail, _public(), "'rf.{}'")
     if near is None and "." in name and name.partition(".")[0] not in sys.modules:
         return f"import {name.rpartition('.')[0]} first"
     return near

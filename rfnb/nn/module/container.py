@@ -39,8 +39,8 @@ class _Listed(Module, Generic[P]):
 
     def items(self) -> list[tuple[str, P]]:
         """Names and entries; an entry that occurs twice is listed twice."""
-        found: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
-        return found
+        entries: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
+        return entries
 
     def append(self, part: Any) -> None:
         """Adds an entry at the end."""
@@ -74,23 +74,23 @@ class _Listed(Module, Generic[P]):
         names, parts = [name for name, _ in entries[index]], self._parts(part)
         if len(names) != len(parts):
             if index.step not in (None, 1):
-                what = f"{type(self).__name__}: a slice with a step is replaced by a different number of entries"
-                raise ParameterError(what, got=len(parts), expected=len(names))
+                fault = f"{type(self).__name__}: a slice with a step is replaced by a different number of entries"
+                raise ParameterError(fault, got=len(parts), expected=len(names))
             names = ["0"] * len(parts)
         entries[index] = zip(names, parts, strict=True)
         self._become(entries)
 
     def __delitem__(self, index: int | slice) -> None:
         """Removes entries; the following ones are renumbered, but names from a dict stay."""
-        kept = self.items()
-        del kept[index]
-        self._become(kept)
+        entries = self.items()
+        del entries[index]
+        self._become(entries)
 
     def _parts(self, given: Any) -> list[Any]:
         if not isinstance(given, Iterable) or isinstance(given, Tensor):
-            what = f"{type(self).__name__}: what replaces a slice is not a list"
+            fault = f"{type(self).__name__}: what replaces a slice is not a list"
             kind = self._kind.__name__.lower()
-            raise ParameterError(what, got=type(given).__name__, expected=f"a list of {kind}s", hint=f"[{kind}]")
+            raise ParameterError(fault, got=type(given).__name__, expected=f"a list of {kind}s", hint=f"[{kind}]")
         return [self._part(part) for part in given]
 
     def _become(self, entries: Iterable[tuple[str, Any]]) -> None:
@@ -138,8 +138,8 @@ class ParameterList(_Listed[Parameter]):
 
     def _part(self, given: Any) -> Parameter:
         if not isinstance(given, Parameter):
-            what = "ParameterList: an entry is not a Parameter"
-            raise ParameterError(what, got=type(given).__name__, expected="rf.Parameter")
+            fault = "ParameterList: an entry is not a Parameter"
+            raise ParameterError(fault, got=type(given).__name__, expected="rf.Parameter")
         return given
 
 

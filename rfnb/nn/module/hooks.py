@@ -63,8 +63,8 @@ class MethodWithHooks:
     @classmethod
     def get(cls, obj: Any, attr: str) -> MethodWithHooks:
         """The existing replacement of this method, or a new one."""
-        found = vars(obj).get(attr)
-        return found if isinstance(found, cls) and found.obj is obj else cls(obj, attr)
+        method = vars(obj).get(attr)
+        return method if isinstance(method, cls) and method.obj is obj else cls(obj, attr)
 
     def setup(self) -> None:
         """Installs this in place of the object's method."""
@@ -116,11 +116,11 @@ def add_hook(
             "a hook must be a function", got=f"{hook!r:.40}", expected="hook(module, args, kwargs, result)"
         )
     handle = RemovableHandle(method, hooks)
-    others = dict(hooks) if first else {}
+    followers = dict(hooks) if first else {}
     if first:
         hooks.clear()
     hooks[handle.serial] = hook
-    hooks.update(others)
+    hooks.update(followers)
     return handle
 
 
@@ -129,6 +129,6 @@ def run_post_hooks(
 ) -> Any:
     """Calls the hooks one after the other and returns the final result."""
     for hook in list(hooks.values()):
-        other = hook(obj, args, kwargs, result)
-        result = result if other is None else other
+        new = hook(obj, args, kwargs, result)
+        result = result if new is None else new
     return result

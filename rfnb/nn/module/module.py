@@ -99,8 +99,8 @@ class Module(Shown):
         True
         """
         states = {name: child.default_initial_state(batch_dims=batch_dims) for name, child in self.named_children()}
-        known = {name: state for name, state in states.items() if state is not None}
-        return State(known) if known else None
+        initial = {name: state for name, state in states.items() if state is not None}
+        return State(initial) if initial else None
 
     # -- parts
 
@@ -179,11 +179,11 @@ class Module(Shown):
         >>> [(name, parameter.describe_dims()) for name, parameter in model.named_parameters()]
         [('0.weight', '{feat:3, out:4}'), ('0.bias', '{out:4}')]
         """
-        seen: set[int] = set()
+        ids: set[int] = set()
         for path, module in self.named_modules() if recurse else [("", self)]:
             for name, parameter in list(vars(module).items()):
-                if isinstance(parameter, Parameter) and id(parameter) not in seen:
-                    seen.add(id(parameter))
+                if isinstance(parameter, Parameter) and id(parameter) not in ids:
+                    ids.add(id(parameter))
                     full_name = f"{path}.{name}" if path else name
                     _name_after(parameter, full_name)
                     yield full_name, parameter
@@ -201,17 +201,17 @@ class Module(Shown):
         >>> model.get_deep("0.bias") is model[0].bias
         True
         """
-        found: Any = self
+        value: Any = self
         for name in filter(None, target.split(".")):
-            if not hasattr(found, name):
+            if not hasattr(value, name):
                 raise ParameterError(
                     f"{type(self).__name__} has no attribute {target!r}",
-                    got=f"{type(found).__name__} without {name!r}",
-                    expected=", ".join(_public_names(found)) or None,
-                    hint=did_you_mean(name, _public_names(found)),
+                    got=f"{type(value).__name__} without {name!r}",
+                    expected=", ".join(_public_names(value)) or None,
+                    hint=did_you_mean(name, _public_names(value)),
                 )
-            found = getattr(found, name)
-        return found
+            value = getattr(value, name)
+        return value
 
     def set_deep(self, target: str, value: Any) -> None:
         """Sets the attribute with this dotted name.
@@ -290,7 +290,7 @@ class Module(Shown):
         >>> model.name_of(linear), linear.name_of(model)
         ('0.0', None)
         """
-        return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
+        return next((name for name, part in self.named_modules(include_self=False) if part is module), None)
 
     def extra_repr(self) -> str:
         """What views show beside the class: "in:26 → out:128". Subclasses may override it, as in torch.
@@ -299,8 +299,8 @@ class Module(Shown):
         'in:26 → out:128'
         """
         dims = [getattr(self, name, None) for name in ("in_dim", "out_dim")]
-        shown = [f"{dim.name}:{'?' if dim.dimension is None else dim.dimension}" for dim in dims if type(dim) is Dim]
-        return " → ".join(shown)
+        sizes = [f"{dim.name}:{'?' if dim.dimension is None else dim.dimension}" for dim in dims if type(dim) is Dim]
+        return " → ".join(sizes)
 
     def __repr__(self) -> str:
         view = view_of(self)
@@ -353,10 +353,10 @@ def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _explain(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any, failure: Exception) -> None:
     """Raises the error that says which argument of a call is wrong, if there is one."""
     try:
-        given = inspect.signature(forward).bind(module, *args, **kwargs).arguments
+        arguments = inspect.signature(forward).bind(module, *args, **kwargs).arguments
     except TypeError:  # an argument is missing, or unknown: Python's message names it
         return
-    error = explained(type(module).__name__, forward, dict(list(given.items())[1:]), failure)
+    error = explained(type(module).__name__, forward, dict(list(arguments.items())[1:]), failure)
     if error is not None:
         raise error
 

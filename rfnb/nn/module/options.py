@@ -21,21 +21,21 @@ def check_options(cls: type, given: Mapping[str, Any]) -> None:
     """
     init: Any = cls.__init__  # type: ignore[misc]
     if str(getattr(init, "__module__", None)).partition(".")[0] == ROOT:  # None: made by exec
-        known = _known(cls)
+        names = _known(cls)
         for name, value in given.items():
-            if known is not None and name not in known:
+            if names is not None and name not in names:
                 raise unknown_option(cls, name, value)
 
 
 def unknown_option(cls: type, name: str, value: Any) -> ParameterError:
     """The error for an option that the class does not have: it names the option that is probably meant."""
-    known = _known(cls) or ()
-    meant = next((other for other in MEANT.get(name, ()) if other in known), None)
+    names = _known(cls) or ()
+    meant = next((option for option in MEANT.get(name, ()) if option in names), None)
     return ParameterError(
         f"{cls.__name__}: there is no option `{name}`",
         got=f"{name}={called(value)}",
-        expected=", ".join(known),
-        hint=f"`{meant}`" if meant else INSTEAD.get(name) or did_you_mean(name, known, "`{}`"),
+        expected=", ".join(names),
+        hint=f"`{meant}`" if meant else INSTEAD.get(name) or did_you_mean(name, names, "`{}`"),
     )
 
 
@@ -43,8 +43,8 @@ def one_of(cls: str, **given: Any) -> Any:
     """The value of an option that has several names; None if none is given. Raises ParameterError if several are."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        what = f"{cls}: `{names[0]}` is given twice"
-        raise ParameterError(what, got=" and ".join(f"{name}=…" for name in names), expected="one of them")
+        fault = f"{cls}: `{names[0]}` is given twice"
+        raise ParameterError(fault, got=" and ".join(f"{name}=…" for name in names), expected="one of them")
     return given[names[0]] if names else None
 
 
@@ -57,13 +57,13 @@ def layer_numbers(cls: type, count: Any, option: str = "num_layers") -> range:
 
 def _known(cls: type) -> tuple[str, ...] | None:
     """The options of a class. Those that a constructor passes on are options of the class above; None: any."""
-    known: list[str] = []
+    options: list[str] = []
     for base in cls.__mro__:
         if "__init__" in vars(base) and base is not object:
             names, passes_on = _options(vars(base)["__init__"])
-            known += [name for name in names if name not in known]
+            options += [name for name in names if name not in options]
             if not passes_on:
-                return tuple(known)
+                return tuple(options)
     return None
 
 

@@ -44,24 +44,24 @@ def register_parametrization(
     """
     check_module(module, "register_parametrization")
     if not callable(parametrization):
-        what = "register_parametrization: `parametrization` is not a function"
-        raise ParameterError(what, got=f"{parametrization!r:.40}", expected="a function of the parameter, or a Module")
+        label = "register_parametrization: `parametrization` is not a function"
+        raise ParameterError(label, got=f"{parametrization!r:.40}", expected="a function of the parameter, or a Module")
     table = vars(module).get(_TABLE, {})
     param = vars(module).get(param_name)
-    what = f"register_parametrization: {type(module).__name__}.{param_name}"
+    label = f"register_parametrization: {type(module).__name__}.{param_name}"
     if param_name in table:
-        raise ParameterError(f"{what} already has a parametrization", hint="rf.remove_parametrization removes it")
+        raise ParameterError(f"{label} already has a parametrization", hint="rf.remove_parametrization removes it")
     if not isinstance(param, Parameter):
         raise ParameterError(
-            f"{what} is not a Parameter",
+            f"{label} is not a Parameter",
             got=type(param).__name__,
             expected=" or ".join(name for name, _ in module.named_parameters(recurse=False)) or None,
         )
-    own = isinstance(parametrization, Module) and parametrization.has_parameters
-    if own is keep_existing_param:
+    trained = isinstance(parametrization, Module) and parametrization.has_parameters
+    if trained is keep_existing_param:
         raise ParameterError(
-            f"{what}: the parametrization has {'its own' if own else 'no'} parameters",
-            expected=f"a {'function' if own else 'Module'} with{'out' if own else ''} parameters, "
+            f"{label}: the parametrization has {'its own' if trained else 'no'} parameters",
+            expected=f"a {'function' if trained else 'Module'} with{'out' if trained else ''} parameters, "
             f"for keep_existing_param={keep_existing_param}",
         )
     vars(module)[_TABLE] = {**table, param_name: (parametrization, param)}
@@ -175,21 +175,21 @@ class _Parametrized:
     def __get__(self, module: Module | None, owner: type) -> Any:
         if module is None:
             return self
-        held = vars(module)
-        parametrization, _ = held[_TABLE][self.name]
-        given = (held[self.name],) if isinstance(held[self.name], Parameter) else ()
-        value, _ = once((id(module), self.name), lambda: (parametrization(*given), module))
+        attributes = vars(module)
+        parametrization, _ = attributes[_TABLE][self.name]
+        originals = (attributes[self.name],) if isinstance(attributes[self.name], Parameter) else ()
+        value, _ = once((id(module), self.name), lambda: (parametrization(*originals), module))
         return value
 
     def __set__(self, module: Module, value: Any) -> None:
-        held = vars(module)
+        attributes = vars(module)
         if isinstance(value, Parameter):
-            held[self.name] = value
-        elif isinstance(held[self.name], Parameter):
-            held[self.name].assign(value)
+            attributes[self.name] = value
+        elif isinstance(attributes[self.name], Parameter):
+            attributes[self.name].assign(value)
         else:
             raise ParameterError(
-                f"{type(module).__name__}.{self.name} is computed by {type(held[self.name]).__name__}",
+                f"{type(module).__name__}.{self.name} is computed by {type(attributes[self.name]).__name__}",
                 hint="set the parameters of that module, or call rf.remove_parametrization first",
             )
 
@@ -202,10 +202,10 @@ def _become(module: Module, names: list[str]) -> None:
         del vars(module)[_TABLE]
         return
     members = {name: _Parametrized(name) for name in names}
-    same = {"__doc__": base.__doc__, "__module__": base.__module__, "__qualname__": base.__qualname__}
-    own = {"_parametrized_names": names, "__reduce_ex__": _reduce, "extra_repr": _extra_repr}
+    inherited = {"__doc__": base.__doc__, "__module__": base.__module__, "__qualname__": base.__qualname__}
+    overrides = {"_parametrized_names": names, "__reduce_ex__": _reduce, "extra_repr": _extra_repr}
     make: Any = type(base)
-    module.__class__ = make(base.__name__, (base,), {**same, **own, **members})
+    module.__class__ = make(base.__name__, (base,), {**inherited, **overrides, **members})
 
 
 def _base(module: Module) -> type[Module]:
@@ -213,7 +213,7 @@ def _base(module: Module) -> type[Module]:
 
 
 def _extra_repr(module: Module) -> str:
-    parts = [f"{name}: {_title(made)}" for name, (made, _) in vars(module)[_TABLE].items()]
+    parts = [f"{name}: {_title(value)}" for name, (value, _) in vars(module)[_TABLE].items()]
     return ", ".join(filter(None, [_base(module).extra_repr(module), *parts]))
 
 

@@ -73,10 +73,10 @@ def ctc_beam(
     with loop:
         frame = loop.unstack(log_probs)
         parts = frame if scorers is None else {"model": frame, **scorers}
-        given: dict[str, Any] = {"blank": blank, "merge": merge, "label_loop": True, "start": start}
-        loop.choice(parts, beam=hypotheses, axis=axis, input_type="log_prob", **given)
-    found: Found = loop.found
+        options: dict[str, Any] = {"blank": blank, "merge": merge, "label_loop": True, "start": start}
+        loop.choice(parts, beam=hypotheses, axis=axis, input_type="log_prob", **options)
+    result: Found = loop.found
     if labels is None:
-        return found
+        return result
     vocab = labels if isinstance(labels, Vocab) else Vocab(labels)
-    return Found(replace(found.trace, vocab=vocab), found.scores, found.lengths, found.beam)
+    return Found(replace(result.trace, vocab=vocab), result.scores, result.lengths, result.beam)

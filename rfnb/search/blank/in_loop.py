@@ -55,21 +55,21 @@ class Blanks:
     def _carry(self, body: Body, name: str, numbers: np.ndarray, like: Tensor) -> None:
         with body.untraced():
             raw = body.backend.from_numpy_raw(numbers, like.device)
-            first = tensor_of(raw, like.sig, like.lengths)
-        self.places[name] = body.carry("search", first, first.dtype, raw)
+            initial = tensor_of(raw, like.sig, like.lengths)
+        self.places[name] = body.carry("search", initial, initial.dtype, raw)
 
     def step(self, body: Body, hypotheses: Hypotheses, scores: Tensor, base: Tensor, **more: Any) -> FrameStep:
         """The hypotheses after one more frame. more: the other arguments of `frame_step`."""
         more |= {name: self._value(body, hypotheses, place) for name, place in self.places.items()}
         prefixes = Prefixes(*(more.pop(name) for name in Prefixes._fields))
-        found: FrameStep = frame_step(scores, base, prefixes=prefixes, blank=self.blank, merge=self.merge, **more)
-        return found
+        result: FrameStep = frame_step(scores, base, prefixes=prefixes, blank=self.blank, merge=self.merge, **more)
+        return result
 
     def take(self, body: Body, hypotheses: Hypotheses, found: FrameStep) -> None:
         """Carries what is known of the hypotheses after a frame."""
-        after = found.prefixes._asdict() | {"in_blank": found.in_blank, "in_label": found.in_label}
+        values = found.prefixes._asdict() | {"in_blank": found.in_blank, "in_label": found.in_label}
         for name, place in self.places.items():
-            hypotheses.carried[place] = body.of_body(after[name], "choice")
+            hypotheses.carried[place] = body.of_body(values[name], "choice")
 
     def _value(self, body: Body, hypotheses: Hypotheses, place: int) -> Tensor:
         """A carried value of the newest hypotheses."""
@@ -88,8 +88,8 @@ def check_blank(options: BlankOptions, axis: Dim) -> None:
     if not 0 <= options.blank < axis.get_dim_value():
         expected = f"0 to {axis.get_dim_value() - 1}"
         raise ParameterError("choice: `blank` is not a label", got=options.blank, expected=expected)
-    others = {name: getattr(options, name) for name in ("custom_score_combine", "keep_beams", "cheating")}
-    for name, value in others.items():
+    conflicts = {name: getattr(options, name) for name in ("custom_score_combine", "keep_beams", "cheating")}
+    for name, value in conflicts.items():
         if value and options.by_frame:
             hint = "leave one of the two out; merge=None keeps alignments apart"
             raise ParameterError(f"choice: `{name}` cannot be used where hypotheses merge", got=value, hint=hint)

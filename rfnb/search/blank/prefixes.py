@@ -63,9 +63,9 @@ class Prefixes(NamedTuple):
         other = _other(beam)
         alive = logical_not(is_neg_infinite(scores))
         keys, others_alive = (replace_dim(x, in_dim=beam, out_dim=other)[0] for x in (self.key, alive))
-        same = reduce_all(compare_bc(self.shorter, "equal", keys), axis=HASH)
-        same = logical_and(logical_and(same, alive), others_alive)
-        return set_sparse_dim(reduce_argmax(cast(same, "int32"), axis=other), None), reduce_any(same, axis=other)
+        matches = reduce_all(compare_bc(self.shorter, "equal", keys), axis=HASH)
+        matches = logical_and(logical_and(matches, alive), others_alive)
+        return set_sparse_dim(reduce_argmax(cast(matches, "int32"), axis=other), None), reduce_any(matches, axis=other)
 
 
 def none_yet(like: Tensor) -> dict[str, np.ndarray]:
@@ -84,10 +84,10 @@ _others: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
 
 def _other(beam: Dim) -> Dim:
     """A second dim of the same hypotheses. The same each time, so that plans are found again."""
-    found = _others.get(beam)
-    if found is None:
-        found = _others[beam] = Dim(beam.get_dim_value(), name="other hypotheses")
-    return found
+    dim = _others.get(beam)
+    if dim is None:
+        dim = _others[beam] = Dim(beam.get_dim_value(), name="other hypotheses")
+    return dim
 
 
 def _factors(like: Tensor) -> Tensor:

@@ -96,8 +96,8 @@ def frame_step(
     total = (base + new).copy_transpose(order)
     if merge is None:
         if of_labels is not None and in_label is not None:
-            again = both(compare_bc(prefixes.last, "equal", number), no(is_neg_infinite(in_label)))
-            total = where(again, base + scores, total).copy_transpose(order)
+            repeated = both(compare_bc(prefixes.last, "equal", number), no(is_neg_infinite(in_label)))
+            total = where(repeated, base + scores, total).copy_transpose(order)
         return _apart(total, axis, beam, out_beam, blank, prefixes, in_label)
     blanks = stays = gather(total, indices=blank, axis=axis)
     repeats = None
@@ -108,15 +108,15 @@ def frame_step(
         total = where(is_last, in_blank + new, total).copy_transpose(order)
     shorter, met = prefixes.shortened(base, beam)
     met = met if ended is None else both(met, no(ended))
-    comes, taken = _longer(total, shorter, prefixes.last, met, axis, beam)
-    total = where(is_blank, merged(stays, comes, merge), where(taken, -np.inf, total)).copy_transpose(order)
+    comes, extended = _longer(total, shorter, prefixes.last, met, axis, beam)
+    total = where(is_blank, merged(stays, comes, merge), where(extended, -np.inf, total)).copy_transpose(order)
     labels, parents, best = _best(total, axis, beam, out_beam)
 
     def of_parents(x: Tensor) -> Tensor:
         return gather(x, indices=parents, axis=beam)
 
     keeps = equal(labels, blank)
-    after = prefixes.after(labels, parents, keeps, beam)
+    longer = prefixes.after(labels, parents, keeps, beam)
     ends = None
     if repeats is not None:
         in_label = of_parents(merged(repeats, comes, merge))
@@ -124,8 +124,8 @@ def frame_step(
     longer_leads = both(keeps, of_parents(greater(comes, stays)))
     two = no(one_of(is_neg_infinite(stays), is_neg_infinite(comes)))
     joined = where(both(keeps, of_parents(two)), where(longer_leads, parents, of_parents(shorter)), -1)
-    labels, parents = where(longer_leads, after.last, labels), where(longer_leads, of_parents(shorter), parents)
-    return _ordered(best, labels, parents, joined, after, ends, axis, beam)
+    labels, parents = where(longer_leads, longer.last, labels), where(longer_leads, of_parents(shorter), parents)
+    return _ordered(best, labels, parents, joined, longer, ends, axis, beam)
 
 
 def merged(a: Tensor, b: Tensor, merge: Merge) -> Tensor:
@@ -162,9 +162,9 @@ def _apart(
         last, ends_in_label = (gather(x, indices=parents, axis=beam) for x in (prefixes.last, in_label))
         repeats = both(equal(labels, last), no(is_neg_infinite(ends_in_label)))
         keeps = one_of(is_blank, repeats)
-    after = prefixes.after(labels, parents, keeps, beam)
+    longer = prefixes.after(labels, parents, keeps, beam)
     ends = None if in_label is None else (where(is_blank, best, -np.inf), where(is_blank, -np.inf, best))
-    return _ordered(best, where(keeps, blank, labels), parents, parents * 0 - 1, after, ends, axis, beam)
+    return _ordered(best, where(keeps, blank, labels), parents, parents * 0 - 1, longer, ends, axis, beam)
 
 
 def _ordered(

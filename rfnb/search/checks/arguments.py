@@ -45,14 +45,14 @@ def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim
         )
     if not out_beam.dimension:
         raise DimError("beam_step: `out_beam` has no fixed size", got=out_beam, hint='rf.Dim(4, name="after")')
-    own = [dim for dim in scores.dims if dim is not axis]
-    for name, x, needed in (("scores", scores, [axis]), ("base", base, [beam, *own])):
-        lacking = next((dim for dim in needed if dim not in x.dims_set), None)
+    score_dims = [dim for dim in scores.dims if dim is not axis]
+    for name, x, required in (("scores", scores, [axis]), ("base", base, [beam, *score_dims])):
+        lacking = next((dim for dim in required if dim not in x.dims_set), None)
         if lacking is not None:
             raise DimError(
                 f"beam_step: `{name}` lacks the dim {lacking.name}",
                 got=x.describe_dims(),
-                expected=", ".join(dict.fromkeys(dim.name for dim in needed)),
+                expected=", ".join(dict.fromkeys(dim.name for dim in required)),
                 hint=f"rf.expand_dim({name}, {lacking.name}) if it is the same for all of its entries",
                 dims=[lacking],
             )
@@ -60,7 +60,7 @@ def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim
 
 def check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
     """Raises DimError if the beam is not a Dim of fixed size, or no state has it; LoopError in a nested loop."""
-    name, known = body.loop.name, body.hypotheses
+    name, hypotheses = body.loop.name, body.hypotheses
     if body.outer is not None:
         raise LoopError(
             f"{name}: choice in a loop inside of another, where the result of the search differs at each step",
@@ -75,25 +75,25 @@ def check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
             hint='before the loop: beam = rf.Dim(4, name="beam"); loop.state.prev = rf.zeros([…, beam], …)',
         )
     states = [(state, x) for state, x in body.loop.state._leaves() if isinstance(x, Tensor)]
-    if known is None and needs_state and not any(beam in x.dims for _, x in states):
-        other = next((dim for _, x in states for dim in x.dims if dim.name == beam.name), None)
-        if other is not None:
+    if hypotheses is None and needs_state and not any(beam in x.dims for _, x in states):
+        namesake = next((dim for _, x in states for dim in x.dims if dim.name == beam.name), None)
+        if namesake is not None:
             raise DimError(
                 f"{name}: choice: `beam` is another Dim than that of the states, of the same name",
                 got=beam.describe(),
-                expected=other.describe(),
-                hint=f"make it once, before the loop: {beam.name} = rf.Dim({other.dimension}, name={beam.name!r})",
+                expected=namesake.describe(),
+                hint=f"make it once, before the loop: {beam.name} = rf.Dim({namesake.dimension}, name={beam.name!r})",
             )
         raise DimError(
             f"{name}: choice: no state has the dim {beam.name}",
             got=", ".join(f"{state} {x.describe_dims()}" for state, x in states) or "no states",
             hint=f"before the loop: loop.state.prev = rf.zeros([…, {beam.name}], …): states of each hypothesis have it",
         )
-    if known is not None and beam is not known.beam:
+    if hypotheses is not None and beam is not hypotheses.beam:
         raise DimError(
             f"{name}: a second choice has another beam",
             got=beam.describe(),
-            expected=known.beam.describe(),
+            expected=hypotheses.beam.describe(),
             hint="the same beam, with beam_size=… for another number of hypotheses in between",
         )
 
@@ -103,10 +103,10 @@ def check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim, *, by_frame: 
 
     Over frames, such as those of CTC, scores may be the same for all hypotheses.
     """
-    name, known = body.loop.name, body.hypotheses
-    newest = beam if known is None else known.newest
-    older = [] if known is None else [known.beam, *(choice.after for choice in known.choices[:-1])]
-    if known is not None and any(dim in scores.dims for dim in older if dim is not newest):
+    name, hypotheses = body.loop.name, body.hypotheses
+    newest = beam if hypotheses is None else hypotheses.newest
+    older = [] if hypotheses is None else [hypotheses.beam, *(choice.after for choice in hypotheses.choices[:-1])]
+    if hypotheses is not None and any(dim in scores.dims for dim in older if dim is not newest):
         raise DimError(
             f"{name}: choice: the scores are of hypotheses before the last choice",
             got=scores.describe_dims(),

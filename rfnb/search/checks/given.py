@@ -15,18 +15,18 @@ from rfnb.errors import ParameterError
 def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
     """A number, or a label, for each of `count` sequences. [count] int64"""
     given = given.tolist() if hasattr(given, "tolist") else given
-    several = list(given) if _is_list(given) else [given] * count
-    found = [_label(name, one, vocab) if isinstance(one, str) else one for one in several]
-    if len(found) != count or not all(type(one) is int and one >= 0 for one in found):
+    entries = list(given) if _is_list(given) else [given] * count
+    numbers = [_label(name, entry, vocab) if isinstance(entry, str) else entry for entry in entries]
+    if len(numbers) != count or not all(type(entry) is int and entry >= 0 for entry in numbers):
         raise ParameterError(
             f"decode: `{name}` does not give a number for each sequence",
             got=repr(given),
             expected=f"an integer of 0 or more, or a list of {count}",
         )
-    most = None if vocab is None else len(vocab)
-    if most is not None and any(one >= most for one in found):
-        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {most - 1}")
-    return np.asarray(found, "int64")
+    size = None if vocab is None else len(vocab)
+    if size is not None and any(entry >= size for entry in numbers):
+        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {size - 1}")
+    return np.asarray(numbers, "int64")
 
 
 def _is_list(given: Any) -> bool:
@@ -43,8 +43,8 @@ def _label(name: str, text: str, vocab: Vocab | None) -> int:
 def batch_of(state: Any, *others: Any) -> int:
     """The number of sequences, by the first axis of the state or by the lists that have one entry for each."""
     shapes = [leaf.shape for leaf in leaves(state) if len(getattr(leaf, "shape", ())) > 0]
-    found = [int(shape[0]) for shape in shapes]
-    found += [len(each) for each in others if _is_list(each)]
-    if not found:
+    sizes = [int(shape[0]) for shape in shapes]
+    sizes += [len(entries) for entries in others if _is_list(entries)]
+    if not sizes:
         raise ParameterError("decode: the number of sequences is unknown", hint="decode(…, batch=1)")
-    return found[0]
+    return sizes[0]

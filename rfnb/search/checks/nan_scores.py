@@ -29,11 +29,11 @@ def check_kept(
     at = tuple(map(int, np.unravel_index(row, sizes))) if sizes else ()
     sequence = ", ".join(f"{name} {number}" for name, number in zip(names, at, strict=True)) or "the only one"
     tag = f" ({str(tags[row])!r})" if tags is not None else ""
-    first = None if first_nan is None else first_nan(step, at, place)
+    origin = None if first_nan is None else first_nan(step, at, place)
     record = what == "choice" and first_nan is None
     raise SearchError(
         f"{what}: the score of a hypothesis is NaN after step {step}",
         got=f"sequence: {sequence}{tag}; hypothesis {place}, by its place in the beam"
-        + ("" if first is None else f"\nfirst made by {first}"),
+        + ("" if origin is None else f"\nfirst made by {origin}"),
         hint="rf.Loop(…, debug=True) records the steps; this error then names the op" if record else None,
     )

@@ -17,11 +17,11 @@ def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
     """The trees of one or several searches, in order."""
     if not isinstance(found, Found | Iterable):
         raise SearchError("report: this is not the result of a search", got=type(found).__name__, expected="a Found")
-    several = [found] if isinstance(found, Found) else list(found)
-    for each in several:
-        if not isinstance(each, Found):
-            raise SearchError("report: this is not the result of a search", got=type(each).__name__, expected="a Found")
-    return [tree for each in several for tree in each.tree]
+    searches = [found] if isinstance(found, Found) else list(found)
+    for item in searches:
+        if not isinstance(item, Found):
+            raise SearchError("report: this is not the result of a search", got=type(item).__name__, expected="a Found")
+    return [tree for item in searches for tree in item.tree]
 
 
 def for_each(trees: Sequence[Tree], given: Any, what: str) -> list[Any]:
@@ -36,14 +36,14 @@ def for_each(trees: Sequence[Tree], given: Any, what: str) -> list[Any]:
                 f"report: a sequence has no {what}", got=", ".join(map(repr, missing[:8])), expected="one for each tag"
             )
         return [given[tree.tag] for tree in trees]
-    found = _entries(given, what)
-    if len(found) != len(trees):
+    entries = _entries(given, what)
+    if len(entries) != len(trees):
         raise SearchError(
             f"report: {what}s and sequences differ in number",
-            got=f"{len(found)} {what}s",
+            got=f"{len(entries)} {what}s",
             expected=f"{len(trees)}, or a mapping from tags",
         )
-    return found
+    return entries
 
 
 def _entries(given: Any, what: str) -> list[Any]:
@@ -54,19 +54,19 @@ def _entries(given: Any, what: str) -> list[Any]:
             f"report: this is not a list of {what}s", got=type(given).__name__, expected="one for each sequence"
         )
     entries = list(given)
-    if entries and all(isinstance(each, Tensor) and each.dims for each in entries):  # a batch for each search
-        return [row for each in entries for row in _of_tensor(each)]
+    if entries and all(isinstance(entry, Tensor) and entry.dims for entry in entries):  # a batch for each search
+        return [row for entry in entries for row in _of_tensor(entry)]
     return entries
 
 
 def _of_tensor(x: Tensor) -> list[Any]:
     """The entries of each sequence, without padding."""
     batch = next((dim for dim in x.dims if dim.is_batch_dim()), x.dims[0])
-    others = [dim for dim in x.dims if dim != batch]
-    numbers = np.asarray(x.copy_transpose([batch, *others]).tolist())
-    if not others:
+    axes = [dim for dim in x.dims if dim != batch]
+    numbers = np.asarray(x.copy_transpose([batch, *axes]).tolist())
+    if not axes:
         return numbers.tolist()
-    if len(others) > 1:
+    if len(axes) > 1:
         raise SearchError("report: a Tensor of references has the dims of sequences and labels", got=x.dims)
-    lengths = np.broadcast_to(x.size_of(others[0]).over((batch,)), numbers.shape[:1])
+    lengths = np.broadcast_to(x.size_of(axes[0]).over((batch,)), numbers.shape[:1])
     return [row[:length].tolist() for row, length in zip(numbers, lengths, strict=True)]

@@ -124,8 +124,8 @@ def _line(row: Row) -> str:
     output = "no hypothesis" if row.output is None else f'"{cut(row.output, 40)}"'
     fall = row.where.fall
     fell = "" if fall is None else f", fell out at step {fall.step}"
-    needed = "" if row.needed is None else f", needs beam {row.needed}"
-    words = f'{row.name}: {row.verdict}: {output}, not "{cut(row.reference.text, 40)}"{fell}{needed}'
+    beam = "" if row.needed is None else f", needs beam {row.needed}"
+    words = f'{row.name}: {row.verdict}: {output}, not "{cut(row.reference.text, 40)}"{fell}{beam}'
     return f"  {printable_name(words)}"
 
 
@@ -142,8 +142,8 @@ class SearchReports(InWords):
 
     def __getitem__(self, name: str) -> SearchReport:
         if name not in self.settings:
-            known = ", ".join(map(repr, self.settings))
-            raise SearchError("report: there is no such setting", got=repr(name), expected=known)
+            settings = ", ".join(map(repr, self.settings))
+            raise SearchError("report: there is no such setting", got=repr(name), expected=settings)
         return self.settings[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -154,21 +154,21 @@ class SearchReports(InWords):
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each setting: its rates and classes."""
-        classes = [verdict for verdict in VERDICTS if any(verdict in each.classes for each in self.settings.values())]
+        classes = [verdict for verdict in VERDICTS if any(verdict in item.classes for item in self.settings.values())]
         return [
-            {"setting": name, "sequences": len(each)}
-            | {rate: getattr(each, rate) for rate in RATES}
-            | {verdict: each.classes.get(verdict, 0) for verdict in classes}
-            for name, each in self.settings.items()
+            {"setting": name, "sequences": len(item)}
+            | {rate: getattr(item, rate) for rate in RATES}
+            | {verdict: item.classes.get(verdict, 0) for verdict in classes}
+            for name, item in self.settings.items()
         ]
 
     def side_by_side(self) -> list[dict[str, Any]]:
         """A row for each sequence: its reference, and the output and verdict with each setting."""
         rows: dict[str, dict[str, Any]] = {}
-        for setting, each in self.settings.items():
-            for row in each.rows:
-                known = rows.setdefault(row.name, {"name": row.name, "reference": row.reference.text})
-                known |= {f"{setting}: output": row.output, f"{setting}: verdict": row.verdict}
+        for setting, item in self.settings.items():
+            for row in item.rows:
+                entry = rows.setdefault(row.name, {"name": row.name, "reference": row.reference.text})
+                entry |= {f"{setting}: output": row.output, f"{setting}: verdict": row.verdict}
         return list(rows.values())
 
     @property
@@ -222,18 +222,18 @@ def report(found: Any, references: Any, forced: Any = None) -> SearchReport | Se
     Raises SearchError if a sequence has no reference, or a reference has labels that the vocabulary does not have.
     """
     if isinstance(found, Mapping):
-        return SearchReports({str(name): _report(each, references, forced) for name, each in found.items()})
+        return SearchReports({str(name): _report(search, references, forced) for name, search in found.items()})
     return _report(found, references, forced)
 
 
 def _report(found: Any, references: Any, forced: Any) -> SearchReport:
     trees = trees_of(found)
-    given = for_each(trees, references, "reference")
+    entries = for_each(trees, references, "reference")
     if forced is None:
-        scores = forced_scores(trees, list(map(references_of, given, trees)))
+        scores = forced_scores(trees, list(map(references_of, entries, trees)))
     else:
         scores = for_each(trees, forced, "score")
-    return SearchReport(tuple(map(row_of, trees, given, scores)))
+    return SearchReport(tuple(map(row_of, trees, entries, scores)))
 
 
 guard_methods(SearchReport, "__getitem__", "of_class")

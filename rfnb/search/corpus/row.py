@@ -70,8 +70,8 @@ class Row:
 def row_of(tree: Tree, given: Any, forced: Any) -> Row:
     """The row of a sequence. given: its references; forced: their scores, or None."""
     references = references_of(given, tree)
-    hypotheses = [content(each, tree) for each in tree.hypotheses]
-    by_reference = [edit_distances(each.labels, hypotheses or [()]) for each in references]
+    hypotheses = [content(item, tree) for item in tree.hypotheses]
+    by_reference = [edit_distances(item.labels, hypotheses or [()]) for item in references]
     nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
     best = [min(distances) for distances in zip(*by_reference, strict=True)]
     oracle = min(range(len(best)), key=lambda i: best[i])
@@ -83,6 +83,6 @@ def row_of(tree: Tree, given: Any, forced: Any) -> Row:
         oracle_errors=best[oracle],
         oracle_rank=oracle + 1 if hypotheses else None,
         left=len(hypotheses),
-        distinct=len({" ".join(each.text.split()) for each in tree.hypotheses}),
+        distinct=len({" ".join(item.text.split()) for item in tree.hypotheses}),
         repetitions=repetitions(hypotheses[0]) if hypotheses else 0,
     )

@@ -42,7 +42,7 @@ class Tuned(InWords):
     @property
     def text(self) -> str:
         """The error rates and the scales."""
-        rates = [f"{100 * each:.4g} %" for each in (self.before, self.error_rate, self.oracle)]
+        rates = [f"{100 * rate:.4g} %" for rate in (self.before, self.error_rate, self.oracle)]
         lines = [f"errors {rates[0]} → {rates[1]}; at best {rates[2]} with these n-best lists"]
         for name, scale in self.scales.items():
             low, high = self.between[name]
@@ -96,18 +96,18 @@ def tune(
         raise SearchError("tune: no score is given", hint="rf.search.tune(found, references, lm=(0.0, 1.0))")
     for name, interval in intervals.items():
         _check(trees, name, interval)
-    given = for_each(trees, references, "reference")
-    lists = [_list(tree, reference, errors, [*intervals]) for tree, reference in zip(trees, given, strict=True)]
+    entries = for_each(trees, references, "reference")
+    lists = [_list(tree, reference, errors, [*intervals]) for tree, reference in zip(trees, entries, strict=True)]
     recorded = {name: float(trees[0].own.scales.get(name, 1.0)) if trees else 1.0 for name in intervals}
     start = {name: float(np.clip(recorded[name], *interval)) for name, interval in intervals.items()}
-    chosen = _descend(lists, intervals, start)
-    most = max(sum(each.length for each in lists), 1)
-    spans = {name: _span(lists, intervals, chosen, name) for name in intervals}
+    best = _descend(lists, intervals, start)
+    length = max(sum(nbest.length for nbest in lists), 1)
+    spans = {name: _span(lists, intervals, best, name) for name in intervals}
     return Tuned(
-        scales=chosen,
-        error_rate=_errors(lists, chosen) / most,
-        before=_errors(lists, recorded) / most,
-        oracle=sum(int(each.errors.min()) for each in lists) / most,
+        scales=best,
+        error_rate=_errors(lists, best) / length,
+        before=_errors(lists, recorded) / length,
+        oracle=sum(int(nbest.errors.min()) for nbest in lists) / length,
         between=spans,
     )
 
@@ -124,7 +124,7 @@ def _check(trees: Sequence[Tree], name: str, interval: Any) -> None:
         if tree.trace.scales.get(name, 1.0) != trees[0].trace.scales.get(name, 1.0):
             raise SearchError("tune: the searches have different scales", got=name, hint="found.rerank(…)")
     two = isinstance(interval, Sequence) and not isinstance(interval, str) and len(interval) == 2
-    if not two or not all(isinstance(each, int | float) and np.isfinite(each) for each in interval):
+    if not two or not all(isinstance(bound, int | float) and np.isfinite(bound) for bound in interval):
         raise SearchError(f"tune: {name} needs two numbers", got=interval, expected="(lowest, highest)")
     if interval[0] >= interval[1]:
         raise SearchError(f"tune: the interval of {name} is empty", got=interval, expected="(lowest, highest)")
@@ -145,24 +145,24 @@ class _List:
     def with_scales(self, scales: Mapping[str, float]) -> np.ndarray:
         """The final scores with other scales."""
         changes = [(scale - self.scales[name]) * self.slopes[name] for name, scale in scales.items()]
-        found: np.ndarray = self.scores + sum(changes, np.zeros(()))
-        return found
+        scores: np.ndarray = self.scores + sum(changes, np.zeros(()))
+        return scores
 
 
 def _list(tree: Tree, given: Any, errors: str, names: Sequence[str]) -> _List:
     references = references_of(given, tree)
-    own, hypotheses = tree.own, sorted(tree.hypotheses, key=lambda each: each.place)
-    labels = [content(each, tree) for each in hypotheses] or [()]
-    by_reference = np.array([edit_distances(each.labels, labels) for each in references])
+    trace, hypotheses = tree.own, sorted(tree.hypotheses, key=lambda item: item.place)
+    labels = [content(item, tree) for item in hypotheses] or [()]
+    by_reference = np.array([edit_distances(item.labels, labels) for item in references])
     nearest = int(by_reference[:, labels.index(content(tree.best, tree)) if tree.best else 0].argmin())
     wrong = by_reference.min(axis=0)
-    places = [each.place for each in hypotheses] or [0]
-    per = np.maximum([each.taken for each in hypotheses] or [1], 1) ** own.length_normalization_exponent
-    last = {name: tree.part_sums[name][-1] if tree.steps else np.zeros(tree.beam) for name in names}
+    places = [item.place for item in hypotheses] or [0]
+    per = np.maximum([item.taken for item in hypotheses] or [1], 1) ** trace.length_normalization_exponent
+    sums = {name: tree.part_sums[name][-1] if tree.steps else np.zeros(tree.beam) for name in names}
     return _List(
-        scores=np.array([each.score for each in hypotheses] or [0.0]),
-        scales={name: own.scales.get(name, 1.0) for name in names},
-        slopes={name: np.where(np.isfinite(part), part, 0.0)[places] / per for name, part in last.items()},
+        scores=np.array([item.score for item in hypotheses] or [0.0]),
+        scales={name: trace.scales.get(name, 1.0) for name in names},
+        slopes={name: np.where(np.isfinite(part), part, 0.0)[places] / per for name, part in sums.items()},
         errors=wrong if errors == "labels" else (wrong > 0).astype(int),
         length=len(references[nearest].labels) if errors == "labels" else 1,
     )
@@ -170,7 +170,7 @@ def _list(tree: Tree, given: Any, errors: str, names: Sequence[str]) -> _List:
 
 def _errors(lists: Sequence[_List], scales: Mapping[str, float]) -> int:
     """The errors of the best hypotheses; of equal ones, that with the lower place is the best."""
-    return sum(int(each.errors[each.with_scales(scales).argmax()]) for each in lists)
+    return sum(int(nbest.errors[nbest.with_scales(scales).argmax()]) for nbest in lists)
 
 
 def _descend(lists: Sequence[_List], intervals: Mapping[str, Any], scales: dict[str, float]) -> dict[str, float]:
@@ -183,8 +183,8 @@ def _descend(lists: Sequence[_List], intervals: Mapping[str, Any], scales: dict[
             best = np.flatnonzero(errors == errors.min())
             widest = best[np.diff(edges)[best].argmax()]
             new = {**scales, name: float(edges[widest] + edges[widest + 1]) / 2}
-            if (now := _errors(lists, new)) < least:
-                scales, least = new, now
+            if (count := _errors(lists, new)) < least:
+                scales, least = new, count
         if least == before:
             break
     return scales
@@ -207,10 +207,10 @@ def _line(
     low, high = map(float, interval)
     changes: dict[float, int] = {}
     at_low = 0
-    for each in lists:
-        offsets, slopes = each.with_scales({**scales, name: 0.0}), each.slopes[name]
+    for nbest in lists:
+        offsets, slopes = nbest.with_scales({**scales, name: 0.0}), nbest.slopes[name]
         bends = _best_along(offsets, slopes, low, high)
-        errors = [int(each.errors[k]) for _, k in bends]
+        errors = [int(nbest.errors[k]) for _, k in bends]
         at_low += errors[0]
         for (at, _), before, after in zip(bends[1:], errors, errors[1:], strict=False):
             changes[at] = changes.get(at, 0) + after - before
@@ -226,12 +226,12 @@ def _best_along(offsets: np.ndarray, slopes: np.ndarray, low: float, high: float
     [(0.0, 0), (1.0, 1), (2.0, 2)]
     """
     at, best = low, int(np.lexsort((np.arange(len(slopes)), -slopes, -(offsets + slopes * low)))[0])
-    found = [(at, best)]
+    edge = [(at, best)]
     while (steeper := np.flatnonzero(slopes > slopes[best])).size:
         meets = np.maximum((offsets[best] - offsets[steeper]) / (slopes[steeper] - slopes[best]), at)
-        first = np.lexsort((steeper, -slopes[steeper], meets))[0]
-        at, best = float(meets[first]), int(steeper[first])
+        k = np.lexsort((steeper, -slopes[steeper], meets))[0]
+        at, best = float(meets[k]), int(steeper[k])
         if at >= high:
             break
-        found = [each for each in found if each[0] < at] + [(at, best)]
-    return found
+        edge = [point for point in edge if point[0] < at] + [(at, best)]
+    return edge

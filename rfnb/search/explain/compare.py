@@ -62,7 +62,7 @@ class BeamsCompared(InWords):
         if self.step is None:
             return "the beams agree" + ("" if self.same_output else f"; {outputs}")
         sides = (("first", self.only_a), ("second", self.only_b))
-        had = [f'only the {which} has "{has[0].text}" ({number(has[0].score)})' for which, has in sides if has]
+        had = [f'only the {side} has "{has[0].text}" ({number(has[0].score)})' for side, has in sides if has]
         return "; ".join([f"step {self.step}", *had, "the outputs agree" if self.same_output else outputs])
 
     @property
@@ -85,7 +85,7 @@ class SearchComparison(InWords):
     @property
     def agree(self) -> bool:
         """Whether there are common sequences, and all of them agree."""
-        return bool(self.sequences) and all(each.agree for each in self.sequences)
+        return bool(self.sequences) and all(pair.agree for pair in self.sequences)
 
     def __bool__(self) -> bool:
         return self.agree
@@ -93,8 +93,8 @@ class SearchComparison(InWords):
     @property
     def differing(self) -> list[BeamsCompared]:
         """The sequences whose beams or outputs differ, by the first step that differs."""
-        found = [each for each in self.sequences if not each.agree]
-        return sorted(found, key=lambda each: (each.step is None, each.step or 0))
+        pairs = [pair for pair in self.sequences if not pair.agree]
+        return sorted(pairs, key=lambda pair: (pair.step is None, pair.step or 0))
 
     @property
     def first(self) -> BeamsCompared | None:
@@ -105,28 +105,28 @@ class SearchComparison(InWords):
         """A row for each sequence: the first step that differs, and the two outputs."""
         return [
             {
-                "sequence": each.name,
-                "step": each.step,
-                "a": each.a.text if each.a else None,
-                "b": each.b.text if each.b else None,
-                "score a": each.a.score if each.a else None,
-                "score b": each.b.score if each.b else None,
+                "sequence": pair.name,
+                "step": pair.step,
+                "a": pair.a.text if pair.a else None,
+                "b": pair.b.text if pair.b else None,
+                "score a": pair.a.score if pair.a else None,
+                "score b": pair.b.score if pair.b else None,
             }
-            for each in self.sequences
+            for pair in self.sequences
         ]
 
     @property
     def text(self) -> str:
         """How many sequences differ, and the first of them."""
         differing = self.differing
-        other = sum(not each.same_output for each in self.sequences)
+        outputs = sum(not pair.same_output for pair in self.sequences)
         count = count_of(len(self.sequences), "sequence")
-        lines = [f"{count}: the beams of {len(differing)} differ, and the outputs of {other}"]
-        lines += [f"  {each.text}" for each in differing[:10]]
+        lines = [f"{count}: the beams of {len(differing)} differ, and the outputs of {outputs}"]
+        lines += [f"  {pair.text}" for pair in differing[:10]]
         lines += [f"  … {len(differing) - 10} more"] if len(differing) > 10 else []
-        for which, only in (("first", self.only_a), ("second", self.only_b)):
+        for side, only in (("first", self.only_a), ("second", self.only_b)):
             if only:
-                lines.append(f"  only in the {which}: {printable_name(', '.join(only[:10]))}")
+                lines.append(f"  only in the {side}: {printable_name(', '.join(only[:10]))}")
         return "\n".join(lines)
 
 
@@ -157,10 +157,10 @@ def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
     del sequence  # a tree has one
     if not isinstance(b, type(a)):
         raise SearchError("compare: a tree can only be compared with another tree", got=type(b).__name__)
-    most = min(a.beam, b.beam)
+    size = min(a.beam, b.beam)
     last_a: dict[Any, BeamPrefix] = {}
     last_b: dict[Any, BeamPrefix] = {}
-    by_step_a, by_step_b = _prefixes(a, most), _prefixes(b, most)
+    by_step_a, by_step_b = _prefixes(a, size), _prefixes(b, size)
     for step in range(max(a.steps, b.steps)):
         last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
         only_a, only_b = _only(last_a, last_b), _only(last_b, last_a)
@@ -175,18 +175,18 @@ def _only(mine: dict[Any, BeamPrefix], theirs: dict[Any, BeamPrefix]) -> tuple[B
 
 def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, BeamPrefix]]:
     """By step, the best prefixes by the texts of their labels, the best first."""
-    before: dict[int | None, tuple[int, ...]] = {}
+    parents: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):
         nodes = tree.nodes(step)
-        own = {node.place: () if node.ended or node.label == tree.own.blank else (node.label,) for node in nodes}
-        now = {node.place: before.get(node.parent, ()) + own[node.place] for node in nodes}
-        found: dict[Any, BeamPrefix] = {}
+        added = {node.place: () if node.ended or node.label == tree.own.blank else (node.label,) for node in nodes}
+        prefixes = {node.place: parents.get(node.parent, ()) + added[node.place] for node in nodes}
+        beam: dict[Any, BeamPrefix] = {}
         for node in nodes[:most]:
-            labels = now[node.place]
+            labels = prefixes[node.place]
             key = tuple(map(tree.label, labels))
-            found.setdefault(key, BeamPrefix(tree.prefix_text(labels), node.rank, node.score))
-        yield found
-        before = now
+            beam.setdefault(key, BeamPrefix(tree.prefix_text(labels), node.rank, node.score))
+        yield beam
+        parents = prefixes
 
 
 def same_hypotheses(
@@ -199,23 +199,26 @@ def same_hypotheses(
     """
     trees = [(a[i], b[j]) for i, j in pairs]
     steps, sizes = min(len(a.trace.labels), len(b.trace.labels)), [x.trace.labels.shape[2] for x in (a, b)]
-    found = [np.full((1 + steps, len(pairs), size), -1) for size in sizes]
-    for own in found:
-        own[0, :, : min(sizes)] = np.arange(min(sizes))
+    matches = [np.full((1 + steps, len(pairs), size), -1) for size in sizes]
+    for match in matches:
+        match[0, :, : min(sizes)] = np.arange(min(sizes))
     for n, two in enumerate(trees):
         columns = [list(_places(tree)) for tree in two]
         for step in range(min(steps, *(len(column) for column in columns))):
-            mine, theirs = (column[step] for column in columns)
-            for key in mine.keys() & theirs.keys():
-                found[0][1 + step, n, mine[key]], found[1][1 + step, n, theirs[key]] = theirs[key], mine[key]
-    return found[0], found[1], tuple(compare_trees(*two) for two in trees)
+            row_a, row_b = (column[step] for column in columns)
+            for key in row_a.keys() & row_b.keys():
+                matches[0][1 + step, n, row_a[key]], matches[1][1 + step, n, row_b[key]] = (
+                    row_b[key],
+                    row_a[key],
+                )
+    return matches[0], matches[1], tuple(compare_trees(*two) for two in trees)
 
 
 def _places(tree: Tree) -> Iterator[dict[Any, int]]:
     """By step, the places of the best hypotheses by the texts of their labels."""
     for step in range(tree.steps):
-        found: dict[Any, int] = {}
+        places: dict[Any, int] = {}
         for node in tree.nodes(step):
             assert node.place is not None
-            found.setdefault(tuple(map(tree.label, tree.prefix(step, node.place))), node.place)
-        yield found
+            places.setdefault(tuple(map(tree.label, tree.prefix(step, node.place))), node.place)
+        yield places

@@ -21,33 +21,33 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
     A score is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
     a label that is known, if the reference has such a label inside, or if it needs more steps than are allowed.
     """
-    found: list[Scores] = [[None] * len(each) for each in references]
+    scores: list[Scores] = [[None] * len(item) for item in references]
     searches = {id(tree.trace): tree.trace for tree in trees}
     for trace in searches.values():
         steps = trace.replayed
-        own = [i for i, tree in enumerate(trees) if tree.trace is trace]
-        full = {i: [_full(trees[i], each) for each in references[i]] for i in own}
-        if steps is None or not any(each for several in full.values() for each in several):
+        rows = [i for i, tree in enumerate(trees) if tree.trace is trace]
+        full = {i: [_full(trees[i], item) for item in references[i]] for i in rows}
+        if steps is None or not any(item for sequences in full.values() for item in sequences):
             continue
-        sums = steps.forced({trees[i].sequence: [each or () for each in several] for i, several in full.items()})
-        for i, several in full.items():
+        sums = steps.forced({trees[i].sequence: [item or () for item in sequences] for i, sequences in full.items()})
+        for i, sequences in full.items():
             exponent, offset = trace.length_normalization_exponent, trace.length_normalization_offset
-            pairs = zip(several, sums[trees[i].sequence], strict=True)
-            found[i] = [
+            pairs = zip(sequences, sums[trees[i].sequence], strict=True)
+            scores[i] = [
                 None if score is None or labels is None else float(score / by_length(len(labels), exponent, offset))
                 for labels, score in pairs
             ]
-    return found
+    return scores
 
 
 def _full(tree: Tree, reference: Reference) -> tuple[int, ...] | None:
     """The labels of a reference with its end; None if its score cannot be computed, or need not be."""
-    own, labels = tree.own, reference.labels
-    if own.blank is not None or (tree.best is not None and tree.best.labels == labels):
+    trace, labels = tree.own, reference.labels
+    if trace.blank is not None or (tree.best is not None and tree.best.labels == labels):
         return None
-    if own.framewise:
+    if trace.framewise:
         return labels if len(labels) == tree.steps else None
     if len(tree.end_labels) != 1 or tree.end_labels & set(labels):
         return None
-    limit = None if own.limit is None else int(own.limit[0])
+    limit = None if trace.limit is None else int(trace.limit[0])
     return (*labels, *tree.end_labels) if limit is None or len(labels) < limit else None

@@ -17,12 +17,12 @@ def places_of_prefixes(tree: Tree, labels: Sequence[int]) -> Iterator[np.ndarray
     Those are hypotheses whose labels are the first of these; of hypotheses that have ended, and in the last step, those
     with exactly these labels.
     """
-    wanted = np.array([*labels, -1])  # behind the labels, no label fits
+    targets = np.array([*labels, -1])  # behind the labels, no label fits
     length, fits = np.zeros(tree.beam, int), np.ones(tree.beam, bool)
     for step in range(tree.steps):
         parents, counts = tree.parents[step], tree.counts[step]
         length, fits = length[parents], fits[parents]
-        fits = fits & (~counts | (tree.labels[step] == wanted[np.minimum(length, len(labels))]))
+        fits = fits & (~counts | (tree.labels[step] == targets[np.minimum(length, len(labels))]))
         length = length + counts
         over = tree.ended[step] | tree.ends[step] | (step == tree.steps - 1)
         yield tree.alive[step] & fits & (~over | (length == len(labels)))
@@ -31,5 +31,5 @@ def places_of_prefixes(tree: Tree, labels: Sequence[int]) -> Iterator[np.ndarray
 def next_label(tree: Tree, labels: Sequence[int], step: int, places: np.ndarray | None) -> int | None:
     """The label that comes next for the longest of the prefixes at some places after the step before; blank if that has
     all labels."""
-    known = [len(tree.prefix(step - 1, int(place))) for place in np.flatnonzero(places)] if places is not None else [0]
-    return labels[max(known)] if max(known) < len(labels) else tree.own.blank
+    counts = [len(tree.prefix(step - 1, int(place))) for place in np.flatnonzero(places)] if places is not None else [0]
+    return labels[max(counts)] if max(counts) < len(labels) else tree.own.blank

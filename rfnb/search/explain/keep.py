@@ -35,8 +35,8 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
         expected = f"0 to {tree.steps - 1}" if tree.steps else "nothing, as the search took no steps"
         raise SearchError("keep: there is no such step", got=step, expected=expected)
     number = _number(tree, label)
-    several = step > 0 or steps.places.groups > 1
-    place = _best_parent(tree, steps, step, number) if parent is None and several else parent or 0
+    choosable = step > 0 or steps.places.groups > 1
+    place = _best_parent(tree, steps, step, number) if parent is None and choosable else parent or 0
     _check(tree, step, number, place, tree.beam // steps.places.groups)
     run = steps.keep(tree.sequence, step, number, place)
     if run is None:
@@ -46,14 +46,14 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
 
 
 def _steps(tree: Tree) -> SearchSteps:
-    again = tree.trace.again
-    why_not = tree.trace.why_not if again is None else again.why_not
-    if again is None or why_not is not None:
-        recorded = again is not None and again.run is not None
+    steps = tree.trace.again
+    why_not = tree.trace.why_not if steps is None else steps.why_not
+    if steps is None or why_not is not None:
+        recorded = steps is not None and steps.run is not None
         raise SearchError(
             f"keep: the steps of the search cannot be computed again: {why_not}", hint=None if recorded else HINT
         )
-    return again
+    return steps
 
 
 def _number(tree: Tree, label: int | str | None) -> int:
@@ -66,25 +66,25 @@ def _number(tree: Tree, label: int | str | None) -> int:
 def _best_parent(tree: Tree, steps: SearchSteps, step: int, label: int) -> int:
     """The place of the hypothesis with which a label has the best score, among those in which it was pruned."""
     scores = steps.extended(tree.sequence, step, label)
-    done = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1] if step else np.isneginf(scores)
-    done[tree.parents[step, tree.alive[step] & (tree.labels[step] == label)]] = True
-    if done.all():
+    excluded = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1] if step else np.isneginf(scores)
+    excluded[tree.parents[step, tree.alive[step] & (tree.labels[step] == label)]] = True
+    if excluded.all():
         raise SearchError(f"keep: {tree.label(label)!r} was not pruned at step {step}", hint=f"tree.pruned({step})")
-    return int(np.argmax(np.where(done, -np.inf, scores)))
+    return int(np.argmax(np.where(excluded, -np.inf, scores)))
 
 
 def _check(tree: Tree, step: int, label: int, parent: int, group: int) -> None:
     """Raises SearchError if the parent has no hypothesis, or has ended, or the label has a place already. group: the
     number of places of each group."""
-    done = False
+    ended = False
     if step:
         tree.node(step - 1, parent)
-        done = bool((tree.ended | tree.ends)[step - 1, parent])
+        ended = bool((tree.ended | tree.ends)[step - 1, parent])
     elif parent % group or not 0 <= parent < tree.beam:
-        first = "that at place 0" if group == tree.beam else f"those at places 0, {group}, …"
-        raise SearchError(f"keep: the hypotheses of step 0 extend {first}", got=parent)
-    if done and label:
+        places = "that at place 0" if group == tree.beam else f"those at places 0, {group}, …"
+        raise SearchError(f"keep: the hypotheses of step 0 extend {places}", got=parent)
+    if ended and label:
         raise SearchError(f"keep: the hypothesis at place {parent} has ended before step {step}", got=tree.label(label))
-    here = tree.alive[step] & (tree.parents[step] == parent) & (done | (tree.labels[step] == label))
-    if here.any():
+    doubles = tree.alive[step] & (tree.parents[step] == parent) & (ended | (tree.labels[step] == label))
+    if doubles.any():
         raise SearchError(f"keep: {tree.label(label)!r} has a place at step {step}", hint=f"tree.pruned({step})")

@@ -58,20 +58,20 @@ class Fall:
     @property
     def words(self) -> str:
         """The fall as a sentence."""
-        what = f'"{self.text}"' if self.label is not None else "the ended hypothesis"
+        subject = f'"{self.text}"' if self.label is not None else "the ended hypothesis"
         if self.reason == "not allowed":
-            return f"fell out at step {self.step}: {what} had the score −inf"
+            return f"fell out at step {self.step}: {subject} had the score −inf"
         if self.reason == "stopped":
-            return f"fell out at step {self.step}: {what} has no place, and the search stopped"
+            return f"fell out at step {self.step}: {subject} has no place, and the search stopped"
         if self.last is None:
             return f"fell out at step {self.step}: no hypothesis was left"
-        more = ">" if self.at_least else ""
-        rank = "" if self.rank is None else f" at rank {more}{self.rank}"
-        tied = self.margin is not None and not self.margin and not more
-        margin = "" if self.margin is None else "with the score of" if tied else f"{more}{number(self.margin)} below"
+        sign = ">" if self.at_least else ""
+        rank = "" if self.rank is None else f" at rank {sign}{self.rank}"
+        tied = self.margin is not None and not self.margin and not sign
+        margin = "" if self.margin is None else "with the score of" if tied else f"{sign}{number(self.margin)} below"
         by = "" if self.part is None else f", most by {self.part} ({number(self.parts[self.part])})"
-        below = margin or "below"
-        return f'fell out at step {self.step}: {what}{rank}, {below} "{self.last_text}", the last of the beam{by}'
+        relation = margin or "below"
+        return f'fell out at step {self.step}: {subject}{rank}, {relation} "{self.last_text}", the last of the beam{by}'
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ def _gap(gap: float) -> str:
 def _row(node: Node, tree: Tree) -> dict[str, Any]:
     names = "step label text rank score compared parts pruned ended ends".split()
     row = {name: getattr(node, name) for name in names}
-    kept = tree.compared[node.step, competing(tree, node.step, node.ended or node.ends)]
-    last = float(kept.min()) if kept.size else None
+    scores = tree.compared[node.step, competing(tree, node.step, node.ended or node.ends)]
+    lowest = float(scores.min()) if scores.size else None
     gap = float(np.max(tree.compared[node.step], initial=-np.inf)) - node.compared
-    above = {"kept": kept.size, "last": last, "margin": None if last is None else node.compared - last}
-    return row | {"gap": gap} | above
+    margins = {"kept": scores.size, "last": lowest, "margin": None if lowest is None else node.compared - lowest}
+    return row | {"gap": gap} | margins
 
 
 def competing(tree: Tree, step: int, done: bool) -> np.ndarray:
@@ -134,43 +134,43 @@ def follow(tree: Tree, labels: Sequence[int]) -> Life:
     before = None
     by_frame = None if tree.own.blank is None else places_of_prefixes(tree, labels)
     for step in range(tree.steps):
-        here = _here(tree, labels, step, before) if by_frame is None else next(by_frame)
-        if not here.any():
+        marks = _here(tree, labels, step, before) if by_frame is None else next(by_frame)
+        if not marks.any():
             return Life(tuple(nodes), _fall(tree, labels, step, before))
-        places = np.flatnonzero(here)
+        places = np.flatnonzero(marks)
         nodes.append(tree.node(step, int(places[np.argmin(tree.ranks[step, places])])))
-        before = here
+        before = marks
     return Life(tuple(nodes), None)
 
 
 def _here(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> np.ndarray:
     """The places of a step at which the prefix of the labels is. [beam] bool"""
-    ended, ends = tree.ended[step], tree.ends[step]
+    copies, ends = tree.ended[step], tree.ends[step]
     goes_on = tree.alive[step] if before is None else tree.alive[step] & before[tree.parents[step]]
     if step < len(labels):
         may_end = step == len(labels) - 1 and not tree.end_labels
-        return goes_on & ~ended & (tree.labels[step] == labels[step]) & (~ends | may_end)
-    return goes_on & (ended | ends if step == len(labels) else ended)
+        return goes_on & ~copies & (tree.labels[step] == labels[step]) & (~ends | may_end)
+    return goes_on & (copies | ends if step == len(labels) else copies)
 
 
 def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | None) -> Fall:
     label, text = _wanted(tree, labels, step, before)
-    most = None if tree.trace.replayed is None else DEEP
-    pruned, kept = tree.pruned(step, most), tree.nodes(step)
-    candidate = next((each for each in pruned if _fits(tree, each, label, before)), None)
-    going = [node for node in kept if not (node.ended or node.ends)]
-    if tree.own.stops and kept and not going and candidate is None and label is not None:
+    depth = None if tree.trace.replayed is None else DEEP
+    pruned, beam = tree.pruned(step, depth), tree.nodes(step)
+    candidate = next((item for item in pruned if _fits(tree, item, label, before)), None)
+    going = [node for node in beam if not (node.ended or node.ends)]
+    if tree.own.stops and beam and not going and candidate is None and label is not None:
         return Fall(step, label, text, None, None, "", None, False, None, reason="stopped")
-    rivals, places = kept, tree.beam
+    rivals, places = beam, tree.beam
     if tree.own.living is not None:  # those that have ended take no place from those that go on
-        rivals = going if label is not None else [node for node in kept if node.ended or node.ends]
+        rivals = going if label is not None else [node for node in beam if node.ended or node.ends]
         places = tree.own.living if label is not None else tree.beam - tree.own.living
     last = rivals[-1] if rivals else None
-    known = candidate or next(reversed(pruned), None)
+    nearest = candidate or next(reversed(pruned), None)
     all_allowed = 0 < len(rivals) < places and not tree.own.stops
-    all_known = all_allowed or len(pruned) < (most or _recorded(tree))
+    all_known = all_allowed or len(pruned) < (depth or _recorded(tree))
     reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
-    known = None if reason == "not allowed" else known
+    nearest = None if reason == "not allowed" else nearest
     return Fall(
         step=step,
         label=label,
@@ -178,9 +178,9 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
         candidate=candidate,
         last=last,
         last_text="" if last is None or last.place is None else tree.prefix_text(tree.prefix(step, last.place)),
-        margin=None if last is None or known is None else last.compared - known.compared,
-        at_least=known is not None and candidate is None,
-        rank=known.rank if known else None,
+        margin=None if last is None or nearest is None else last.compared - nearest.compared,
+        at_least=nearest is not None and candidate is None,
+        rank=nearest.rank if nearest else None,
         parts=_differences(tree, candidate, last),
         reason=reason,
     )
@@ -193,8 +193,8 @@ def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | N
         return label, "" if label is None else tree.label(label)
     if step < len(labels):
         return labels[step], tree.label(labels[step])
-    done = before is not None and bool((before & (tree.ended | tree.ends)[step - 1]).any())
-    if done or not tree.end_labels:
+    ended = before is not None and bool((before & (tree.ended | tree.ends)[step - 1]).any())
+    if ended or not tree.end_labels:
         return None, ""
     label = min(tree.end_labels)
     return label, tree.label(label)
@@ -214,15 +214,15 @@ def _differences(tree: Tree, candidate: Node | None, last: Node | None) -> dict[
     """How much better the last hypothesis was than the candidate, by scorer, scaled."""
     if candidate is None or last is None:
         return {}
-    mine, theirs = scaled_parts(tree, candidate), scaled_parts(tree, last)
-    return {name: theirs[name] - mine[name] for name in theirs if name in mine}
+    lost, won = scaled_parts(tree, candidate), scaled_parts(tree, last)
+    return {name: won[name] - lost[name] for name in won if name in lost}
 
 
 def scaled_parts(tree: Tree, node: Node) -> dict[str, float]:
     """The score of a hypothesis by each scorer, scaled, over all its labels."""
-    found = {}
+    scores = {}
     for name, sums in tree.part_sums.items():
-        before = float(sums[node.step - 1, node.parent]) if node.parent is not None else 0.0
-        own = 0.0 if node.ended else node.parts.get(name, 0.0)
-        found[name] = (before + own) * tree.own.scales.get(name, 1.0)
-    return found
+        prefix = float(sums[node.step - 1, node.parent]) if node.parent is not None else 0.0
+        score = 0.0 if node.ended else node.parts.get(name, 0.0)
+        scores[name] = (prefix + score) * tree.own.scales.get(name, 1.0)
+    return scores

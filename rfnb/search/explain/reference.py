@@ -33,20 +33,20 @@ def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]
     labels.
     """
     vocab = tree.own.vocab
-    read = [_numbers(each, vocab) for each in _several(given, vocab)]
-    if not read:
+    sequences = [_numbers(entry, vocab) for entry in _several(given, vocab)]
+    if not sequences:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
-    read = read if ends else [_without_end(each, tree) for each in read]
-    return [Reference(labels, tree.text_of(labels)) for labels in read]
+    sequences = sequences if ends else [_without_end(entry, tree) for entry in sequences]
+    return [Reference(labels, tree.text_of(labels)) for labels in sequences]
 
 
 def _several(given: Any, vocab: Vocab | None) -> list[Any]:
     if isinstance(given, Set):
         return sorted(given, key=repr)
     if isinstance(given, list | tuple) and given:
-        if all(isinstance(each, str) for each in given):
-            return [given] if vocab is None or all(each in vocab for each in given) else list(given)
-        if not any(isinstance(each, Integral) for each in given):
+        if all(isinstance(entry, str) for entry in given):
+            return [given] if vocab is None or all(entry in vocab for entry in given) else list(given)
+        if not any(isinstance(entry, Integral) for entry in given):
             return list(given)
     return [given]
 
@@ -54,15 +54,15 @@ def _several(given: Any, vocab: Vocab | None) -> list[Any]:
 def _numbers(given: Any, vocab: Vocab | None) -> tuple[int, ...]:
     given = getattr(given, "raw_tensor", given)
     given = given.tolist() if hasattr(given, "tolist") else given
-    texts = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(each, str) for each in given))
+    texts = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(entry, str) for entry in given))
     if texts and len(given):
         return _encoded(given, vocab)
-    if not isinstance(given, Sequence) or not all(isinstance(each, Integral) for each in given):
+    if not isinstance(given, Sequence) or not all(isinstance(entry, Integral) for entry in given):
         raise SearchError("reference: this is not a reference", got=type(given).__name__, expected=FORMS)
-    most = None if vocab is None else len(vocab)
+    size = None if vocab is None else len(vocab)
     for number in given:
-        if number < 0 or (most is not None and number >= most):
-            expected = "0 or more" if most is None else f"0 to {most - 1}"
+        if number < 0 or (size is not None and number >= size):
+            expected = "0 or more" if size is None else f"0 to {size - 1}"
             raise SearchError("reference: no label has this number", got=number, expected=expected)
     return tuple(int(number) for number in given)
 

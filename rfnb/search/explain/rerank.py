@@ -81,11 +81,11 @@ def _check(trace: Trace, scales: Mapping[str, float], exponent: float | None) ->
         )
     for name in scales:
         if name not in trace.parts:
-            known = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"
+            names = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"
             raise SearchError(
                 "rerank: no score with this name was recorded",
                 got=repr(name),
-                expected=known,
+                expected=names,
                 hint=did_you_mean(name, trace.parts),
             )
 
@@ -100,42 +100,42 @@ def _of_candidates(tree: Tree, change: Mapping[str, float]) -> np.ndarray:
     """The scores of the pruned candidates of a tree after a change of scales. [steps, candidates]"""
     pruned = tree.own.pruned
     assert pruned is not None
-    parents, before = pruned.parents[:, 0], {}
+    parents, old = pruned.parents[:, 0], {}
     for name in change:
         sums = np.zeros(parents.shape)
         sums[1:] = np.take_along_axis(tree.part_sums[name][:-1], parents[1:], axis=1)
-        before[name] = sums + (pruned.parts[name][:, 0] if name in pruned.parts else 0.0)
-    return _with(pruned.scores[:, 0], before, change)
+        old[name] = sums + (pruned.parts[name][:, 0] if name in pruned.parts else 0.0)
+    return _with(pruned.scores[:, 0], old, change)
 
 
 def _final(tree: Tree, scores: np.ndarray, exponent: float) -> np.ndarray:
     """The final scores; what they were more than the normalized sums is kept."""
-    old, own = tree.compared[-1], tree.own.final_scores[0]
-    known = np.isfinite(own) & np.isfinite(old)
-    more = np.subtract(own, old, out=np.zeros_like(own), where=known)
-    new = scores / by_length(tree.taken[-1], exponent, tree.own.length_normalization_offset) + more
-    return np.where(own > -np.inf, new, -np.inf)
+    old, finals = tree.compared[-1], tree.own.final_scores[0]
+    finite = np.isfinite(finals) & np.isfinite(old)
+    bonus = np.subtract(finals, old, out=np.zeros_like(finals), where=finite)
+    new = scores / by_length(tree.taken[-1], exponent, tree.own.length_normalization_offset) + bonus
+    return np.where(finals > -np.inf, new, -np.inf)
 
 
 def _doubts(tree: Tree) -> Iterator[Doubt]:
     """The candidates of a tree with new scales that are better than the last hypothesis of their step."""
-    needed = _needed_to_win(tree)
+    threshold = _needed_to_win(tree)
     for step in range(tree.steps):
-        kept = tree.nodes(step)
-        if len(kept) < tree.beam:  # all others had the score −inf
+        beam = tree.nodes(step)
+        if len(beam) < tree.beam:  # all others had the score −inf
             continue
-        for each in tree.pruned(step):
-            if each.compared <= kept[-1].compared:
+        for node in tree.pruned(step):
+            if node.compared <= beam[-1].compared:
                 continue
-            before = tree.prefix(step - 1, each.parent) if each.parent is not None else ()
+            prefix = tree.prefix(step - 1, node.parent) if node.parent is not None else ()
             yield Doubt(
                 sequence=tree.sequence,
                 step=step,
-                label=each.label,
-                text=tree.prefix_text(before if each.ended else (*before, each.label)),
-                score=each.score,
-                margin=each.compared - kept[-1].compared,
-                may_win=each.score > needed,
+                label=node.label,
+                text=tree.prefix_text(prefix if node.ended else (*prefix, node.label)),
+                score=node.score,
+                margin=node.compared - beam[-1].compared,
+                may_win=node.score > threshold,
             )
 
 

@@ -89,22 +89,22 @@ def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) ->
         scores = [None if np.isnan(score) else score for score in np.asarray(forced, np.float64).reshape(-1).tolist()]
     if len(scores) != len(references):
         raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
-    found = [_where(tree, each, score) for each, score in zip(references, scores, strict=True)]
-    return max(found, key=_came_far)
+    results = [_where(tree, item, score) for item, score in zip(references, scores, strict=True)]
+    return max(results, key=_came_far)
 
 
 def _came_far(found: Where) -> tuple[Any, ...]:
     """How far a reference came: its rank at the end, else the number of steps at which it had a place, and how it
     compared then. The score of the model decides only between references that came equally far."""
-    kept = -found.found.rank if found.found else -np.inf
+    rank = -found.found.rank if found.found else -np.inf
     lost = found.fall.candidate if found.fall else None
     compared = [node.compared for node in (*found.nodes[-1:], lost) if node is not None]
-    return kept, len(found.nodes), compared, -np.inf if found.score is None else found.score
+    return rank, len(found.nodes), compared, -np.inf if found.score is None else found.score
 
 
 def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
     life = follow(tree, reference.labels)
-    found = next((each for each in tree.hypotheses if content(each, tree) == reference.labels), None)
+    found = next((hypothesis for hypothesis in tree.hypotheses if content(hypothesis, tree) == reference.labels), None)
     if found is not None and (found.complete or forced is None):
         forced = found.score
     elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
@@ -128,11 +128,11 @@ def _verdict(
         return "no hypothesis", f"no hypothesis is left{died}"
     if found is output:
         return "correct", "the best hypothesis is the reference"
-    needed, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
-    if limit is not None and needed > limit:
-        return "over the limit", f"the reference needs {needed} steps, {limit} are allowed"
-    known = "a score that is not known" if forced is None else f"the score {number(forced)}"
-    scores = f"the reference has {known}, {_output(output)}"
+    length, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
+    if limit is not None and length > limit:
+        return "over the limit", f"the reference needs {length} steps, {limit} are allowed"
+    score = "a score that is not known" if forced is None else f"the score {number(forced)}"
+    scores = f"the reference has {score}, {_output(output)}"
     if forced is not None and forced - output.score > rounding(forced, output.score):
         return "search error", scores
     if not output.complete and not tree.own.framewise:
@@ -141,9 +141,9 @@ def _verdict(
         return "tie", f"both have the score {number(output.score)}"
     if forced is not None:
         return "model error", scores
-    most = most_possible(tree, life, needed)
-    if most is not None and output.score - most > rounding(most, output.score):
-        return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
+    bound = most_possible(tree, life, length)
+    if bound is not None and output.score - bound > rounding(bound, output.score):
+        return "model error", f"scores only fall: the reference has at most {number(bound)}, {_output(output)}"
     return "undecided", f"{scores}; {_how_to_decide(tree.trace)}"
 
 
@@ -176,16 +176,16 @@ def limit_of(tree: Tree) -> int | None:
 def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
     """The highest final score that a sequence of `needed` labels may have; None if scores do not only fall."""
     fall, exponent = life.fall, tree.own.length_normalization_exponent
-    known = [node.score for node in life.nodes[-1:]]
+    scores = [node.score for node in life.nodes[-1:]]
     if fall is not None and fall.candidate is not None:
-        known.append(fall.candidate.score)
+        scores.append(fall.candidate.score)
     elif fall is not None and fall.reason == "not recorded" and fall.last is not None and not exponent:
-        known.append(fall.last.score)
+        scores.append(fall.last.score)
     if fall is not None and fall.reason == "not allowed":
         return -np.inf
-    if not known or not only_fall(tree):
+    if not scores or not only_fall(tree):
         return None
-    return float(min(known) / by_length(needed, exponent, tree.own.length_normalization_offset))
+    return float(min(scores) / by_length(needed, exponent, tree.own.length_normalization_offset))
 
 
 def only_fall(tree: Tree) -> bool:
@@ -195,8 +195,8 @@ def only_fall(tree: Tree) -> bool:
         return False
     if not tree.steps:
         return True
-    before = np.zeros_like(tree.scores)
-    before[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
-    kept = tree.scores[tree.alive] <= before[tree.alive] + ROUNDING
-    final = [(each.score, tree.compared[-1, each.place]) for each in tree.hypotheses]
-    return bool(kept.all()) and all(abs(a - b) <= rounding(a, b) for a, b in final)
+    parents = np.zeros_like(tree.scores)
+    parents[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
+    falls = tree.scores[tree.alive] <= parents[tree.alive] + ROUNDING
+    final = [(hypothesis.score, tree.compared[-1, hypothesis.place]) for hypothesis in tree.hypotheses]
+    return bool(falls.all()) and all(abs(a - b) <= rounding(a, b) for a, b in final)

@@ -61,9 +61,9 @@ class Why(InWords):
         if self.final is not None:
             return self._final_words(self.final)
         if self.last_step is not None and self.last_step >= self.tree.steps - 1:
-            left = not self.life.nodes or self.life.nodes[-1].survives
+            alive = not self.life.nodes or self.life.nodes[-1].survives
             return (
-                "hypotheses that continue it were left at the end" if left else "it may not end where the search ended"
+                "hypotheses that continue it were left at the end" if alive else "it may not end where the search ended"
             )
         if self.last_step is not None and self.last_step > len(self.labels) - 1:
             return f"its last continuation had a place at step {self.last_step}"
@@ -94,7 +94,7 @@ def why(tree: Tree, which: Any) -> Why:
             return Why(tree, (), Life((), None), which, None, {}, None)
         return _of_node(tree, tree.node(tree.steps - 1, which.place), which)
     labels = references_of(which, tree)[0].labels
-    final = next((each for each in tree.hypotheses if content(each, tree) == labels), None)
+    final = next((hypothesis for hypothesis in tree.hypotheses if content(hypothesis, tree) == labels), None)
     return why(tree, final) if final is not None else _of_labels(tree, labels)
 
 
@@ -108,39 +108,39 @@ def _of_labels(tree: Tree, labels: tuple[int, ...]) -> Why:
 
 def _of_node(tree: Tree, node: Node, final: Hypothesis | None = None) -> Why:
     path = _path(tree, node)
-    labels = tuple(each.label for each in path if not each.ended and each.label != tree.own.blank)
-    last = _last_step(tree, node)
+    labels = tuple(item.label for item in path if not item.ended and item.label != tree.own.blank)
+    last_step = _last_step(tree, node)
     fall = None
-    if final is None and (node.pruned or last == node.step):
-        ends = bool(tree.end_labels) and any(each.ends for each in path)
+    if final is None and (node.pruned or last_step == node.step):
+        ends = bool(tree.end_labels) and any(item.ends for item in path)
         fall = follow(tree, labels[:-1] if ends else labels).fall
     return Why(
         tree=tree,
         labels=labels if final is None else final.labels,
-        life=Life(tuple(each for each in path if not each.pruned), fall),
+        life=Life(tuple(item for item in path if not item.pruned), fall),
         final=final,
         apart=_apart(tree, labels),
         parts=_below_best(tree, final),
-        last_step=last,
+        last_step=last_step,
     )
 
 
 def _path(tree: Tree, node: Node) -> list[Node]:
     """The nodes from the first step to this one."""
-    found = [node]
-    while found[-1].parent is not None:
-        found.append(tree.node(found[-1].step - 1, found[-1].parent))
-    return found[::-1]
+    path = [node]
+    while path[-1].parent is not None:
+        path.append(tree.node(path[-1].step - 1, path[-1].parent))
+    return path[::-1]
 
 
 def _last_step(tree: Tree, node: Node) -> int | None:
     """The last step at which the node or a continuation of it had a place."""
     if node.place is None:
         return None
-    here = np.arange(tree.beam) == node.place
+    descendants = np.arange(tree.beam) == node.place
     for step in range(node.step + 1, tree.steps):
-        here = here[tree.parents[step]] & tree.alive[step]
-        if not here.any():
+        descendants = descendants[tree.parents[step]] & tree.alive[step]
+        if not descendants.any():
             return step - 1
     return tree.steps - 1
 
@@ -159,5 +159,5 @@ def _apart(tree: Tree, labels: Sequence[int]) -> int | None:
 def _below_best(tree: Tree, final: Hypothesis | None) -> dict[str, float]:
     if final is None or tree.best is None or not tree.steps:
         return {}
-    mine, best = (scaled_parts(tree, tree.node(tree.steps - 1, each.place)) for each in (final, tree.best))
-    return {name: best[name] - mine[name] for name in mine}
+    parts, best = (scaled_parts(tree, tree.node(tree.steps - 1, hypothesis.place)) for hypothesis in (final, tree.best))
+    return {name: best[name] - parts[name] for name in parts}

@@ -35,10 +35,10 @@ class Best(NamedTuple):
         labels, parents = (np.zeros(shape, part.dtype) for part in self[:2])
         scores, counts = np.full(shape, -np.inf, self.scores.dtype), np.zeros(shape, self.counts.dtype)
         parents[:, :beam], scores[:, :beam], counts[:, :beam] = np.arange(beam), before.scores, before.counts
-        whole = Best(labels, parents, scores, counts)
-        for each, part in zip(whole, self, strict=True):
-            each[rows] = part
-        return whole
+        joined = Best(labels, parents, scores, counts)
+        for array, part in zip(joined, self, strict=True):
+            array[rows] = part
+        return joined
 
 
 def best_candidates(
@@ -90,5 +90,5 @@ def _power(backend: type[Backend], base: np.ndarray, exponent: float, device: st
     """By the backend, whose powers may differ from those of numpy in the last bit."""
     if exponent == 1:
         return base
-    found: np.ndarray = backend.to_numpy_raw(backend.from_numpy_raw(base, device) ** exponent)
-    return found
+    powers: np.ndarray = backend.to_numpy_raw(backend.from_numpy_raw(base, device) ** exponent)
+    return powers

@@ -89,16 +89,16 @@ class DecodedHypotheses:
         wide, parts = self._best(raw, past)
         labels, parents, scores, counts = (part[:, :beam] for part in wide)
         rows = parents + self._first
-        had, was, lengths = (each.take(rows) for each in (past, self.ended, self.lengths))
+        had, was, lengths = (array.take(rows) for array in (past, self.ended, self.lengths))
         if self.endings.stops:
             scores = self._stopped(labels, scores, counts, had)
         ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
         scores = self._with_finals(parents, scores, ends, parts)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.ended, self.scores, self.counts = was | ends | (scores == -np.inf), scores, counts
-        kept = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
-        kept["pruned scores"] = wide.scores[:, beam:]
-        for name, part in (kept | parts).items():
+        arrays = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
+        arrays["pruned scores"] = wide.scores[:, beam:]
+        for name, part in (arrays | parts).items():
             self.kept.setdefault(name, []).append(part)
         self.steps += 1
         self._look()
@@ -121,16 +121,16 @@ class DecodedHypotheses:
         last: their last labels. empty: they have none, and `last` is the start.
         """
         label = self._tensor(last, sparse_dim=self.labels)
-        found = {} if self.scorers is None else self.scorers.settled(label, self.dims, empty=empty)
-        found |= self.variant.settled(label, self.dims, empty=empty)
-        return {name: self._array(score) for name, score in found.items()}
+        scores = {} if self.scorers is None else self.scorers.settled(label, self.dims, empty=empty)
+        scores |= self.variant.settled(label, self.dims, empty=empty)
+        return {name: self._array(score) for name, score in scores.items()}
 
     def _array(self, score: Tensor) -> np.ndarray:
         """[batch, beam]"""
         lacking = [dim for dim in self.dims if dim not in score.dims_set]
         score = expand_dims(score, lacking) if lacking else score
-        found: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
-        return found
+        array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
+        return array
 
     def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
         """{batch, beam}"""
@@ -138,12 +138,12 @@ class DecodedHypotheses:
 
     def _stopped(self, labels: np.ndarray, scores: np.ndarray, counts: np.ndarray, had: np.ndarray) -> np.ndarray:
         """The scores, without those of hypotheses that go on where the search stops."""
-        most = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
-        given = (self._tensor(array) for array in (labels, labels, scores, counts))
-        found = replace(self.endings, limit=most).stop(
-            BeamStep(*given), self.dims[1], self._tensor(had), self.steps, self.exponent, self.offset
+        limits = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
+        arrays = (self._tensor(array) for array in (labels, labels, scores, counts))
+        result = replace(self.endings, limit=limits).stop(
+            BeamStep(*arrays), self.dims[1], self._tensor(had), self.steps, self.exponent, self.offset
         )
-        return self._parts(found)[2]
+        return self._parts(result)[2]
 
     def _with_finals(
         self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
@@ -171,16 +171,16 @@ class DecodedHypotheses:
         else:
             log_probs = log_scores(self._scores(raw), self.labels, self.input_type)
             if self.scorers is not None:
-                last = self._tensor(self.last, sparse_dim=self.labels)
-                scored = self.scorers.add_up(log_probs, last, self.dims, self.labels)
+                labels = self._tensor(self.last, sparse_dim=self.labels)
+                scored = self.scorers.add_up(log_probs, labels, self.dims, self.labels)
                 log_probs = scored.total
             log_probs = self.variant.scores(log_probs, self.last, self.dims, self.labels)
             check_step(log_probs, self._tensor(self.scores), self.labels, self.dims[1], Dim(1, name="beam"))
             scores = raw_in_order(log_probs, [*self.dims, self.labels])
-        found = self._best_of(scores, Before(self.scores, past, self.counts))
+        best = self._best_of(scores, Before(self.scores, past, self.counts))
         if log_probs is not None and (self.variant.places_differ or self.endings.living):
-            found = self._chosen(log_probs, past, found)
-        return found, {} if scored is None or self.variant.change is not None else self._parts_of(scored, found)
+            best = self._chosen(log_probs, past, best)
+        return best, {} if scored is None or self.variant.change is not None else self._parts_of(scored, best)
 
     def _best_of(self, scores: Any, before: Before) -> Best:
         if self._first_label is None:
@@ -195,19 +195,19 @@ class DecodedHypotheses:
         rows = np.flatnonzero(~self._still)
         scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
         before = Before(self.scores, self.past, self.counts)
-        part = self._best_of(self.backend.log_probs_raw(scores, 2), Before(*(each[rows] for each in before)))
+        part = self._best_of(self.backend.log_probs_raw(scores, 2), Before(*(array[rows] for array in before)))
         return part.among(rows, before)
 
     def _chosen(self, log_probs: Tensor, past: np.ndarray, best: Best) -> Best:
         """Candidates that get their places in another way, and behind them the best of the others."""
-        base, ended, counts = (self._tensor(each) for each in (self.scores, past, self.counts))
+        base, ended, counts = (self._tensor(array) for array in (self.scores, past, self.counts))
         variant, beam = self.variant, self.scores.shape[1]
-        chosen = beam_step(
+        result = beam_step(
             log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1], out_beam=Dim(beam, name="beam"),
             counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent, offset=self.offset,
             groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold, **self.endings.selects,
         )  # fmt: skip
-        parts = self._parts(chosen)
+        parts = self._parts(result)
         return _first(Best(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
 
     def _parts_of(self, scored: Scored, found: Best) -> dict[str, np.ndarray]:
@@ -216,9 +216,9 @@ class DecodedHypotheses:
         labels, parents = (
             tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in found[:2]
         )
-        own = {name: of_chosen(part, self.labels, self.dims[1], labels, parents) for name, part in scored.parts.items()}
+        arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in scored.parts.items()}
         numpy = self.backend.to_numpy_raw
-        return {f"part {name}": numpy(part.copy_transpose(dims)._raw).copy() for name, part in own.items()}
+        return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
     def _parts(self, found: BeamStep) -> list[np.ndarray]:
         return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
@@ -238,8 +238,8 @@ class DecodedHypotheses:
     def _check(self, raw: Any) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.scores) * self.going
-        known = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
-        if not known or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
+        usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        if not usable or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
             raise SearchError(
                 f"decode: `step` returns scores of another shape at step {self.steps}",
                 got=f"{type(raw).__name__} {shape or ''}".strip(),
@@ -268,13 +268,13 @@ class DecodedHypotheses:
         """The scores of the model, {batch, beam, labels}."""
         batch, places = self.scores.shape
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
-        found = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
+        scores = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
         if going is self.dims[1]:
-            return found
-        rest = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
-        zeros = full(dims=[self.dims[0], rest, self.labels], fill_value=0, dtype=found.dtype, device=found.device)
-        joined, both = concat((found, going), (zeros, rest))
-        return replace_dim(joined, in_dim=both, out_dim=self.dims[1])[0]
+            return scores
+        ended = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
+        zeros = full(dims=[self.dims[0], ended, self.labels], fill_value=0, dtype=scores.dtype, device=scores.device)
+        joined, union = concat((scores, going), (zeros, ended))
+        return replace_dim(joined, in_dim=union, out_dim=self.dims[1])[0]
 
     def found(self, vocab: Vocab | None, tags: Sequence[str] | None) -> Found:
         """What the search found."""
@@ -288,15 +288,18 @@ class DecodedHypotheses:
             scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
             at_start=self._settled(self.first, empty=True) if at_start else {},
         )  # fmt: skip
-        kept = {name: np.stack(parts) for name, parts in self.kept.items()}
-        for name in [name for name in kept if name in ("labels", "parents") or name.startswith("part ")]:
-            kept[f"pruned {name}"], kept[name] = kept[name][:, :, beam.size.max :], kept[name][:, :, : beam.size.max]
+        data = {name: np.stack(parts) for name, parts in self.kept.items()}
+        for name in [name for name in data if name in ("labels", "parents") or name.startswith("part ")]:
+            data[f"pruned {name}"], data[name] = (
+                data[name][:, :, beam.size.max :],
+                data[name][:, :, : beam.size.max],
+            )
         size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
         limit = Size([batch], self.limits)
         return collect(
             plan,
             Searched(
-                {name: make(part, None) for name, part in kept.items()},
+                {name: make(part, None) for name, part in data.items()},
                 make(self.ended, None),
                 size,
                 self.include_eos,
@@ -307,10 +310,10 @@ class DecodedHypotheses:
 
 def _first(chosen: Best, best: Best, count: int) -> Best:
     """The chosen hypotheses, and after them the best of the others. count: that of the labels."""
-    own, others = (part.labels + part.parents * count for part in (chosen, best))
-    own = np.where(np.isneginf(chosen.scores), -1, own)
-    known = (others[:, :, None] == own[:, None, :]).any(axis=2)
-    left = np.argsort(known, axis=1, kind="stable")[:, : known.shape[1] - own.shape[1]]
-    best = best._replace(scores=np.where(known, -np.inf, best.scores))
-    rest = [np.take_along_axis(part, left, axis=1) for part in best]
-    return Best(*(np.concatenate(pair, axis=1) for pair in zip(chosen, rest, strict=True)))
+    chosen_numbers, numbers = (part.labels + part.parents * count for part in (chosen, best))
+    chosen_numbers = np.where(np.isneginf(chosen.scores), -1, chosen_numbers)
+    doubles = (numbers[:, :, None] == chosen_numbers[:, None, :]).any(axis=2)
+    order = np.argsort(doubles, axis=1, kind="stable")[:, : doubles.shape[1] - chosen_numbers.shape[1]]
+    best = best._replace(scores=np.where(doubles, -np.inf, best.scores))
+    tail = [np.take_along_axis(part, order, axis=1) for part in best]
+    return Best(*(np.concatenate(pair, axis=1) for pair in zip(chosen, tail, strict=True)))

@@ -25,12 +25,12 @@ class WithTensors:
     """
 
     def __init__(self, step: Step, state: Any, beam: int, labels: Dim | None):
-        first = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
+        tensor = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
         self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
-        if not first.dims:
-            raise _lacks(batch_dim, first)
-        self.batch = batch_dim if batch_dim in first.dims_set else first.dims[0]
-        self.tags = first.size_of(self.batch).tags
+        if not tensor.dims:
+            raise _lacks(batch_dim, tensor)
+        self.batch = batch_dim if batch_dim in tensor.dims_set else tensor.dims[0]
+        self.tags = tensor.size_of(self.batch).tags
         mark_beam(self.beam)
         self._like: list[Any] = []  # each Tensor of the state, of raw ones None
         self.state = self._flat(state, [self.batch])
@@ -41,10 +41,10 @@ class WithTensors:
         count = prev.shape[0] // self.beam.get_dim_value()
         label = tensor_of(prev.reshape(count, -1), align.sig(places, self.labels), EMPTY)
         likes = iter(self._like)
-        made = self.step(label, map_leaves(lambda leaf: self._full(leaf, next(likes), count), state))
-        if not isinstance(made, tuple) or len(made) != 2:
-            return made
-        scores, state = made
+        result = self.step(label, map_leaves(lambda leaf: self._full(leaf, next(likes), count), state))
+        if not isinstance(result, tuple) or len(result) != 2:
+            return result
+        scores, state = result
         if isinstance(scores, Tensor):
             labels = self.labels if self.labels in scores.dims_set else None
             labels = labels or next((dim for dim in reversed(scores.dims) if dim not in places), None)

@@ -23,40 +23,40 @@ def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[i
     wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
     are computed at once for each.
     """
-    most, beam = steps.replay.schedule.max_steps, steps.dims[-1].get_dim_value()
-    found: dict[int, list[float | None]] = {b: [None] * len(several) for b, several in wanted.items()}
-    fits = {b: [i for i, one in enumerate(several) if 0 < len(one) <= most] for b, several in wanted.items()}
+    limit, beam = steps.replay.schedule.max_steps, steps.dims[-1].get_dim_value()
+    sums_by_row: dict[int, list[float | None]] = {b: [None] * len(group) for b, group in wanted.items()}
+    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
     while any(fits.values()):
-        now = {b: several[:beam] for b, several in fits.items() if several}
-        fits = {b: several[beam:] for b, several in fits.items()}
-        sums = _sums(steps, {b: [wanted[b][i] for i in several] for b, several in now.items()})
-        for b, several in now.items():
-            for place, i in enumerate(several):
-                found[b][i] = float(sums[b, place])
-    return found
+        chunk = {b: group[:beam] for b, group in fits.items() if group}
+        fits = {b: group[beam:] for b, group in fits.items()}
+        sums = _sums(steps, {b: [wanted[b][i] for i in group] for b, group in chunk.items()})
+        for b, group in chunk.items():
+            for place, i in enumerate(group):
+                sums_by_row[b][i] = float(sums[b, place])
+    return sums_by_row
 
 
 def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
     """The sums of the scores, [batch, beam], of up to `beam` references for each sequence: each has its own place."""
     replay, beam = steps.replay, steps.dims[-1].get_dim_value()
     lengths = np.zeros((steps.batch, beam), int)
-    labels = np.zeros((max(len(one) for several in wanted.values() for one in several), steps.batch, beam), int)
-    for b, several in wanted.items():
-        for place, one in enumerate(several):
-            lengths[b, place] = len(one)
-            labels[: len(one), b, place] = one
-    found, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
+    labels = np.zeros((max(len(row) for rows in wanted.values() for row in rows), steps.batch, beam), int)
+    for b, rows in wanted.items():
+        for place, row in enumerate(rows):
+            lengths[b, place] = len(row)
+            labels[: len(row), b, place] = row
+    total, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
     places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.plan.carried, "search")
     assert scores_place is not None
     for step in range(len(labels)):
         values = steps.choice(step, states)
-        chosen = _choice(steps, step, values, labels[step], places if step else places * 0)
-        chosen["scores"] = np.where(step < lengths, chosen["scores"], -np.inf)
-        states, finals = steps.after(step, states, steps.given(values, chosen))
+        choice = _choice(steps, step, values, labels[step], places if step else places * 0)
+        choice["scores"] = np.where(step < lengths, choice["scores"], -np.inf)
+        states, finals = steps.after(step, states, steps.given(values, choice))
         like = replay.plan.carried[scores_place].before
         scores = steps.array(tensor_of(states[scores_place], like.sig, like.lengths))
-        found = np.where(lengths == step + 1, scores + finals, found)
-    return found
+        total = np.where(lengths == step + 1, scores + finals, total)
+    return total
 
 
 def _choice(
@@ -66,5 +66,5 @@ def _choice(
     scores, counts = steps.scores_at(step, values, labels)
     rows, places = np.indices(labels.shape)
     at = rows, parents, np.where(np.take_along_axis(steps.array(values["had ended"]), parents, axis=1), 0, places)
-    found = {"labels": labels, "parents": parents, "scores": scores[at]}
-    return found | ({"counts": counts[at]} if "counts" in values else {})
+    result = {"labels": labels, "parents": parents, "scores": scores[at]}
+    return result | ({"counts": counts[at]} if "counts" in values else {})

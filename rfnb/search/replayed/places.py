@@ -26,8 +26,8 @@ class Places:
         if self.living is not None and label != self.end and not copy:
             return self.living - 1
         if self.groups > 1:
-            own = size // self.groups
-            return parent // own * own + own - 1
+            width = size // self.groups
+            return parent // width * width + width - 1
         if self.of_parent and step:
             return parent
         return max(size - 2, 0) if self.gold else size - 1

@@ -111,43 +111,43 @@ class SearchSteps:
     def pruned(self) -> Candidates | None:
         """The best pruned candidates of each step; None if they cannot be computed."""
         if self._pruned is None and self.why_not is None:
-            found = [self.ranked(step, DEPTH) for step in range(self.replay.steps)]
-            self._pruned = joined(found) if found else None
+            candidates = [self.ranked(step, DEPTH) for step in range(self.replay.steps)]
+            self._pruned = joined(candidates) if candidates else None
         return self._pruned
 
     def ranked(self, step: int, most: int) -> Candidates:
         """The best candidates that found no place in a step, [1, batch, most]. Their number is a multiple of DEPTH."""
         most = -(-most // DEPTH) * DEPTH
-        found = self._ranked.pop((step, most), None) or self._compute(step, most)
-        self._ranked[step, most] = found
+        candidates = self._ranked.pop((step, most), None) or self._compute(step, most)
+        self._ranked[step, most] = candidates
         if len(self._ranked) > CACHED:
             self._ranked.pop(next(iter(self._ranked)))
-        return found
+        return candidates
 
     def _compute(self, step: int, most: int) -> Candidates:
         values = self.values(step, [*INPUTS, *RESULTS[:3], *self._parts()])
         beam, count = self.dims[-1].get_dim_value(), self.axis.get_dim_value()
         out = Dim(min(beam + most, beam * count), name="candidates")
         with self._eager():
-            found = self.step(values, values["choice scores"], self.axis, out, step)
-        labels, parents, scores = (self.array(each, out) for each in found[:3])
+            result = self.step(values, values["choice scores"], self.axis, out, step)
+        labels, parents, scores = (self.array(row, out) for row in result[:3])
         ended = self.array(values["had ended"])
-        kept = [set(zip(*each, strict=True)) for each in zip(*self._chosen(values, ended), strict=True)]
+        places = [set(zip(*row, strict=True)) for row in zip(*self._chosen(values, ended), strict=True)]
         shape = 1, len(labels), most
         candidates = Candidates(np.zeros(shape, int), np.zeros(shape, int), np.full(shape, -np.inf, scores.dtype))
-        for b, (mine, theirs) in enumerate(zip(kept, zip(labels, parents, scores, strict=True), strict=True)):
-            rows = zip(*(each.tolist() for each in theirs), strict=True)
-            rest = [each for each in rows if (0 if ended[b, each[1]] else each[0], each[1]) not in mine]
-            for i, each in enumerate(rest[:most]):
-                candidates.labels[0, b, i], candidates.parents[0, b, i], candidates.scores[0, b, i] = each
+        for b, (chosen, columns) in enumerate(zip(places, zip(labels, parents, scores, strict=True), strict=True)):
+            rows = zip(*(row.tolist() for row in columns), strict=True)
+            pruned = [row for row in rows if (0 if ended[b, row[1]] else row[0], row[1]) not in chosen]
+            for i, row in enumerate(pruned[:most]):
+                candidates.labels[0, b, i], candidates.parents[0, b, i], candidates.scores[0, b, i] = row
         return Candidates(candidates.labels, candidates.parents, candidates.scores, self._scores_by(values, candidates))
 
     def _chosen(self, values: Mapping[str, Tensor], ended: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:
         """Labels and parents of the hypotheses of a step, by sequence; the label of a copy is 0."""
-        after = self.search.beams.after[-1]
-        labels, parents = (self.array(values[name], after) for name in ("labels", "parents"))
+        beam = self.search.beams.after[-1]
+        labels, parents = (self.array(values[name], beam) for name in ("labels", "parents"))
         labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
-        free = np.isneginf(self.array(values["scores"], after))
+        free = np.isneginf(self.array(values["scores"], beam))
         if not self.places.threshold:  # those that the search stops at this step had a place
             free[:, : self.places.living] &= labels[:, : self.places.living] == self.places.end
         labels = np.where(free, -1, labels)
@@ -158,14 +158,14 @@ class SearchSteps:
 
     def _scores_by(self, values: Mapping[str, Tensor], of: Candidates) -> dict[str, np.ndarray]:
         """The score of the label of each candidate by each scorer."""
-        found, rows = {}, np.arange(of.labels.shape[1])[:, None]
+        by_name, rows = {}, np.arange(of.labels.shape[1])[:, None]
         ended = np.take_along_axis(self.array(values["had ended"]), of.parents[0], axis=1)
         none = ended | np.isneginf(of.scores[0])
         for name in self._parts():
             part = self._whole(values[name])
-            own = part[rows, of.parents[0], of.labels[0]]
-            found[name.removeprefix(PART)] = np.where(none, 0.0, own)[None]
-        return found
+            scores = part[rows, of.parents[0], of.labels[0]]
+            by_name[name.removeprefix(PART)] = np.where(none, 0.0, scores)[None]
+        return by_name
 
     def _whole(self, part: Tensor) -> np.ndarray:
         """Scores as an array, [batch, beam, labels]."""
@@ -181,17 +181,17 @@ class SearchSteps:
 
         labels: [batch, few] → [batch, beam, few]. A hypothesis that has ended has a score at the first of these only.
         """
-        beam, few = self.dims[-1].get_dim_value(), Dim(labels.shape[1], name="few")
+        beam, choices = self.dims[-1].get_dim_value(), Dim(labels.shape[1], name="few")
         out = Dim(beam * labels.shape[1], name="candidates")
         with self._eager():
-            scores = gather(values["choice scores"], indices=self._tensor(labels, few), axis=self.axis)
-            found = self.step(values, scores, few, out, step)
-        at, parents, totals = (self.array(each, out) for each in found[:3])
-        counts = totals if found.counts is None else self.array(found.counts, out)
+            scores = gather(values["choice scores"], indices=self._tensor(labels, choices), axis=self.axis)
+            result = self.step(values, scores, choices, out, step)
+        at, parents, totals = (self.array(column, out) for column in result[:3])
+        counts = totals if result.counts is None else self.array(result.counts, out)
         rows, shape = np.arange(len(at))[:, None], (len(labels), beam, labels.shape[1])
         by_place = np.full(shape, -np.inf, totals.dtype), np.ones(shape, counts.dtype)
-        for array, each in zip(by_place, (totals, counts), strict=True):
-            array[rows, parents, at] = each
+        for array, column in zip(by_place, (totals, counts), strict=True):
+            array[rows, parents, at] = column
         return by_place
 
     def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamStep:
@@ -206,7 +206,7 @@ class SearchSteps:
 
     def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
         """The sums of the scores that the model gives to sequences of labels, by position in the batch."""
-        return {b: [None] * len(each) for b, each in wanted.items()} if self.noisy else forced(self, wanted)
+        return {b: [None] * len(sequences) for b, sequences in wanted.items()} if self.noisy else forced(self, wanted)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
         """The score of each hypothesis of a sequence, extended by a label. [beam]"""
@@ -222,50 +222,50 @@ class SearchSteps:
             return None
         new = {"labels": label, "parents": parent, "scores": scores[sequence, parent, 0]}
         new |= {"counts": counts[sequence, parent, 0]} if "counts" in values else {}
-        after, given = self.search.beams.after[-1], {}
+        beam, arrays = self.search.beams.after[-1], {}
         copy = bool(self.array(values["had ended"])[sequence, parent])
         place = self.places.last(scores.shape[1], step, label, parent, copy=copy)
         for name, value in new.items():
-            array = self.array(values[name], after).copy()
+            array = self.array(values[name], beam).copy()
             array[sequence, place] = value
-            given[name] = array
+            arrays[name] = array
         run = self._run()
         assert run is not None
-        return self.replay.fork_with(run, step, self.given(values, given))
+        return self.replay.fork_with(run, step, self.given(values, arrays))
 
     def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
         """Results of a choice as the raw tensors of a step, by their Vars. arrays: [batch, beam]"""
-        search, found = self.search, {}
+        search, raws = self.search, {}
         for name, array in arrays.items():
             with self._eager():
                 tensor = self._tensor(array, search.beams.after[-1], values[name])
-                found[search.asked[name].var] = cast(tensor, values[name].dtype)._raw
-        return found
+                raws[search.asked[name].var] = cast(tensor, values[name].dtype)._raw
+        return raws
 
     # -- values
 
     def values(self, step: int, names: Iterable[str], states: Sequence[Any] | None = None) -> dict[str, Tensor]:
         """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
-        asked = self.search.asked
-        names = [name for name in names if name in asked]
-        raws = self.replay.step(step, [asked[name].var for name in names], states)
+        recorded = self.search.asked
+        names = [name for name in names if name in recorded]
+        raws = self.replay.step(step, [recorded[name].var for name in names], states)
         return {
-            name: tensor_of(self.replay.backend.alias_raw(raw), asked[name].sig, asked[name].lengths)
+            name: tensor_of(self.replay.backend.alias_raw(raw), recorded[name].sig, recorded[name].lengths)
             for name, raw in zip(names, raws, strict=True)
         }
 
     def after(self, step: int, states: Sequence[Any], given: Mapping[Any, Any]) -> tuple[list[Any], np.ndarray]:
         """The carried values after a step in which some are `given`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
-        search, own = self.search, self.replay.after(step)
+        search, carries = self.search, self.replay.after(step)
         ends = [] if place_of(self.replay.plan.carried, "ended") is not None else [*search.kept]
         names = [name for name in ends if name.startswith(FINAL)]
-        raws = self.replay.step(step, [*own, *(search.kept[name] for name in names)], states, given=given)
-        found = np.zeros((self.batch, self.dims[-1].get_dim_value()))
-        for name, raw in zip(names, raws[len(own) :], strict=True):
-            worth = self.replay.backend.to_numpy_raw(raw).reshape(found.shape)
-            found = found + by_scale(worth, self.scales.get(name.removeprefix(FINAL), 1.0))
-        return list(raws[: len(own)]), found
+        raws = self.replay.step(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
+        finals = np.zeros((self.batch, self.dims[-1].get_dim_value()))
+        for name, raw in zip(names, raws[len(carries) :], strict=True):
+            worth = self.replay.backend.to_numpy_raw(raw).reshape(finals.shape)
+            finals = finals + by_scale(worth, self.scales.get(name.removeprefix(FINAL), 1.0))
+        return list(raws[: len(carries)]), finals
 
     def choice(self, step: int, states: Sequence[Any] | None = None) -> dict[str, Tensor]:
         """What the choice of a step chooses from, and what it gives."""
@@ -283,8 +283,8 @@ class SearchSteps:
         raw = self.replay.backend.from_numpy_raw(
             array.reshape(*map(self._size, dims[:-1]), -1).copy(), None if like is None else like.device
         )
-        found = tensor_of(raw, align.sig(dims), EMPTY)
-        return found if like is None else found.copy_transpose(like.dims)
+        tensor = tensor_of(raw, align.sig(dims), EMPTY)
+        return tensor if like is None else tensor.copy_transpose(like.dims)
 
     @property
     def batch(self) -> int:
@@ -293,8 +293,8 @@ class SearchSteps:
 
     def _size(self, dim: Dim) -> int:
         """The number of entries of a dim of the scores."""
-        asked = self.search.asked["choice scores" if dim is self.axis else "base"]
-        size = asked.lengths.size(dim)
+        value = self.search.asked["choice scores" if dim is self.axis else "base"]
+        size = value.lengths.size(dim)
         return dim.get_dim_value() if size is None else size.max
 
     @contextmanager

@@ -74,16 +74,16 @@ def add_up(
 ) -> Scored:
     """The scores of labels by all parts; those that cost much score only some candidates."""
     assert body.hypotheses is not None
-    found = Scored(axis, blank)
+    scored = Scored(axis, blank)
     dims = newest_dims(body.hypotheses)
     scorers = [part for part in parts if not (part.value is None or isinstance(part.value, Tensor))]
-    last = found.last_label = carried_label(body, axis, start) if scorers else None
+    last = scored.last_label = carried_label(body, axis, start) if scorers else None
     costly: list[tuple[ScorePart, Any]] = []
     for part in parts:
         if isinstance(part.value, Tensor):
-            found.add(part.name, log_scores(part.value, axis, input_type), part.scale, of_frame=True)
+            scored.add(part.name, log_scores(part.value, axis, input_type), part.scale, of_frame=True)
         elif part.value is None:
-            found.add(part.name, full(dims=[axis], fill_value=1.0), part.scale)
+            scored.add(part.name, full(dims=[axis], fill_value=1.0), part.scale)
         else:
             assert last is not None
             state = _state(body, part, each=blank is not None)
@@ -93,15 +93,15 @@ def add_up(
                 costly.append((part, new))
             else:
                 scores, new = score_by(part, part.value, last.before, state.before)
-            found.states.append((state, new))
+            scored.states.append((state, new))
             if hasattr(part.value, "final"):
                 of_step = reads_more(body, since, [last.before, *leaves(state.before)])
-                found.finals.append(Final(part.name, part.value, state, new, last, of_step))
+                scored.finals.append(Final(part.name, part.value, state, new, last, of_step))
             if scores is not None:
-                found.add(part.name, over_labels(axis, dims, part.name, scores), part.scale)
+                scored.add(part.name, over_labels(axis, dims, part.name, scores), part.scale)
     if costly:
-        add_costly(found, costly, dims, candidates, body.hypotheses.scores.device)
-    return found
+        add_costly(scored, costly, dims, candidates, body.hypotheses.scores.device)
+    return scored
 
 
 def add_costly(
@@ -143,14 +143,14 @@ def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
 
 def score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
     """The scores of the next labels by a scorer, and its new state."""
-    found = scorer.score(label, state)
-    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Tensor):
+    result = scorer.score(label, state)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise ParameterError(
             f"choice: the scorer {part.name!r} returns something else than scores and a state",
-            got=type(found).__name__,
+            got=type(result).__name__,
             hint="def score(self, label, state): return scores, state",
         )
-    return found
+    return result
 
 
 def over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> Tensor:
@@ -159,14 +159,14 @@ def over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> Te
         return scores
     if scores.dims_set <= set(dims):
         return expand_dims(scores, [axis])
-    own = scores.feature_dim
-    if own is None or own.dimension != axis.dimension:
+    labels = scores.feature_dim
+    if labels is None or labels.dimension != axis.dimension:
         raise DimError(
             f"choice: the scorer {name!r} does not score the labels of {axis.describe()}",
             got=scores.describe_dims(),
             expected="the same labels, in the same order",
         )
-    return replace_dim(scores, in_dim=own, out_dim=axis)[0]
+    return replace_dim(scores, in_dim=labels, out_dim=axis)[0]
 
 
 def _candidates(found: Scored, dims: Sequence[Dim], count: int, device: str | None) -> tuple[Tensor, Dim]:
@@ -189,10 +189,10 @@ def keep(body: Body, scored: Scored, labels: Tensor, parents: Tensor, before: Di
     assert hypotheses is not None
     _keep_of_pruned(body, scored, before)
     for name, part in scored.parts.items():
-        own = of_chosen(part, scored.axis, before, labels, parents)
+        score = of_chosen(part, scored.axis, before, labels, parents)
         earlier = hypotheses.kept.get(f"part {name}")  # of an earlier choice in this step
-        own = own if earlier is None else own + earlier
-        hypotheses.kept[f"part {name}"] = body.of_body(own.copy_transpose(labels.dims), "choice")
+        score = score if earlier is None else score + earlier
+        hypotheses.kept[f"part {name}"] = body.of_body(score.copy_transpose(labels.dims), "choice")
     emitted = None if scored.blank is None else not_equal(labels, scored.blank)
     for state, new in scored.states:
         state.take(new, emitted)
@@ -211,10 +211,10 @@ def _keep_of_pruned(body: Body, scored: Scored, before: Dim) -> None:
         hypotheses.asked[f"part {name}"] = body.of_body(part, "choice")
         if pruned:
             labels, parents, scores = pruned
-            own = of_chosen(part, scored.axis, before, labels, parents).copy_transpose(scores.dims)
+            score = of_chosen(part, scored.axis, before, labels, parents).copy_transpose(scores.dims)
             earlier = hypotheses.kept.get(f"pruned part {name}")
-            own = own if earlier is None else own + earlier
-            hypotheses.kept[f"pruned part {name}"] = body.of_body(own, "choice")
+            score = score if earlier is None else score + earlier
+            hypotheses.kept[f"pruned part {name}"] = body.of_body(score, "choice")
 
 
 def of_chosen(part: Tensor, axis: Dim, before: Dim, labels: Tensor, parents: Tensor) -> Tensor:

@@ -31,12 +31,12 @@ def read_arpa(path: str | Path) -> Arpa:
     Raises SearchError, with the line, for what is not ARPA.
     """
     lines = _Lines(Path(path))
-    found, counts = Arpa(), _counts(lines)
+    model, counts = Arpa(), _counts(lines)
     while lines.line != "\\end\\":
-        _section(lines, found, counts)
-    if len(found.log_probs) != len(counts):
-        raise lines.error("an order is missing", f"\\{len(found.log_probs) + 1}-grams:")
-    return found
+        _section(lines, model, counts)
+    if len(model.log_probs) != len(counts):
+        raise lines.error("an order is missing", f"\\{len(model.log_probs) + 1}-grams:")
+    return model
 
 
 class _Lines:
@@ -73,14 +73,14 @@ def _counts(lines: _Lines) -> list[int]:
     """How many n-grams the file says it has of each order."""
     while lines.next("\\data\\") != "\\data\\":
         pass  # whatever stands before it is a comment
-    found: list[int] = []
+    counts: list[int] = []
     while (match := COUNT.fullmatch(lines.next("\\1-grams:"))) is not None:
-        if int(match[1]) != len(found) + 1:
-            raise lines.error("orders do not follow each other", f"ngram {len(found) + 1}=…")
-        found.append(int(match[2]))
-    if not found:
+        if int(match[1]) != len(counts) + 1:
+            raise lines.error("orders do not follow each other", f"ngram {len(counts) + 1}=…")
+        counts.append(int(match[2]))
+    if not counts:
         raise lines.error("no counts of n-grams", "ngram 1=…")
-    return found
+    return counts
 
 
 def _section(lines: _Lines, found: Arpa, counts: list[int]) -> None:

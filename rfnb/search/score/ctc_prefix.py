@@ -55,18 +55,18 @@ class CTCPrefix:
     scores_ends = True
 
     def __init__(self, log_probs: Tensor, *, axis: Dim, blank: int, end: int | None, classes: Dim | None = None):
-        found = classes or log_probs.feature_dim
-        if found is None or not {found, axis} <= set(log_probs.dims):
+        dim = classes or log_probs.feature_dim
+        if dim is None or not {dim, axis} <= set(log_probs.dims):
             raise DimError(
                 "CTCPrefix: `log_probs` needs the dim of the frames and that of the classes",
                 got=log_probs.describe_dims(),
-                expected=f"{axis.name}, {'classes=…' if found is None else found.name}",
+                expected=f"{axis.name}, {'classes=…' if dim is None else dim.name}",
             )
-        size = found.get_dim_value()
+        size = dim.get_dim_value()
         check_count("CTCPrefix", "blank", blank, 0)
         if not 0 <= blank < size:
-            raise DimError("CTCPrefix: `blank` is not a class", got=blank, expected=f"a class of {found.describe()}")
-        self.log_probs, self.axis, self.classes, self.blank, self.end = log_probs, axis, found, blank, end
+            raise DimError("CTCPrefix: `blank` is not a class", got=blank, expected=f"a class of {dim.describe()}")
+        self.log_probs, self.axis, self.classes, self.blank, self.end = log_probs, axis, dim, blank, end
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state without labels: all frames so far were blanks.
@@ -76,16 +76,16 @@ class CTCPrefix:
         """
         mark_beam(batch_dims[-1])
         blanks = gather(self.log_probs, indices=self.blank, axis=self.classes)
-        before = shift_right(cumsum(blanks, spatial_dim=self.axis), axis=self.axis, pad_value=0.0)
+        blank = shift_right(cumsum(blanks, spatial_dim=self.axis), axis=self.axis, pad_value=0.0)
         dims = list(batch_dims)
         lacking = [dim for dim in dims if dim not in blanks.dims]
-        before = expand_dims(before, lacking).copy_transpose([*dims, self.axis])
-        whole = expand_dims(reduce_sum(blanks, axis=self.axis), lacking).copy_transpose(dims)
+        blank = expand_dims(blank, lacking).copy_transpose([*dims, self.axis])
+        total = expand_dims(reduce_sum(blanks, axis=self.axis), lacking).copy_transpose(dims)
         device = blanks.device
         return State(
             labeled=full(dims=[*dims, self.axis], fill_value=-np.inf, dtype=blanks.dtype, device=device),
-            blank=before,
-            whole=whole,
+            blank=blank,
+            whole=total,
             prefix=full(dims=dims, fill_value=0.0, dtype=blanks.dtype, device=device),
             last=full(dims=dims, fill_value=NONE, dtype="int64", device=device),
             first=full(dims=[], fill_value=True, device=device),
@@ -104,11 +104,11 @@ class CTCPrefix:
         blank = self._over_time(blanks, behind + blanks)
         lengths = get_size_tensor(self.axis, device=label.device)
         last = equal(range_over_dim(self.axis, device=label.device), lengths - 1)
-        whole = where(last, log_add_exp(labeled, blank), -np.inf)
+        total = where(last, log_add_exp(labeled, blank), -np.inf)
         new = {
             "labeled": behind,
             "blank": shift_right(blank, axis=self.axis, pad_value=-np.inf),
-            "whole": reduce_logsumexp(whole, axis=self.axis),
+            "whole": reduce_logsumexp(total, axis=self.axis),
             "prefix": reduce_logsumexp(entering + frames, axis=self.axis),
             "last": label,
         }

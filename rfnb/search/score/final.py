@@ -59,12 +59,12 @@ def reads_more(body: Body, since: int, known: Sequence[Traced | None]) -> bool:
     """Whether the raw calls of the body from the position `since` on read values of this step other than those known,
     and their own."""
     tape = body.tape
-    found = {tape.find(x.plain._raw) for x in known if x is not None}
-    own = {var.number for var in found if isinstance(var, Var)}
+    sources = {tape.find(x.plain._raw) for x in known if x is not None}
+    numbers = {var.number for var in sources if isinstance(var, Var)}
     for call in tape.calls[since:]:
-        if not own.issuperset(call.read_vars):
+        if not numbers.issuperset(call.read_vars):
             return True
-        own.update(call.made)
+        numbers.update(call.made)
     return False
 
 
@@ -90,8 +90,8 @@ def settle(body: Body, hypotheses: Hypotheses, ends: bool, empty: bool) -> None:
         hypotheses.kept[f"final {final.name}"] = body.of_body(_over(score, hypotheses.scores.dims), "choice")
         if empty and not before:
             with body.untraced():
-                first = _over(final.without_labels(), hypotheses.dims)
-                search.at_start[final.name] = body.backend.to_numpy_raw(first._raw)
+                initial = _over(final.without_labels(), hypotheses.dims)
+                search.at_start[final.name] = body.backend.to_numpy_raw(initial._raw)
 
 
 def _over(score: Tensor, dims: Sequence[Dim]) -> Tensor:
@@ -103,11 +103,11 @@ def _over(score: Tensor, dims: Sequence[Dim]) -> Tensor:
 def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
     """Adds to the hypotheses that end in this step what their end is worth. ends: {…, newest beam}"""
     search: Any = hypotheses.search
-    now = logical_and(ends, logical_not(hypotheses.follow(search.ended)))
+    ending = logical_and(ends, logical_not(hypotheses.follow(search.ended)))
     total: Any = hypotheses.scores
     order = total.dims
     for name in [final.name for final in search.finals if f"final {final.name}" in hypotheses.kept]:
-        added: Any = where(now, hypotheses.kept[f"final {name}"], 0.0)
+        added: Any = where(ending, hypotheses.kept[f"final {name}"], 0.0)
         part: Any = hypotheses.kept.get(f"part {name}")
         if part is not None:
             hypotheses.kept[f"part {name}"] = (part + added).copy_transpose(order)
@@ -118,5 +118,5 @@ def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
 
 def scaled(scores: Any, scale: float) -> Any:
     """Scores by their scale; −∞ stays, whatever the scale. {…}"""
-    found = scores if scale == 1.0 else scores * scale
-    return where(is_neg_infinite(scores), -np.inf, found) if scale < 0 else found
+    products = scores if scale == 1.0 else scores * scale
+    return where(is_neg_infinite(scores), -np.inf, products) if scale < 0 else products

@@ -93,21 +93,21 @@ class KenLM:
         """Log-probabilities of candidates. {…, beam, candidates} → the same"""
         candidates = next(dim for dim in labels.dims if dim not in state.history.dims)
         dims = [*(dim for dim in state.history.dims if dim is not self._history), candidates]
-        history, given = unwrap(state.history), unwrap(labels.copy_transpose(dims))
+        history, words = unwrap(state.history), unwrap(labels.copy_transpose(dims))
         recorder = current_recorder()
         if recorder is None:
-            return given.like(self._scores(history._raw, given._raw))
+            return words.like(self._scores(history._raw, words._raw))
         with untaped(), recorder.tape.pause(), listening(None):
-            raw = self._scores(history._raw, given._raw)
-        recorder.tape.record(self._scores, (history._raw, given._raw), {}, raw)
-        return recorder._wrap(set_sparse_dim(given, None).like(raw))
+            raw = self._scores(history._raw, words._raw)
+        recorder.tape.record(self._scores, (history._raw, words._raw), {}, raw)
+        return recorder._wrap(set_sparse_dim(words, None).like(raw))
 
     def final(self, state: State) -> Tensor:
         """The log-probability of the end of the text, if no label was it. {…, beam}"""
         dims = [dim for dim in state.history.dims if dim is not self._history]
-        one, last = Dim(1, name="end"), gather(state.history, indices=-1, axis=self._history)
-        end = full(dims=[*dims, one], fill_value=len(self._words) - 1, dtype="int64", device=last.device)
-        score = gather(self.partial(end, state), indices=0, axis=one)
+        candidates, last = Dim(1, name="end"), gather(state.history, indices=-1, axis=self._history)
+        end = full(dims=[*dims, candidates], fill_value=len(self._words) - 1, dtype="int64", device=last.device)
+        score = gather(self.partial(end, state), indices=0, axis=candidates)
         ends = [number for number, word in enumerate(self._words) if word == END]
         over = full(dims=[], fill_value=False, device=last.device)
         for number in ends:
@@ -121,11 +121,11 @@ class KenLM:
         rows = numbers.reshape(-1, numbers.shape[-1]).tolist()
         histories = backend.to_numpy_raw(history).reshape(len(rows), -1).tolist()
         out = self._kenlm.State()
-        found = [
-            [self._model.BaseScore(self._state(tuple(before)), self._words[label], out) for label in row]
-            for before, row in zip(histories, rows, strict=True)
+        values = [
+            [self._model.BaseScore(self._state(tuple(context)), self._words[label], out) for label in row]
+            for context, row in zip(histories, rows, strict=True)
         ]
-        scores = np.asarray(found, "float32").reshape(numbers.shape) * np.float32(LN10)
+        scores = np.asarray(values, "float32").reshape(numbers.shape) * np.float32(LN10)
         return backend.from_numpy_raw(scores, str(labels.device))
 
     def _state_after(self, history: tuple[int, ...]) -> Any:
@@ -136,9 +136,9 @@ class KenLM:
         else:
             self._model.NullContextWrite(state)
         for label in labels:
-            after = self._kenlm.State()
-            self._model.BaseScore(state, self._words[label], after)
-            state = after
+            new = self._kenlm.State()
+            self._model.BaseScore(state, self._words[label], new)
+            state = new
         return state
 
     def __repr__(self) -> str:

@@ -32,9 +32,9 @@ class ModuleScorer:
 
     def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
-        own = getattr(self.module, "vocab_dim", None)
-        if isinstance(own, Dim) and label.sparse_dim is not own:
-            label = set_sparse_dim(label, own)
+        labels = getattr(self.module, "vocab_dim", None)
+        if isinstance(labels, Dim) and label.sparse_dim is not labels:
+            label = set_sparse_dim(label, labels)
         scores, state = self.module(label, state=state, spatial_dim=single_step_dim)
         if scores.feature_dim is None:
             raise DimError(

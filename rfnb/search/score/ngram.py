@@ -81,9 +81,9 @@ class NGram:
     @classmethod
     def of_words(cls, model: Arpa, device: str | None = None) -> NGram:
         """A model whose labels are its words."""
-        found = cls.__new__(cls)
-        found._of(model, Dim(len(model.words), name="word", vocab=list(model.words)), list(model.words), device)
-        return found
+        ngram = cls.__new__(cls)
+        ngram._of(model, Dim(len(model.words), name="word", vocab=list(model.words)), list(model.words), device)
+        return ngram
 
     def _of(self, model: Arpa, labels: Dim, texts: Sequence[str], device: str | None) -> None:
         self.labels, self.order, self._size = labels, len(model.log_probs), len(model.words)
@@ -155,17 +155,17 @@ class NGram:
     def _log_probs_of(self, context: Tensor, words: Tensor, unigrams: Tensor) -> Tensor:
         scores = unigrams
         for node in reversed(self._contexts(context)):
-            place, found = self._entries(node, words)
+            place, exists = self._entries(node, words)
             backed_off = gather(self._backoffs, indices=node, axis=self._node) + scores
-            scores = where(found, gather(self._log_probs, indices=place, axis=self._entry), backed_off)
+            scores = where(exists, gather(self._log_probs, indices=place, axis=self._entry), backed_off)
         return scores
 
     def _contexts(self, context: Tensor) -> list[Tensor]:
         """A context and its suffixes, the longest first, but for the empty one."""
-        found = [context]
+        nodes = [context]
         for _ in range(self.order - 2):
-            found.append(gather(self._suffixes, indices=found[-1], axis=self._node))
-        return found[: self.order - 1]
+            nodes.append(gather(self._suffixes, indices=nodes[-1], axis=self._node))
+        return nodes[: self.order - 1]
 
     def _entries(self, node: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """Where the words stand after a context among the n-grams, and whether they do."""
@@ -177,11 +177,11 @@ class NGram:
     def after(self, context: Tensor, label: Tensor) -> Tensor:
         """The context after one more label. {…, beam}"""
         word = gather(self._words, indices=set_sparse_dim(label, self.labels), axis=self.labels)
-        after = gather(self._following, indices=self._entries(context * 0, word)[0], axis=self._entry)
+        longer = gather(self._following, indices=self._entries(context * 0, word)[0], axis=self._entry)
         for node in reversed(self._contexts(context)):
-            place, found = self._entries(node, word)
-            after = where(found, gather(self._following, indices=place, axis=self._entry), after)
-        return after
+            place, exists = self._entries(node, word)
+            longer = where(exists, gather(self._following, indices=place, axis=self._entry), longer)
+        return longer
 
     def __len__(self) -> int:
         """How many n-grams the model has."""
@@ -212,7 +212,7 @@ def _longest(gram: tuple[int, ...], nodes: Mapping[tuple[int, ...], int]) -> tup
 def _word(vocab: Vocab, number: int, known: Container[str], words: Mapping[str, str]) -> str:
     """The word of a label; of several names "</s>", if it is one of them, otherwise one that is known."""
     text = vocab.decode(number)
-    names = [text, *(name for name, same in vocab.aliases.items() if same == number)]
+    names = [text, *(name for name, label in vocab.aliases.items() if label == number)]
     return words.get(text) or (END if END in names else next((name for name in names if name in known), text))
 
 
@@ -224,10 +224,10 @@ def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unkno
     lacking = [(i, text) for i, text in enumerate(texts) if text not in known]
     if lacking and (unknown is None or unknown not in known):
         number, text = lacking[0]
-        more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        tail = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DimError(
             f"{who}: the model does not know a label" if unknown is None else f"{who}: the model has no {unknown!r}",
-            got=f"{text!r}, label {number}{more}",
+            got=f"{text!r}, label {number}{tail}",
             expected="labels that are words of the model",
             hint=f'words={{"{text}": "</s>"}} names its word; unknown="<unk>" stands for all others',
         )

@@ -58,12 +58,12 @@ class Scorers:
 
     def add_up(self, scores: Tensor, last: Tensor, dims: Sequence[Dim], axis: Dim) -> Scored:
         """The scores of the next labels. {…, beam, axis}, last: the last label of each hypothesis, {…, beam}"""
-        found, costly, new = Scored(axis), list[tuple[ScorePart, Any]](), dict[str, Any]()
-        found.add(MODEL, scores, self.scale)
+        scored, costly, new = Scored(axis), list[tuple[ScorePart, Any]](), dict[str, Any]()
+        scored.add(MODEL, scores, self.scale)
         for part in self.parts:
             value = part.value
             if value is None:
-                found.add(part.name, full(dims=[axis], fill_value=1.0, device=scores.device), part.scale)
+                scored.add(part.name, full(dims=[axis], fill_value=1.0, device=scores.device), part.scale)
                 continue
             assert not isinstance(value, Tensor)
             state = self.states[part.name] if part.name in self.states else value.initial_state(batch_dims=list(dims))
@@ -71,27 +71,27 @@ class Scorers:
                 new[part.name] = value.advance(last, state)
                 costly.append((part, new[part.name]))
             else:
-                own, new[part.name] = score_by(part, value, last, state)
-                found.add(part.name, over_labels(axis, dims, part.name, own), part.scale)
+                next_scores, new[part.name] = score_by(part, value, last, state)
+                scored.add(part.name, over_labels(axis, dims, part.name, next_scores), part.scale)
             if hasattr(value, "final") and not scores_ends(value):
                 self.finals[part.name] = value.final(new[part.name])
         if costly:
-            add_costly(found, costly, dims, self.candidates, scores.device)
+            add_costly(scored, costly, dims, self.candidates, scores.device)
         self.states = new
-        return found
+        return scored
 
     def settled(self, last: Tensor, dims: Sequence[Dim], *, empty: bool) -> dict[str, Tensor]:
         """What the end is worth to each hypothesis by the parts that score ends, if no label ends them. {…, beam}
 
         last: the last label of each hypothesis, {…, beam}. empty: it is the start, and they have none.
         """
-        found: dict[str, Tensor] = {}
+        finals: dict[str, Tensor] = {}
         for part in self.parts:
             value: Any = part.value
             if hasattr(value, "final"):
                 state = value.initial_state(batch_dims=list(dims)) if empty else self.states[part.name]
-                found[part.name] = value.final(state_after(value, last, state))
-        return found
+                finals[part.name] = value.final(state_after(value, last, state))
+        return finals
 
     def follow(self, parents: Tensor, beam: Dim) -> None:
         """Takes the states of the hypotheses that were extended. parents: {…, beam}"""

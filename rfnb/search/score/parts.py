@@ -26,12 +26,12 @@ class ScorePart:
 
 def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
-    found = parts_of(given)
-    if all(part.value is None for part in found):
+    parts = parts_of(given)
+    if all(part.value is None for part in parts):
         raise ParameterError(
             "choice: no part scores the labels", got=given, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
         )
-    return found
+    return parts
 
 
 def parts_of(given: Mapping[str, Any]) -> list[ScorePart]:
@@ -81,13 +81,13 @@ def most_gain(parts: list[ScorePart], known: float | None, given: float | None) 
     """
     if given is not None or known is None:
         return given
-    found = 0.0
+    total = 0.0
     for part in parts:
         if part.value is None:
-            found += max(part.scale, 0.0)
+            total += max(part.scale, 0.0)
         elif part.scale < 0 or not (isinstance(part.value, Tensor) or getattr(part.value, "only_falls", False)):
             return None
-    return found
+    return total
 
 
 def refuse_finals(what: str, parts: list[ScorePart]) -> None:

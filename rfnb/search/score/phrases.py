@@ -87,9 +87,9 @@ class Phrases:
     def score(self, label: Tensor, state: State) -> tuple[Tensor, State]:
         """What each label adds to the reward. {…, beam} → {…, beam, labels}"""
         match = where(state.first, state.match, self._after(state.match, set_sparse_dim(label, None)))
-        after = self._after(match, set_sparse_dim(range_over_dim(self.labels, device=match.device), None))
-        held, given = (gather(x, indices=after, axis=self._node) for x in (self._held, self._given))
-        reward = held + given - gather(self._held, indices=match, axis=self._node)
+        matches = self._after(match, set_sparse_dim(range_over_dim(self.labels, device=match.device), None))
+        pending, rewards = (gather(x, indices=matches, axis=self._node) for x in (self._held, self._given))
+        reward = pending + rewards - gather(self._held, indices=match, axis=self._node)
         first = full(dims=[], fill_value=False, device=match.device)
         return set_feature_dim(reward, self.labels), State(match=match, first=first)
 
@@ -101,9 +101,9 @@ class Phrases:
         """The longest match after one more label."""
         keys = match * self._size + label
         place = search_sorted(self._keys, keys, axis=self._entry, out_dtype="int64")
-        found = equal(gather(self._keys, indices=place, axis=self._entry), keys)
+        exists = equal(gather(self._keys, indices=place, axis=self._entry), keys)
         start = gather(self._starts, indices=label, axis=self.labels)
-        return where(found, gather(self._targets, indices=place, axis=self._entry), start)
+        return where(exists, gather(self._targets, indices=place, axis=self._entry), start)
 
 
 guard_methods(Phrases, "__init__")
@@ -145,8 +145,8 @@ class _Trie:
             row = dict(self.moves[shorter[node]]) | self.children[node]
             self.moves[node] = list(row.items())
             for label, child in self.children[node].items():
-                known = dict(self.moves[shorter[node]])
-                shorter[child] = known.get(label, self.children[0].get(label, 0))
+                moves = dict(self.moves[shorter[node]])
+                shorter[child] = moves.get(label, self.children[0].get(label, 0))
                 waiting.append(child)
 
 
@@ -159,7 +159,7 @@ def _numbers(phrase: Any, labels: Dim) -> list[int]:
     texts = isinstance(phrase, str) or all(isinstance(label, str) for label in phrase)
     if texts and len(phrase) and labels.vocab is None:
         raise ParameterError("Phrases: the labels have no texts", got=phrase, hint="rf.Dim(…, vocab=[…])")
-    found = labels.vocab.encode(phrase) if texts and labels.vocab is not None else [int(label) for label in phrase]
-    if not found or not all(0 <= label < labels.get_dim_value() for label in found):
+    numbers = labels.vocab.encode(phrase) if texts and labels.vocab is not None else [int(label) for label in phrase]
+    if not numbers or not all(0 <= label < labels.get_dim_value() for label in numbers):
         raise ParameterError("Phrases: a phrase is empty or has a label that does not exist", got=phrase)
-    return found
+    return numbers

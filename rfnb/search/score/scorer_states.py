@@ -31,10 +31,10 @@ class CarriedState:
 
     def _carry(self, leaf: Any) -> int:
         if not isinstance(leaf, Tensor) or isinstance(leaf, Traced):
-            what = "an axis that grows" if isinstance(leaf, Dim) else f"a {type(leaf).__name__}"
-            what = "a value of the loop around this one" if isinstance(leaf, Traced) else what
+            kind = "an axis that grows" if isinstance(leaf, Dim) else f"a {type(leaf).__name__}"
+            kind = "a value of the loop around this one" if isinstance(leaf, Traced) else kind
             raise LoopError(
-                f"{self.body.loop.name}: the initial state of the scorer {self.name!r} has {what}",
+                f"{self.body.loop.name}: the initial state of the scorer {self.name!r} has {kind}",
                 got=leaf,
                 expected="Tensors from outside of the loop",
                 hint=f"carry the state yourself, loop.state.{self.name} = …, and give its scores: "

@@ -111,7 +111,7 @@ class WordNGram:
         words = {word: number for word, number in model.words.items() if word not in ("<s>", "</s>", unknown)}
         trie = _WordTrie(words, texts)
         self._nothing, self._dead, self._over = 0, len(trie.words), len(trie.words) + 1  # over: after the end label
-        other = model.words.get(unknown)
+        unk = model.words.get(unknown)
         of_node = [*trie.words, None, None]
 
         def tensor(values: Any, dim: Dim, dtype: str) -> Tensor:
@@ -121,9 +121,9 @@ class WordNGram:
         keys = [*sorted((node * size + label, to) for node, label, to in moves), (len(of_node) * size, 0)]
         self._node, self._move = Dim(len(of_node), name="begun word"), Dim(len(keys), name="part of word")
         self._keys, self._targets = (tensor(column, self._move, "int64") for column in zip(*keys, strict=True))
-        self._words = tensor([(other or 0) if word is None else word for word in of_node], self._node, "int64")
-        more = -np.inf if other is None else unknown_score
-        self._more = tensor([more if word is None else 0.0 for word in of_node], self._node, "float32")
+        self._words = tensor([(unk or 0) if word is None else word for word in of_node], self._node, "int64")
+        penalty = -np.inf if unk is None else unknown_score
+        self._more = tensor([penalty if word is None else 0.0 for word in of_node], self._node, "float32")
         self._open = tensor(
             [node not in (self._nothing, self._over) for node in range(len(of_node))], self._node, "bool"
         )
@@ -134,39 +134,39 @@ class WordNGram:
         if lookahead:
             log_probs = model.log_probs[0]
             best = trie.best({number: log_probs[number,] for number in words.values()})
-            rest = -np.inf if other is None else log_probs[other,] + unknown_score  # nothing known may come
-            best = [0.0, *(rest if each == -np.inf else each for each in best[1:]), rest, 0.0]
-            self._ahead = tensor([0.0 if each == -np.inf else each for each in best], self._node, "float32")
+            floor = -np.inf if unk is None else log_probs[unk,] + unknown_score  # nothing known may come
+            best = [0.0, *(floor if score == -np.inf else score for score in best[1:]), floor, 0.0]
+            self._ahead = tensor([0.0 if score == -np.inf else score for score in best], self._node, "float32")
             self._entered = tensor(best, self._node, "float32")
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state before the first word. {…, beam}"""
         mark_beam(batch_dims[-1])
         state = self.lm.initial_state(batch_dims=batch_dims)
-        begun = full(dims=batch_dims, fill_value=self._nothing, dtype="int64", device=self._keys.device)
-        return State(context=state.context, begun=begun, first=state.first)
+        node = full(dims=batch_dims, fill_value=self._nothing, dtype="int64", device=self._keys.device)
+        return State(context=state.context, begun=node, first=state.first)
 
     @broadcast_allowed()
     def score(self, label: Tensor, state: State) -> tuple[Tensor, State]:
         """What each label adds. {…, beam} → {…, beam, labels}"""
-        context, begun = self._after(state.context, state.begun, set_sparse_dim(label, self.labels))
-        context, begun = where(state.first, state.context, context), where(state.first, state.begun, begun)
-        of_word, closed = self._closed(context, begun)
+        context, node = self._after(state.context, state.begun, set_sparse_dim(label, self.labels))
+        context, node = where(state.first, state.context, context), where(state.first, state.begun, node)
+        of_word, closed = self._closed(context, node)
         scores = where(self._begins, of_word, 0.0)
         if self.end is not None:
             scores = where(equal(self._numbers(), self.end), self._at_end(of_word, closed), scores)
         if self._ends is not None or self._ahead is not None:
-            before = where(self._begins, self._nothing, begun)
-            longer = self._spelled(before, self._numbers())
+            parent = where(self._begins, self._nothing, node)
+            longer = self._spelled(parent, self._numbers())
             if self._ends is not None:
-                whole, _ = self._closed(context, longer)
-                scores = where(self._ends, whole, scores)
+                of_words, _ = self._closed(context, longer)
+                scores = where(self._ends, of_words, scores)
             if self._ahead is not None and self._entered is not None:
-                more = self._of(self._entered, longer) - self._of(self._ahead, before)
-                scores = scores + where(equal(before, longer), 0.0, more)
+                gain = self._of(self._entered, longer) - self._of(self._ahead, parent)
+                scores = scores + where(equal(parent, longer), 0.0, gain)
         first = full(dims=[], fill_value=False, device=context.device)
-        scores = scores.copy_transpose([*begun.dims, self.labels])
-        return set_feature_dim(scores, self.labels), State(context=context, begun=begun, first=first)
+        scores = scores.copy_transpose([*node.dims, self.labels])
+        return set_feature_dim(scores, self.labels), State(context=context, begun=node, first=first)
 
     def final(self, state: State) -> Tensor:
         """The score of the last word and of the end of the text, if no label was it. {…, beam}"""
@@ -177,8 +177,8 @@ class WordNGram:
         """The score of the last word, and that of the end after it. {…}"""
         if self._last is None:
             return of_word
-        last = full(dims=[], fill_value=self._last, dtype="int64", device=closed.device)
-        return of_word + self.lm.of_label(closed, last)
+        label = full(dims=[], fill_value=self._last, dtype="int64", device=closed.device)
+        return of_word + self.lm.of_label(closed, label)
 
     def _numbers(self) -> Tensor:
         return set_sparse_dim(range_over_dim(self.labels, device=self._keys.device), None)
@@ -197,8 +197,8 @@ class WordNGram:
     def _closed(self, context: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
         """The score of a begun word if it ends here, and the context after it. {…}"""
         open_ = self._of(self._open, begun)
-        word, more = self._of(self._words, begun), self._of(self._more, begun)
-        score = self.lm.of_label(context, word) + more
+        word, penalty = self._of(self._words, begun), self._of(self._more, begun)
+        score = self.lm.of_label(context, word) + penalty
         if self._ahead is not None:
             score = score - self._of(self._ahead, begun)
         return where(open_, score, 0.0), where(open_, self.lm.after(context, word), context)
@@ -211,8 +211,8 @@ class WordNGram:
         """The begun word with one more label. {…}"""
         keys = begun * self.labels.get_dim_value() + label
         place = search_sorted(self._keys, keys, axis=self._move, out_dtype="int64")
-        found = equal(gather(self._keys, indices=place, axis=self._move), keys)
-        longer = where(found, gather(self._targets, indices=place, axis=self._move), self._dead)
+        exists = equal(gather(self._keys, indices=place, axis=self._move), keys)
+        longer = where(exists, gather(self._targets, indices=place, axis=self._move), self._dead)
         return where(
             gather(self._has_text, indices=set_sparse_dim(label, self.labels), axis=self.labels), longer, begun
         )
@@ -227,7 +227,7 @@ guard_methods(WordNGram, "__init__")
 def _cut(texts: list[str], marker: Marker | None) -> tuple[list[bool], list[bool], list[str]]:
     """Which labels begin a word, which end one, and their texts without markers."""
     if marker is None:
-        marker = next((known for known in ("▁", "@@", " ") if any(_marked(text, known) for text in texts)), None)
+        marker = next((sign for sign in ("▁", "@@", " ") if any(_marked(text, sign) for text in texts)), None)
     if marker is None or not any(_marked(text, marker) for text in texts):
         raise DimError(
             "WordNGram: labels do not show where words begin", got=", ".join(map(repr, texts[:8])),
@@ -269,20 +269,20 @@ class _WordTrie:
         numbers, waiting = {id(letters): 0}, deque([letters])
         while waiting:
             node = waiting.popleft()
-            for label, after in _walk(node, spelling):
-                if id(after) not in numbers:
-                    numbers[id(after)] = len(self.words)
-                    self.words.append(after[END][0] if END in after else None)
+            for label, child in _walk(node, spelling):
+                if id(child) not in numbers:
+                    numbers[id(child)] = len(self.words)
+                    self.words.append(child[END][0] if END in child else None)
                     self._letters.append(self._letters[numbers[id(node)]] + len(texts[label]))
-                    waiting.append(after)
-                self.moves.append((numbers[id(node)], label, numbers[id(after)]))
+                    waiting.append(child)
+                self.moves.append((numbers[id(node)], label, numbers[id(child)]))
 
     def best(self, log_probs: Mapping[int, float]) -> list[float]:
         """The highest log-probability of the words that labels can make of each begun word."""
-        found = [-np.inf if word is None else log_probs[word] for word in self.words]
-        for node, _, after in sorted(self.moves, key=lambda move: -self._letters[move[0]]):
-            found[node] = max(found[node], found[after])
-        return found
+        best = [-np.inf if word is None else log_probs[word] for word in self.words]
+        for node, _, child in sorted(self.moves, key=lambda move: -self._letters[move[0]]):
+            best[node] = max(best[node], best[child])
+        return best
 
 
 END = ""
@@ -299,7 +299,7 @@ def _walk(node: dict[str, Any], spelling: dict[str, Any]) -> Iterator[tuple[int,
     """The labels whose letters go on from a node, and where they lead."""
     waiting = [(node, spelling)]
     while waiting:
-        here, part = waiting.pop()
+        place, part = waiting.pop()
         for label in part.get(END, ()):
-            yield label, here
-        waiting += [(here[x], part[x]) for x in part if x != END and x in here]
+            yield label, place
+        waiting += [(place[x], part[x]) for x in part if x != END and x in place]

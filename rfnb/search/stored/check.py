@@ -77,8 +77,8 @@ SPECIAL = {"bos_label": "bos_id", "eos_label": "eos_id", "unknown_label": "unk_i
 
 def roles_of(vocab: Vocab) -> dict[str, int]:
     """The labels of a vocabulary that have a role."""
-    found = {name: getattr(vocab, attribute) for name, attribute in SPECIAL.items()}
-    return {name: label for name, label in found.items() if label is not None and 0 <= label < len(vocab)}
+    labels = {name: getattr(vocab, attribute) for name, attribute in SPECIAL.items()}
+    return {name: label for name, label in labels.items() if label is not None and 0 <= label < len(vocab)}
 
 
 def vocab_with(labels: list[str], roles: Mapping[str, int]) -> Vocab:

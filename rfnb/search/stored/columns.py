@@ -41,7 +41,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     pruned: by step, the candidates that were pruned: label, parent, costs, and gaps: how much lower each score is than
     the one before, in units of 0.001; the first one is compared with the lowest score of the beam.
     """
-    own, single = tree.own, _single(tree.scores, tree.own.final_scores)
+    trace, single = tree.own, _single(tree.scores, tree.own.final_scores)
     numbers = _labels(tree)
     places = {number: place for place, number in enumerate(numbers)}
     return {
@@ -50,32 +50,32 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "sequence": tree.sequence,
         "steps": tree.steps,
         "beam": tree.beam,
-        "include_eos": bool(own.include_eos),
-        "length_normalization_exponent": float(own.length_normalization_exponent),
-        "length_normalization_offset": float(own.length_normalization_offset),
-        "framewise": bool(own.framewise),
-        "limit": None if own.limit is None else int(own.limit[0]),
-        "end_label": None if own.end_label is None else int(own.end_label),
-        "blank": None if own.blank is None else int(own.blank),
-        "living": None if own.living is None else int(own.living),
-        "stops": bool(own.stops),
+        "include_eos": bool(trace.include_eos),
+        "length_normalization_exponent": float(trace.length_normalization_exponent),
+        "length_normalization_offset": float(trace.length_normalization_offset),
+        "framewise": bool(trace.framewise),
+        "limit": None if trace.limit is None else int(trace.limit[0]),
+        "end_label": None if trace.end_label is None else int(trace.end_label),
+        "blank": None if trace.blank is None else int(trace.blank),
+        "living": None if trace.living is None else int(trace.living),
+        "stops": bool(trace.stops),
         "single": single,
-        "scales": {name: float(scale) for name, scale in own.scales.items()},
+        "scales": {name: float(scale) for name, scale in trace.scales.items()},
         "labels": {
             "numbers": numbers,
-            "texts": None if own.vocab is None else [tree.label(number) for number in numbers],
-            "roles": {} if own.vocab is None else roles_of(own.vocab),
+            "texts": None if trace.vocab is None else [tree.label(number) for number in numbers],
+            "roles": {} if trace.vocab is None else roles_of(trace.vocab),
         },
         "final": {
-            "scores": [_number(score, single) for score in own.final_scores[0]],
-            "lengths": own.lengths[0].tolist(),
-            "complete": np.flatnonzero(own.complete[0]).tolist(),
+            "scores": [_number(score, single) for score in trace.final_scores[0]],
+            "lengths": trace.lengths[0].tolist(),
+            "complete": np.flatnonzero(trace.complete[0]).tolist(),
         },
         "columns": {
             "label": [[places[label] for label in row] for row in tree.labels.tolist()],
             "parent": tree.parents.tolist(),
             "score": [[_number(score, single) for score in row] for row in tree.scores],
-            "costs": {name: _units(-part[:, 0]) for name, part in own.parts.items()},
+            "costs": {name: _units(-part[:, 0]) for name, part in trace.parts.items()},
             "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
             "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
             "joined": None if tree.joined is None else tree.joined.tolist(),
@@ -85,13 +85,13 @@ def write_tree(tree: Tree) -> dict[str, Any]:
 
 
 def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, Any]:
-    below = _lowest(tree.scores)[:, None] - pruned.scores[:, 0]
-    sizes = np.where(np.isfinite(below), below, 0) / UNIT
+    depths = _lowest(tree.scores)[:, None] - pruned.scores[:, 0]
+    sizes = np.where(np.isfinite(depths), depths, 0) / UNIT
     gaps = np.diff(np.rint(sizes).astype(np.int64), axis=1, prepend=0)
-    kept = [np.flatnonzero(row > -np.inf).tolist() for row in pruned.scores[:, 0]]
+    choices = [np.flatnonzero(row > -np.inf).tolist() for row in pruned.scores[:, 0]]
 
     def chosen(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        return [[row[i] for i in which] for row, which in zip(rows, kept, strict=True)]
+        return [[row[i] for i in indices] for row, indices in zip(rows, choices, strict=True)]
 
     return {
         "most": int(pruned.labels.shape[2]),
@@ -104,13 +104,13 @@ def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str,
 
 def _labels(tree: Tree) -> list[int]:
     """The numbers of the labels that are written, the most frequent ones first."""
-    own, seen = tree.own, Counter(tree.labels.ravel().tolist())
+    trace, counts = tree.own, Counter(tree.labels.ravel().tolist())
     if tree.candidates is not None:
-        seen.update(tree.candidates.labels[:, 0].ravel().tolist())
-    if own.vocab is not None:
-        seen.update(roles_of(own.vocab).values())
-        seen.update(_whole(own.vocab))
-    return [number for number, _ in seen.most_common()]
+        counts.update(tree.candidates.labels[:, 0].ravel().tolist())
+    if trace.vocab is not None:
+        counts.update(roles_of(trace.vocab).values())
+        counts.update(_whole(trace.vocab))
+    return [number for number, _ in counts.most_common()]
 
 
 def _whole(vocab: Vocab) -> Iterable[int]:
@@ -145,7 +145,7 @@ def _units(values: np.ndarray) -> list[list[int | None]]:
     finite = np.isfinite(values)
     rounded = np.rint(np.where(finite, values, 0) / UNIT).astype(np.int64).tolist()
     return [
-        [number if known else None for number, known in zip(row, marks, strict=True)]
+        [number if exists else None for number, exists in zip(row, marks, strict=True)]
         for row, marks in zip(rounded, finite.tolist(), strict=True)
     ]
 
@@ -176,8 +176,8 @@ def _read(data: Any) -> Trace:
     shape, rows = (steps, 1, beam), _reader(steps, beam)
     single = get({"single": True} | data, "single", bool)
     scores, final_scores = (
-        _rounded(found) if single else found
-        for found in map(_scores, (rows(columns, "score"), [list_of(final, "scores", (int, float, type(None)))]))
+        _rounded(array) if single else array
+        for array in map(_scores, (rows(columns, "score"), [list_of(final, "scores", (int, float, type(None)))]))
     )
     scores = scores.reshape(shape)
     return Trace(
@@ -213,13 +213,13 @@ def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], l
     """Reads columns of numbers: a list for each step with `most` entries, or at most so many."""
 
     def rows(data: Any, name: str) -> list[list[Any]]:
-        found = list_of(data, name, list)
-        if len(found) != steps or any(len(row) > most or (exact and len(row) < most) for row in found):
+        column = list_of(data, name, list)
+        if len(column) != steps or any(len(row) > most or (exact and len(row) < most) for row in column):
             raise RunFileError(f"the column {name!r} has the wrong size")
-        for row in found:
+        for row in column:
             for entry in row:
                 of_type(entry, (int, float, type(None)), name)
-        return found
+        return column
 
     return rows
 
@@ -236,12 +236,12 @@ def _numbers(rows: list[list[Any]], numbers: list[int]) -> np.ndarray:
 
 
 def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
-    found = np.zeros((steps, 1, beam), bool)
+    marks = np.zeros((steps, 1, beam), bool)
     for step, places in enumerate(_reader(steps, beam, exact=False)(data, name)):
         if not all(type(place) is int and 0 <= place < beam for place in places):
             raise RunFileError(f"the column {name!r} refers to a missing place")
-        found[step, 0, places] = True
-    return found
+        marks[step, 0, places] = True
+    return marks
 
 
 def _joined(data: Any, rows: Any, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -258,26 +258,26 @@ def _negated(rows: list[list[Any]]) -> list[list[float | None]]:
 
 
 def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidates:
-    steps, most = len(scores), max(map(len, get(data, "label", list)), default=0)
-    most = max(most, min(count(data, "most"), most + 1))  # one more says that further candidates had the score −inf
-    ragged = _reader(steps, most, exact=False)
+    steps, width = len(scores), max(map(len, get(data, "label", list)), default=0)
+    width = max(width, min(count(data, "most"), width + 1))  # one more says that further candidates had the score −inf
+    ragged = _reader(steps, width, exact=False)
 
     def rows(source: Any, name: str, rest: Any) -> list[list[Any]]:
         sizes = [len(row) for row in data["label"]]
-        found = ragged(source, name)
-        if [len(row) for row in found] != sizes:
+        column = ragged(source, name)
+        if [len(row) for row in column] != sizes:
             raise RunFileError(f"the column {name!r} has the wrong size")
-        return [[*row, *[rest] * (most - len(row))] for row in found]
+        return [[*row, *[rest] * (width - len(row))] for row in column]
 
-    shape = (steps, 1, most)
-    gaps = np.array(rows(data, "gaps", 0), np.float64).reshape(steps, most)
-    found = _lowest(scores)[:, None] - np.cumsum(gaps, axis=1) * UNIT
-    missing = np.array([[i >= len(row) for i in range(most)] for row in data["label"]], bool).reshape(found.shape)
+    shape = (steps, 1, width)
+    gaps = np.array(rows(data, "gaps", 0), np.float64).reshape(steps, width)
+    column = _lowest(scores)[:, None] - np.cumsum(gaps, axis=1) * UNIT
+    missing = np.array([[i >= len(row) for i in range(width)] for row in data["label"]], bool).reshape(column.shape)
     costs = get(data, "costs", dict)
     return Candidates(
-        labels=_numbers([[*row, *[0] * (most - len(row))] for row in ragged(data, "label")], numbers).reshape(shape),
+        labels=_numbers([[*row, *[0] * (width - len(row))] for row in ragged(data, "label")], numbers).reshape(shape),
         parents=np.array(rows(data, "parent", 0), np.int64).reshape(shape),
-        scores=np.where(missing, -np.inf, found).reshape(shape),
+        scores=np.where(missing, -np.inf, column).reshape(shape),
         parts={name: _scores(_negated(rows(costs, name, 0))).reshape(shape) for name in costs},
     )
 
@@ -288,12 +288,12 @@ def _read_labels(data: Any) -> tuple[Vocab | None, list[int]]:
     if data.get("texts") is None:
         return None, numbers
     texts = raw_strings(data, "texts")
-    known = [(number, text) for number, text in zip(numbers, texts, strict=True) if number >= 0]
-    size = 1 + max((number for number, text in known if text != f"⟨{number}?⟩"), default=-1)
+    pairs = [(number, text) for number, text in zip(numbers, texts, strict=True) if number >= 0]
+    size = 1 + max((number for number, text in pairs if text != f"⟨{number}?⟩"), default=-1)
     if size > LARGEST_LABEL:
         raise RunFileError("the number of a label is out of range", got=size - 1, expected=f"up to {LARGEST_LABEL}")
     labels = [f"<{number}?>" for number in range(size)]
-    for number, text in known:
+    for number, text in pairs:
         if number < size:
             labels[number] = text
     return vocab_with(labels, get(data, "roles", dict)), numbers

@@ -62,18 +62,18 @@ def trace_of(facts: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
 
 def _arrays(trace: Trace) -> dict[str, np.ndarray]:
     """All arrays by name; entries after the steps of a sequence are 0."""
-    taken = np.arange(len(trace.labels))[:, None, None] < trace.steps[:, None]
+    valid = np.arange(len(trace.labels))[:, None, None] < trace.steps[:, None]
 
     def clean(array: np.ndarray) -> np.ndarray:
-        return np.where(taken, array, array.dtype.type(0))
+        return np.where(valid, array, array.dtype.type(0))
 
-    found = {name: getattr(trace, name) for name in (*BY_STEP, *BY_SEQUENCE, "limit")}
-    found = {name: clean(array) if name in BY_STEP else array for name, array in found.items() if array is not None}
-    found |= {f"part {i}": clean(part) for i, part in enumerate(trace.parts.values())}
+    arrays = {name: getattr(trace, name) for name in (*BY_STEP, *BY_SEQUENCE, "limit")}
+    arrays = {name: clean(array) if name in BY_STEP else array for name, array in arrays.items() if array is not None}
+    arrays |= {f"part {i}": clean(part) for i, part in enumerate(trace.parts.values())}
     if trace.pruned is not None:
-        found |= {f"pruned {name}": clean(getattr(trace.pruned, name)) for name in OF_CANDIDATES}
-        found |= {f"pruned part {i}": clean(part) for i, part in enumerate(trace.pruned.parts.values())}
-    return found
+        arrays |= {f"pruned {name}": clean(getattr(trace.pruned, name)) for name in OF_CANDIDATES}
+        arrays |= {f"pruned part {i}": clean(part) for i, part in enumerate(trace.pruned.parts.values())}
+    return arrays
 
 
 def _small(array: np.ndarray) -> np.ndarray:
@@ -130,8 +130,8 @@ def _beside(path: Path) -> str | None:
     """A hint with the files of searches in the same folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
-    found = sorted(file.name for file in path.parent.glob(f"*{ENDING}"))[:5]
-    return f"in that folder: {', '.join(found)}" if found else None
+    names = sorted(file.name for file in path.parent.glob(f"*{ENDING}"))[:5]
+    return f"in that folder: {', '.join(names)}" if names else None
 
 
 def _content(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -152,8 +152,8 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
     def array(name: str) -> np.ndarray:
         if name not in arrays:
             raise RunFileError(f"the file has no array {name!r}")
-        found = arrays[name]
-        return found.astype(np.int64) if found.dtype.kind in "iu" else found
+        values = arrays[name]
+        return values.astype(np.int64) if values.dtype.kind in "iu" else values
 
     def parts(key: str, name: str) -> dict[str, np.ndarray]:
         return {part: array(f"{name} {i}") for i, part in enumerate(raw_strings(data, key))}
@@ -163,9 +163,9 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = None if data.get("labels") is None else raw_strings(data, "labels")
-    needed: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
+    columns: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
     return Trace(
-        **needed,
+        **columns,
         include_eos=get(data, "include_eos", bool),
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
         tags=None if data.get("tags") is None else raw_strings(data, "tags"),

@@ -46,43 +46,43 @@ def best_apart(
     from the best one on, until `living` of them go on; those among them that end are put aside. most_ended: no more end
     once so many have. Where no hypothesis goes on, all keep their places.
     """
-    here, apart = Dim(living, name="living"), Dim(out_beam.get_dim_value() - living, name="ended")
+    going, apart = Dim(living, name="living"), Dim(out_beam.get_dim_value() - living, name="ended")
     had = full(dims=[beam], fill_value=False, device=total.device) if ended is None else ended
     goes_on = where(one_of(had, equal(range_over_dim(axis, device=total.device), end)), -np.inf, total)
-    best, (parents, labels), _ = top_k(goes_on.copy_transpose(total.dims), axis=[beam, axis], k_dim=here)
+    best, (parents, labels), _ = top_k(goes_on.copy_transpose(total.dims), axis=[beam, axis], k_dim=going)
     at_end = where(had, gather(total, indices=0, axis=axis), gather(total, indices=end, axis=axis))
-    last, last_parent, last_label = (gather(x, indices=living - 1, axis=here) for x in (best, parents, labels))
+    last, last_parent, last_label = (gather(x, indices=living - 1, axis=going) for x in (best, parents, labels))
     number = set_sparse_dim(range_over_dim(beam, device=total.device), None)
     size = axis.get_dim_value()
     last_place = set_sparse_dim(last_parent, None) * size + set_sparse_dim(last_label, None)
     earlier = both(equal(at_end, last), less(number * size + end, last_place))
     comes = both(no(had), both(no(is_neg_infinite(at_end)), one_of(greater(at_end, last), earlier)))
     if most_ended is not None:
-        before = reduce_sum(cast(both(had, no(is_neg_infinite(at_end))), "int64"), axis=beam)
-        comes = both(comes, less(_rank(where(comes, at_end, -np.inf), number, beam) + before, most_ended))
+        count = reduce_sum(cast(both(had, no(is_neg_infinite(at_end))), "int64"), axis=beam)
+        comes = both(comes, less(_rank(where(comes, at_end, -np.inf), number, beam) + count, most_ended))
     ends = where(one_of(had, comes), at_end, -np.inf).copy_transpose((*best.dims[:-1], beam))
     best_ended, ended_parents, _ = top_k(ends, axis=beam, k_dim=apart)
     assert isinstance(ended_parents, Tensor)
     ended_labels = where(gather(had, indices=ended_parents, axis=beam), 0, end)
     ended_labels = cast(set_sparse_dim(ended_labels, axis), labels.dtype)
-    found: list[Tensor] = []
-    for mine, theirs in ((labels, ended_labels), (parents, ended_parents), (best, best_ended)):
-        second = set_sparse_dim(theirs, None).copy_transpose([*mine.dims[:-1], apart])
-        joined, dim = concat((set_sparse_dim(mine, None), here), (second, apart))
-        found.append(replace_dim(joined, in_dim=dim, out_dim=out_beam)[0])
+    parts: list[Tensor] = []
+    for part, ended_part in ((labels, ended_labels), (parents, ended_parents), (best, best_ended)):
+        second = set_sparse_dim(ended_part, None).copy_transpose([*part.dims[:-1], apart])
+        joined, dim = concat((set_sparse_dim(part, None), going), (second, apart))
+        parts.append(replace_dim(joined, in_dim=dim, out_dim=out_beam)[0])
     over = reduce_all(had, axis=beam)
-    same = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
+    identity = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
     copies = replace_dim(at_end, in_dim=beam, out_dim=out_beam)[0]
-    kept: tuple[Tensor | int, ...] = 0, same, copies
+    fixed: tuple[Tensor | int, ...] = 0, identity, copies
     labels, parents, best = (
-        where(over, mine, new).copy_transpose(new.dims) for mine, new in zip(kept, found, strict=True)
+        where(over, part, new).copy_transpose(new.dims) for part, new in zip(fixed, parts, strict=True)
     )
     return set_sparse_dim(labels, axis), set_sparse_dim(parents, beam), best
 
 
 def _rank(scores: Tensor, number: Tensor, beam: Dim) -> Tensor:
     """How many entries are better, or equal and earlier. {…, beam} int64"""
-    other = Dim(beam.get_dim_value(), name="other")
-    others, others_number = (replace_dim(x, in_dim=beam, out_dim=other)[0] for x in (scores, number))
-    tied = both(compare_bc(others, "equal", scores), compare_bc(others_number, "less", number))
-    return reduce_sum(cast(one_of(compare_bc(others, "greater", scores), tied), "int64"), axis=other)
+    rivals = Dim(beam.get_dim_value(), name="other")
+    rival_scores, others_number = (replace_dim(x, in_dim=beam, out_dim=rivals)[0] for x in (scores, number))
+    tied = both(compare_bc(rival_scores, "equal", scores), compare_bc(others_number, "less", number))
+    return reduce_sum(cast(one_of(compare_bc(rival_scores, "greater", scores), tied), "int64"), axis=rivals)

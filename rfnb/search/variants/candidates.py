@@ -62,11 +62,11 @@ def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
     if wide is after:
         return found, None
     count = after.get_dim_value()
-    own = map_leaves(
+    hypotheses = map_leaves(
         lambda x: x if x is None or wide not in x.dims else slice_along(x, axis=wide, size=count, out_dim=after)[0],
         found,
     )
-    return own, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
+    return hypotheses, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
 
 
 def left_over(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
@@ -76,13 +76,13 @@ def left_over(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Prune
     def number(labels: Tensor, parents: Tensor) -> Tensor:
         return set_sparse_dim(parents, None) * size + set_sparse_dim(labels, None)
 
-    own = where(is_neg_infinite(chosen.scores), -1, number(chosen.labels, chosen.parents))
+    places = where(is_neg_infinite(chosen.scores), -1, number(chosen.labels, chosen.parents))
     numbers = number(best.labels, best.parents)
-    known = reduce_any(compare_bc(numbers, "equal", own), axis=after)
-    left = _dim(wide.get_dim_value() - after.get_dim_value())
-    place = where(known, -float("inf"), -cast(range_over_dim(wide, device=best.scores.device), "float32"))
+    doubles = reduce_any(compare_bc(numbers, "equal", places), axis=after)
+    dim = _dim(wide.get_dim_value() - after.get_dim_value())
+    place = where(doubles, -float("inf"), -cast(range_over_dim(wide, device=best.scores.device), "float32"))
     at: Any
-    order, at, _ = top_k(place.copy_transpose(best.scores.dims), axis=wide, k_dim=left)  # scores are not normalized
+    order, at, _ = top_k(place.copy_transpose(best.scores.dims), axis=wide, k_dim=dim)  # scores are not normalized
     labels, parents, scores = (gather(x, indices=at, axis=wide) for x in best[:3])
     return Pruned(labels, parents, where(is_neg_infinite(order), -float("inf"), scores).copy_transpose(order.dims))
 
@@ -92,9 +92,9 @@ def keep_pruned(body: Body, hypotheses: Hypotheses, pruned: Pruned | None, befor
 
     Scores by scorer of earlier choices are those of the hypotheses that they extend. before: the beam of these.
     """
-    kept = hypotheses.kept
-    for name in [name for name in kept if name.startswith(PRUNED)]:
-        del kept[name]
+    records = hypotheses.kept
+    for name in [name for name in records if name.startswith(PRUNED)]:
+        del records[name]
     hypotheses.search.pruned[:] = [] if pruned is None else pruned
     if pruned is None:
         return
@@ -102,19 +102,19 @@ def keep_pruned(body: Body, hypotheses: Hypotheses, pruned: Pruned | None, befor
     def of_parents(x: Tensor) -> Tensor:
         return gather(x, indices=pruned.parents, axis=before).copy_transpose(pruned.scores.dims)
 
-    found = dict(zip(Pruned._fields, pruned, strict=True))
+    values = dict(zip(Pruned._fields, pruned, strict=True))
     if hypotheses.choices:
-        found["parents"] = of_parents(kept["parents"])
-        found |= {name: of_parents(kept[name]) for name in kept if name.startswith(PART)}
-    kept |= {PRUNED + name: body.of_body(x, "choice") for name, x in found.items()}
+        values["parents"] = of_parents(records["parents"])
+        values |= {name: of_parents(records[name]) for name in records if name.startswith(PART)}
+    records |= {PRUNED + name: body.of_body(x, "choice") for name, x in values.items()}
     keep_pruned_labels(body, hypotheses, [*map(of_parents, hypotheses.search.labels), pruned.labels])
 
 
 def pruned_of(hypotheses: Hypotheses) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """The labels of the pruned candidates by the last choice, and what gives each the value of its parent."""
     labels, parents, _ = hypotheses.search.pruned
-    before = hypotheses.choices[-1].before
-    return labels, lambda x: gather(x, indices=parents, axis=before) if before in x.dims else x
+    beam = hypotheses.choices[-1].before
+    return labels, lambda x: gather(x, indices=parents, axis=beam) if beam in x.dims else x
 
 
 def follow_sums(hypotheses: Hypotheses) -> None:

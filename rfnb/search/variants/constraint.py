@@ -84,8 +84,8 @@ def number_of(which: int | str, labels: Dim) -> int:
     """The number of a label. Raises ParameterError for one that the dim does not have."""
     if isinstance(which, str):
         return int(_vocab_of(labels, which).encode([which])[0])
-    whole = isinstance(which, int | np.integer) and not isinstance(which, bool)
-    if not whole or not 0 <= which < labels.get_dim_value():
+    integral = isinstance(which, int | np.integer) and not isinstance(which, bool)
+    if not integral or not 0 <= which < labels.get_dim_value():
         raise ParameterError(
             "constraint: there is no such label", got=which, expected=f"0 to {labels.get_dim_value() - 1}"
         )
@@ -96,7 +96,7 @@ def numbers_of(given: str | Sequence[int | str], labels: Dim) -> list[int]:
     """The numbers of the labels of a text, or of labels. Raises ParameterError for those that the dim does not have."""
     if isinstance(given, str):
         return [int(number) for number in _vocab_of(labels, given).encode(given)]
-    return [number_of(one, labels) for one in given]
+    return [number_of(label, labels) for label in given]
 
 
 def _vocab_of(labels: Dim, text: str) -> Vocab:

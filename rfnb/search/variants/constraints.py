@@ -68,13 +68,13 @@ def allowed(which: Tensor | Sequence[int | str]) -> Constraint:
     Raises DimError if a mask lacks the labels, ParameterError for a label that does not exist.
     """
 
-    several = which if isinstance(which, Tensor) else [*as_list(which)]
+    items = which if isinstance(which, Tensor) else [*as_list(which)]
 
     def allows(label: Tensor, state: None) -> tuple[Tensor, None]:
         labels = labels_of(label)
         if not isinstance(which, Tensor):
             mask = np.zeros(labels.get_dim_value(), bool)
-            mask[[number_of(one, labels) for one in several]] = True
+            mask[[number_of(item, labels) for item in items]] = True
             return convert_to_tensor(mask, dims=[labels], device=label.device), state
         if labels not in which.dims_set or which.dtype != "bool":
             raise DimError(
@@ -111,10 +111,10 @@ def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None)
 
     def allows(label: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         ends, count = is_label(end, labels_of(label), label.device), beside(count, label)
-        found = logical_or(greater_equal(count, of_sequences("minimum", minimum, label)), logical_not(ends))
+        mask = logical_or(greater_equal(count, of_sequences("minimum", minimum, label)), logical_not(ends))
         if maximum is not None:
-            found = logical_and(found, logical_or(less(count, of_sequences("maximum", maximum, label)), ends))
-        return found, count + 1
+            mask = logical_and(mask, logical_or(less(count, of_sequences("maximum", maximum, label)), ends))
+        return mask, count + 1
 
     def may_end(count: Tensor) -> Tensor:  # the start label was counted too
         return greater(count, of_sequences("minimum", minimum, count))
@@ -151,24 +151,24 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
         return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))
 
     def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
-        given = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(own_prefix, label)
-        own = [dim for dim in given.dims if dim not in label.dims_set]
-        if len(own) != 1:
+        labels = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(own_prefix, label)
+        axes = [dim for dim in labels.dims if dim not in label.dims_set]
+        if len(axes) != 1:
             raise DimError(
                 "forced: which dim counts the labels of the prefix?",
-                got=given.describe_dims(),
+                got=labels.describe_dims(),
                 expected=f"one dim that the labels {label.describe_dims()} lack",
             )
-        axis, count = own[0], beside(state.count, label)
-        every = range_over_dim(labels_of(label), dtype=given.dtype, device=label.device)
+        axis, count = axes[0], beside(state.count, label)
+        every = range_over_dim(labels_of(label), dtype=labels.dtype, device=label.device)
         if not axis.size.max:
             return greater_equal(every, 0), State(count=count + 1, open=beside(state.open, label))
         size: Any = axis.get_dim_value() if axis.is_static() else get_size_tensor(axis, device=label.device)
-        wanted = gather(given, indices=count, axis=axis, clip_to_valid=True)
-        free = logical_or(greater_equal(count, size), equal(wanted, ANY))
-        comes = logical_and(greater_equal(range_over_dim(axis, device=label.device), count), not_equal(given, ANY))
+        target = gather(labels, indices=count, axis=axis, clip_to_valid=True)
+        free = logical_or(greater_equal(count, size), equal(target, ANY))
+        comes = logical_and(greater_equal(range_over_dim(axis, device=label.device), count), not_equal(labels, ANY))
         open_ = reduce_any(comes, axis=axis).copy_transpose(label.dims)
-        return logical_or(free, equal(wanted, every)), State(count=count + 1, open=open_)
+        return logical_or(free, equal(target, every)), State(count=count + 1, open=open_)
 
     return Requirement(start, allows, lambda state: logical_not(state.open))
 
@@ -207,12 +207,12 @@ def no_repeat(n: int, *, within: int = 256) -> Constraint:
         labels = shift_left(beside(state.labels, label), axis=last, pad_value=new)
         repeats = greater_equal(labels, 0)
         for back in range(1, n):
-            known = gather(labels, indices=within - back, axis=last)
-            same = equal(shift_right(labels, axis=last, pad_value=none, amount=back), known)
-            repeats = logical_and(repeats, logical_and(same, greater_equal(known, 0)))
+            earlier = gather(labels, indices=within - back, axis=last)
+            matches = equal(shift_right(labels, axis=last, pad_value=none, amount=back), earlier)
+            repeats = logical_and(repeats, logical_and(matches, greater_equal(earlier, 0)))
         places = where(greater_equal(labels, 0), labels, 0)
-        found = scatter(cast(repeats, "int32"), indices=places, indices_dim=last, out_dim=labels_of(label))
-        return equal(found, 0), State(labels=labels, started=logical_or(state.started, True))
+        blocked = scatter(cast(repeats, "int32"), indices=places, indices_dim=last, out_dim=labels_of(label))
+        return equal(blocked, 0), State(labels=labels, started=logical_or(state.started, True))
 
     return Constraint(start, allows)
 
@@ -224,18 +224,18 @@ ANY = -1
 def _padded(prefix: Prefix | Sequence[Prefix], label: Tensor) -> Tensor:
     """Labels as a Tensor {prefix}, or {batch, prefix} if there are some for each sequence."""
     labels, batch, prefix = labels_of(label), label.dims[:-1], as_list(prefix)
-    if isinstance(prefix, str) or (prefix and all(isinstance(one, int) for one in prefix)) or not batch:
+    if isinstance(prefix, str) or (prefix and all(isinstance(entry, int) for entry in prefix)) or not batch:
         numbers = numbers_of(prefix, labels)  # type: ignore[arg-type]
         axis = Dim(len(numbers), name="prefix")
         return convert_to_tensor(np.asarray(numbers, "int64"), dims=[axis], device=label.device)
-    if len(batch) != 1 or len(prefix) != batch[0].get_dim_value() or any(isinstance(one, int) for one in prefix):
+    if len(batch) != 1 or len(prefix) != batch[0].get_dim_value() or any(isinstance(entry, int) for entry in prefix):
         raise ParameterError(
             "forced: `prefix` is neither the labels of all sequences nor a list with those of each",
             got=prefix,
             expected=f"one for each of {', '.join(dim.describe() for dim in batch)}",
             hint="forced([[2], [], [1, 2]]), or a Tensor {…, prefix}",
         )
-    rows = [numbers_of(as_list(one), labels) for one in prefix]
+    rows = [numbers_of(as_list(entry), labels) for entry in prefix]
     padded = np.full((len(rows), max(map(len, rows), default=0)), ANY)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row

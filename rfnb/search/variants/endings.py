@@ -93,23 +93,23 @@ def endings(what: str, options: EndOptions, places: int, *, end: int | None, lim
     if end is None:
         raise ParameterError(f'{what}: `ended="apart"` needs the label that ends hypotheses', hint='end="</s>"')
     living = options.living or living_of(places, patience)
-    most = None if patience is None else math.ceil(living * patience)
-    if not 1 <= living < places or (most or 1) > places - living:
-        least = living + (most or 1)
+    most_ended = None if patience is None else math.ceil(living * patience)
+    if not 1 <= living < places or (most_ended or 1) > places - living:
+        least = living + (most_ended or 1)
         raise ParameterError(
             f"{what}: the beam has no room for hypotheses that end",
             got=f"{places} places, {living} of them for hypotheses that go on",
             expected=f"at least {least} places",
             hint=f'beam=rf.Dim({least}, name="beam")',
         )
-    return Endings(end, living, most, options.early_stop, gain or 0.0, limit)
+    return Endings(end, living, most_ended, options.early_stop, gain or 0.0, limit)
 
 
 def places_for(living: int, options: EndOptions) -> int:
     """How many places a beam needs that has `living` for hypotheses that go on."""
     patience = options.patience or 1.0
-    wanted = math.ceil(living * patience) if 0 < patience < math.inf else 1
-    return living + max(living, wanted) if options.ended == "apart" else living
+    ended = math.ceil(living * patience) if 0 < patience < math.inf else 1
+    return living + max(living, ended) if options.ended == "apart" else living
 
 
 def living_of(places: int, patience: float | None) -> int:

@@ -24,26 +24,26 @@ def endings_of(body: Body, options: ChoiceOptions, places: int, axis: Dim) -> En
     who = f"{body.loop.name}: choice"
     limit = most_steps(body) if options.early_stop else None
     end = None if options.end is None else number_of(options.end, axis)
-    found = endings(who, options, places, end=end, limit=limit, gain=options.gain)
-    others = {"groups": options.groups != 1, "beam_size": options.beam_size not in (None, places)}
-    others |= {name: getattr(options, name) for name in ("keep_beams", "cheating")}
-    others["blank"] = options.blank is not None
-    for name, value in others.items():
-        if value and (found.living or found.stops):
+    result = endings(who, options, places, end=end, limit=limit, gain=options.gain)
+    conflicts = {"groups": options.groups != 1, "beam_size": options.beam_size not in (None, places)}
+    conflicts |= {name: getattr(options, name) for name in ("keep_beams", "cheating")}
+    conflicts["blank"] = options.blank is not None
+    for name, value in conflicts.items():
+        if value and (result.living or result.stops):
             raise ParameterError(f"{who}: `{name}` is not possible with `ended`, `patience` and `early_stop`")
-    if found.sure and limit is None and (options.exponent or found.most_gain > 0):
+    if result.sure and limit is None and (options.exponent or result.most_gain > 0):
         raise ParameterError(
             f"{who}: `early_stop` needs to know how many steps there may be", hint="rf.Loop(max_seq_len=…)"
         )
-    return found
+    return result
 
 
 def most_steps(body: Body) -> Tensor | int | None:
     """The most steps of each sequence, as far as they are known where the choice is made."""
-    given, axis = body.loop.max_seq_len, body.loop.axis
+    limit, axis = body.loop.max_seq_len, body.loop.axis
     size = body.size or (axis.size if axis is not None and has_steps(axis) else None)
     if size is None:
-        return None if isinstance(given, Traced) else given
+        return None if isinstance(limit, Traced) else limit
     if not size.dims:
         return size.max
     with body.untraced():

@@ -30,34 +30,34 @@ def best_of_groups(
     """
     check_groups(groups, beam.get_dim_value(), out_beam.get_dim_value())
     size, out_size = (dim.get_dim_value() // groups for dim in (beam, out_beam))
-    own, after = ([Dim(each, name="group") for _ in range(groups)] for each in (size, out_size))
-    totals = split(total, axis=beam, out_dims=own)
-    goes_on = None if ended is None else split(cast(logical_not(ended), total.dtype), axis=beam, out_dims=own)
-    chosen: Tensor | None = None  # how often earlier groups chose each label, {…, axis}
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
-    for i, (scores, before, out) in enumerate(zip(totals, own, after, strict=True)):
+    dims, out_dims = ([Dim(group_size, name="group") for _ in range(groups)] for group_size in (size, out_size))
+    totals = split(total, axis=beam, out_dims=dims)
+    goes_on = None if ended is None else split(cast(logical_not(ended), total.dtype), axis=beam, out_dims=dims)
+    uses: Tensor | None = None  # how often earlier groups chose each label, {…, axis}
+    results: list[tuple[Tensor, Tensor, Tensor]] = []
+    for i, (scores, group, out) in enumerate(zip(totals, dims, out_dims, strict=True)):
         ranked = scores
-        if chosen is not None:
-            cost = chosen * diversity
+        if uses is not None:
+            cost = uses * diversity
             ranked = scores - (cost if goes_on is None else cost * goes_on[i])
-        _, (parents, labels), _ = top_k(ranked.copy_transpose(scores.dims), axis=[before, axis], k_dim=out)
-        merged, dim = merge_dims(scores, dims=[before, axis])
+        _, (parents, labels), _ = top_k(ranked.copy_transpose(scores.dims), axis=[group, axis], k_dim=out)
+        merged, dim = merge_dims(scores, dims=[group, axis])
         places = set_sparse_dim(parents, None) * axis.get_dim_value() + set_sparse_dim(labels, None)
         best = gather(merged, indices=places, axis=dim)
         counts = cast(logical_not(is_neg_infinite(best)), total.dtype)
         if goes_on is not None:
-            counts = counts * gather(goes_on[i], indices=parents, axis=before)
+            counts = counts * gather(goes_on[i], indices=parents, axis=group)
         counts = scatter(counts, indices=labels, indices_dim=out, out_dim=axis)
-        chosen = counts if chosen is None else chosen + counts
-        found.append((labels, set_sparse_dim(parents, None) + i * size, best))
-    labels, parents, best = (_joined(parts, after, out_beam) for parts in zip(*found, strict=True))
+        uses = counts if uses is None else uses + counts
+        results.append((labels, set_sparse_dim(parents, None) + i * size, best))
+    labels, parents, best = (_joined(parts, out_dims, out_beam) for parts in zip(*results, strict=True))
     if ended is not None and size == out_size:
         over = reduce_all(ended, axis=beam)
         copies = replace_dim(gather(total, indices=0, axis=axis), in_dim=beam, out_dim=out_beam)[0]
-        same = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
+        identity = set_sparse_dim(range_over_dim(out_beam, device=total.device), None)
         labels, parents, best = (
-            where(over, mine, set_sparse_dim(new, None)).copy_transpose(new.dims)
-            for mine, new in ((0, labels), (same, parents), (copies, best))
+            where(over, copied, set_sparse_dim(new, None)).copy_transpose(new.dims)
+            for copied, new in ((0, labels), (identity, parents), (copies, best))
         )
     return set_sparse_dim(labels, axis), set_sparse_dim(parents, beam), best
 

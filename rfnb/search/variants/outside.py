@@ -54,18 +54,18 @@ class Variant:
 
         last: the last label of each hypothesis, {…, beam}. empty: it is the start, and they have none.
         """
-        found: dict[str, Tensor] = {}
+        finals: dict[str, Tensor] = {}
         for i, constraint in enumerate(self.constraints):
             value: Any = constraint
             if hasattr(value, "final"):
                 state = value.initial_state(batch_dims=list(dims)) if empty else self.states[i]
-                found[f"constraint {i}"] = value.final(value.score(last, state)[1])
-        return found
+                finals[f"constraint {i}"] = value.final(value.score(last, state)[1])
+        return finals
 
     def scores(self, scores: Tensor, last: np.ndarray, dims: Sequence[Dim], labels: Dim) -> Tensor:
         """The scores of the next labels. last: the last label of each hypothesis, over `dims`."""
         if self.constraints and not self.states:
-            self.states = [one.initial_state(batch_dims=list(dims)) for one in self.constraints]
+            self.states = [item.initial_state(batch_dims=list(dims)) for item in self.constraints]
         for i, constraint in enumerate(self.constraints):
             added, self.states[i] = constraint.score(_beside(last, scores, dims, labels), self.states[i])
             scores = scores + added

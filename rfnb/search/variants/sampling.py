@@ -48,12 +48,12 @@ def truncated(
                 f"truncated: `{name}` is too small", got=number, expected="more than 0",
                 hint="top_k=1: the most likely label",
             )  # fmt: skip
-    found = _normalized(log_probs / temperature, axis)
+    scores = _normalized(log_probs / temperature, axis)
     if top_k is not None:
-        found = _normalized(where(top_k_mask(found, axis=axis, k=top_k), found, -np.inf), axis)
+        scores = _normalized(where(top_k_mask(scores, axis=axis, k=top_k), scores, -np.inf), axis)
     if top_p is not None:
-        found = _normalized(where(top_p_mask(exp(found), axis=axis, p=top_p), found, -np.inf), axis)
-    return found
+        scores = _normalized(where(top_p_mask(exp(scores), axis=axis, p=top_p), scores, -np.inf), axis)
+    return scores
 
 
 @broadcast_allowed()
@@ -83,12 +83,12 @@ def sampled(
     Raises ParameterError for numbers out of range.
     """
     likely = truncated(log_probs, axis=axis, temperature=temperature, top_k=top_k, top_p=top_p)
-    drawn = reduce_argmax(likely + gumbel(likely), axis=axis)
-    is_drawn = equal(range_over_dim(axis, dtype=drawn.dtype, device=likely.device), drawn)
+    label = reduce_argmax(likely + gumbel(likely), axis=axis)
+    is_drawn = equal(range_over_dim(axis, dtype=label.dtype, device=likely.device), label)
     return where(logical_and(is_drawn, logical_not(is_neg_infinite(likely))), log_probs, -np.inf)
 
 
 def _normalized(scores: Tensor, axis: Dim) -> Tensor:
     """The log of their softmax; -∞ if all are."""
-    nothing = is_neg_infinite(reduce_max(scores, axis=axis))
-    return where(nothing, -np.inf, log_softmax(scores, axis=axis))
+    impossible = is_neg_infinite(reduce_max(scores, axis=axis))
+    return where(impossible, -np.inf, log_softmax(scores, axis=axis))

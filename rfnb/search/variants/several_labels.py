@@ -28,8 +28,8 @@ def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) ->
     search.vocabs[:] = [None if x.sparse_dim is None else x.sparse_dim.vocab for x in labels]
     if len(labels) > 1:
         order = hypotheses.scores.dims
-        kept = {f"{LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
-        hypotheses.kept |= kept
+        columns = {f"{LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= columns
 
 
 def keep_pruned_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
@@ -38,8 +38,8 @@ def keep_pruned_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tens
     search.pruned_labels[:] = labels
     if len(labels) > 1:
         order = search.pruned[-1].dims
-        kept = {f"{PRUNED}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
-        hypotheses.kept |= kept
+        columns = {f"{PRUNED}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= columns
 
 
 def join_labels(kept: dict[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> Vocab:
@@ -48,20 +48,20 @@ def join_labels(kept: dict[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> 
 
     Only combinations that occur have a number.
     """
-    several = np.stack([kept[f"{LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
+    columns = np.stack([kept[f"{LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
     if f"{PRUNED}0" in kept:
         pruned = np.stack([kept[f"{PRUNED}{i}"] for i in range(len(vocabs))], axis=-1)
-        several = np.concatenate([several, pruned], axis=2)
-    unique, numbers = np.unique(several.reshape(-1, len(vocabs)), axis=0, return_inverse=True)
+        columns = np.concatenate([columns, pruned], axis=2)
+    unique, numbers = np.unique(columns.reshape(-1, len(vocabs)), axis=0, return_inverse=True)
     texts = ["/".join(_text(*pair) for pair in zip(row, vocabs, strict=True)) for row in unique.tolist()]
     if len(set(texts)) < len(texts):  # labels with a slash
         texts = ["/".join(map(str, row)) for row in unique.tolist()]
-    numbers = numbers.reshape(several.shape[:-1])
+    numbers = numbers.reshape(columns.shape[:-1])
     size = kept["labels"].shape[-1]
     kept["labels"], kept["pruned labels"] = numbers[..., :size], numbers[..., size:]
     return Vocab(texts)
 
 
 def _text(number: int, vocab: Vocab | None) -> str:
-    known = vocab is not None and 0 <= number < len(vocab)
-    return str(vocab.decode(number)) if vocab is not None and known else str(number)
+    valid = vocab is not None and 0 <= number < len(vocab)
+    return str(vocab.decode(number)) if vocab is not None and valid else str(number)

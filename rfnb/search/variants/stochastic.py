@@ -37,15 +37,15 @@ class Stochastic:
     @broadcast_allowed()
     def score(self, label: Tensor, state: State) -> tuple[Tensor, State]:
         """The noise of each label, and the new state. {…, beam} → {…, beam, labels}"""
-        before, most = (gather(state[name], indices=label, axis=self.axis) for name in ("log_prob", "perturbed"))
-        root = gumbel(most)  # in the first step, that of no labels, whose log-probability is 0
-        most = where(state.started, most, root)
-        log_prob = before + self.log_probs
-        below = _below(log_prob + gumbel(log_prob), self.axis, most)
-        noise = below - self.log_probs + where(state.started, 0.0, root)
+        parent, bound = (gather(state[name], indices=label, axis=self.axis) for name in ("log_prob", "perturbed"))
+        root = gumbel(bound)  # in the first step, that of no labels, whose log-probability is 0
+        bound = where(state.started, bound, root)
+        log_prob = parent + self.log_probs
+        offset = _below(log_prob + gumbel(log_prob), self.axis, bound)
+        noise = offset - self.log_probs + where(state.started, 0.0, root)
         noise = where(is_neg_infinite(self.log_probs), 0.0, noise)
         started = logical_or(state.started, True)
-        return noise, State(log_prob=log_prob, perturbed=most + below, started=started)
+        return noise, State(log_prob=log_prob, perturbed=bound + offset, started=started)
 
 
 @guarded

@@ -62,15 +62,15 @@ def stopped(
     if most_ended is not None:
         stops = greater_equal(reduce_sum(cast(finished, "int64"), axis=beam), most_ended)
     if sure:
-        now = step + 1
+        count = step + 1
         compared = scores
         if exponent and counts is not None:
             compared = scores / _by_length(counts, exponent, offset)
         last = Dim(sure, name="sure")
-        ended, _, _ = top_k(where(finished, compared, -np.inf).copy_transpose(scores.dims), axis=beam, k_dim=last)
-        needed = gather(ended, indices=sure - 1, axis=last)
-        most = where(over, -np.inf, bound(scores, now, limit, exponent, offset, most_gain))
-        certain = greater(needed, reduce_max(most, axis=beam))
+        best, _, _ = top_k(where(finished, compared, -np.inf).copy_transpose(scores.dims), axis=beam, k_dim=last)
+        threshold = gather(best, indices=sure - 1, axis=last)
+        bounds = where(over, -np.inf, bound(scores, count, limit, exponent, offset, most_gain))
+        certain = greater(threshold, reduce_max(bounds, axis=beam))
         stops = certain if stops is None else one_of(stops, certain)
     if stops is None:
         return scores
@@ -79,12 +79,12 @@ def stopped(
 
 def bound(scores: Tensor, count: Any, limit: Any, exponent: float, offset: float, most_gain: float) -> Tensor:
     """The highest final score that hypotheses with `count` labels may get, if each label adds at most `most_gain`."""
-    most = scores + most_gain * (limit - count) if most_gain > 0 else scores
+    highest = scores + most_gain * (limit - count) if most_gain > 0 else scores
     if not exponent:
-        return most
+        return highest
     shortest, longest = (_by_length(length, exponent, offset) for length in (count, limit))
     least_divisor, largest = _ordered(shortest, longest)
-    return where(less(most, 0.0), most / largest, most / least_divisor)
+    return where(less(highest, 0.0), highest / largest, highest / least_divisor)
 
 
 def _ordered(a: Any, b: Any) -> tuple[Any, Any]:

@@ -27,22 +27,22 @@ def target_labels(
     scheduled_sampling: bool | float,
 ) -> list[Tensor]:
     """The labels of the target; with `scheduled_sampling`, samples in their place, with this probability."""
-    for each in targets:
-        if not isinstance(each, Tensor):
+    for item in targets:
+        if not isinstance(item, Tensor):
             raise LoopError(
                 f"{body.loop.name}: choice without search needs a target",
-                got=each,
+                got=item,
                 hint="loop.choice(scores, target=loop.unstack(labels), search=False)",
             )
     if not scheduled_sampling:
         return list(targets)
     share = 1.0 if scheduled_sampling is True else float(scheduled_sampling)
-    found = []
+    labels = []
     for scores, axis, target in zip(sources, axes, targets, strict=True):
         noisy = log_scores(scores, axis, input_type) + gumbel(scores)
         sampled = cast(reduce_argmax(noisy, axis=axis), target.dtype)
-        found.append(where(less(random_uniform(target.dims, device=target.device), share), sampled, target))
-    return found
+        labels.append(where(less(random_uniform(target.dims, device=target.device), share), sampled, target))
+    return labels
 
 
 def target_scores(scores: Tensor, axis: Dim, input_type: InputType, target: Tensor) -> Tensor:

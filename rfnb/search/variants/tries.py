@@ -41,24 +41,24 @@ def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | 
 
     Memory is that of the different beginnings of the words. Raises ParameterError for a label that does not exist.
     """
-    after = [] if end is None else [number_of(end, labels)]
+    ending = [] if end is None else [number_of(end, labels)]
     count = labels.get_dim_value()
-    edges, whole = _edges((numbers_of(word, labels) for word in words), after, count)
-    edge, node = Dim(len(edges[0]), name="edges of the trie"), Dim(len(whole), name="nodes of the trie")
-    keys, targets = (convert_to_tensor(each, dims=[edge]) for each in edges)
-    words_end = convert_to_tensor(whole, dims=[node])
+    edges, finals = _edges((numbers_of(word, labels) for word in words), ending, count)
+    edge, node = Dim(len(edges[0]), name="edges of the trie"), Dim(len(finals), name="nodes of the trie")
+    keys, targets = (convert_to_tensor(array, dims=[edge]) for array in edges)
+    words_end = convert_to_tensor(finals, dims=[node])
 
     def target(node: Tensor, label: Tensor) -> Tensor:
         key = node * count + cast(label, "int64")
-        found = search_sorted(beside(keys, label), key, axis=edge)
-        known = equal(gather(beside(keys, label), indices=found, axis=edge), key)
-        return where(known, gather(beside(targets, label), indices=found, axis=edge), DEAD)
+        place = search_sorted(beside(keys, label), key, axis=edge)
+        exists = equal(gather(beside(keys, label), indices=place, axis=edge), key)
+        return where(exists, gather(beside(targets, label), indices=place, axis=edge), DEAD)
 
     def allows(label: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         before = beside(before, label)
-        here = where(equal(before, START), ROOT, target(before, label))
+        child = where(equal(before, START), ROOT, target(before, label))
         every = range_over_dim(labels_of(label), device=label.device)
-        return not_equal(target(here, every), DEAD), here
+        return not_equal(target(child, every), DEAD), child
 
     def may_end(state: Tensor) -> Tensor:
         return gather(beside(words_end, state), indices=state, axis=node)
@@ -76,14 +76,14 @@ def _edges(
     """The edges of the trie of words and what follows them, sorted: node · labels + label, and the node that the edge
     leads to; and for each node whether it is a whole word."""
     targets: dict[int, int] = {}
-    whole: set[int] = set()
+    finals: set[int] = set()
     for word in words:
         node = ROOT
         for number, label in enumerate([*word, *after]):
-            whole.update([node] if number == len(word) else [])
+            finals.update([node] if number == len(word) else [])
             node = targets.setdefault(node * labels + label, DEAD + 1 + len(targets))
-        whole.add(node)
+        finals.add(node)
     keys = np.sort(np.fromiter(targets, "int64", len(targets)))
     beyond = np.iinfo("int64").max  # so that each key has a place among them
     edges = np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")
-    return edges, np.isin(np.arange(DEAD + 1 + len(targets)), [*whole])
+    return edges, np.isin(np.arange(DEAD + 1 + len(targets)), [*finals])

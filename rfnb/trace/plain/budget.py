@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Set
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensors_in
+from rfnb.trace.run.runs import runs
 
 PART = 0.05
 """The part of what is free on an accelerator that values may use."""
 
 MOMENT, LOOP = 160, 1024
 """Bytes that the beginning of an iteration, and a loop inside of one, need."""
+
+PARTS = 16
+"""Number of parts in which a log takes the limit."""
 
 TINY = 64
 """Bytes of values that never go, such as losses."""
@@ -76,31 +81,54 @@ class Budget:
         self._bound += bound
 
 
+_open: WeakSet[Budgets] = WeakSet()
+"""The budgets of all logs of frames that run."""
+
+
 class Budgets:
     """The budgets of a log, on the host and on an accelerator: there, it is a small part of what is free at first.
+
+    On the host, logs and runs share one limit: a log takes it in parts, for which the oldest runs go.
 
     last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
     the log itself. steps, loops: how many iterations and loops were not counted yet.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
-        self.host, self._device, self.most = Budget(limit), Budget(None, of_device=True), limit
+        self.host, self._device, self.most = Budget(0), Budget(None, of_device=True), 0
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
+        self._taken = 0  # of the limit
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
         self.log_bytes = self.steps = self.loops = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
+        _open.add(self)
 
     @property
     def bytes(self) -> int:
         """All that is used."""
         return self.host.bytes + self._device.bytes + self._tiny + self.log_bytes
 
-    @property
     def log_is_large(self) -> bool:
         """Whether the log leaves too little to tensors and arrays."""
-        return self.log_bytes + self._tiny > self._limit / 2
+        most = self._limit - self._others - runs.pinned_bytes
+        return 2 * (self.log_bytes + self._tiny) > most
+
+    @property
+    def _others(self) -> int:
+        """What other logs have taken of the limit."""
+        return sum(budgets._taken for budgets in _open if budgets is not self)
+
+    def grow(self) -> bool:
+        """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""
+        used = self.host.bytes + self._tiny + self.log_bytes
+        if used > self._taken:
+            wanted, others = min(used + self._limit // PARTS, self._limit), self._others
+            self._taken = max(min(runs.make_room(wanted + others) - others, wanted), 0)
+        self.most = max(self._taken - self._tiny - self.log_bytes, 0)
+        self.host.limit = self.most
+        return self.host.bytes <= self.most
 
     def is_due(self, hidden: int) -> bool:
         """Whether much was added to the log, or to so many bytes of moments, since it was counted."""
@@ -111,8 +139,7 @@ class Budgets:
         self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops
         self.steps = self.loops = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
-        self.most = max(self._limit - self.log_bytes, 0)
-        self.host.limit = self.most
+        self.grow()
         self._next_count = len(self._log.statements) + self._every
 
     def statements_of(self, part: float) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import LoopError
@@ -23,7 +22,7 @@ from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
-from rfnb.trace.plain.values import Kept, Opaque, Summary, tensors_in
+from rfnb.trace.plain.values import Kept, Opaque, Summary, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"
@@ -576,7 +575,7 @@ def _run(
     """Runs the loop, and returns what was recorded, and the error that ended it."""
     around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
-    backend: Any = raw_registry.selected()
+    backend: Any = tensor_backend()
     try:
         recording.add(client)
     except Busy as error:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
@@ -29,6 +28,7 @@ from rfnb.trace.plain.values import (
     is_same,
     keep,
     objects_in,
+    tensor_backend,
     tensors_in,
 )
 
@@ -43,6 +43,8 @@ MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
 VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
+SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
+"""Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -151,7 +153,7 @@ class Hidden:
         """What a loop begins with besides its variables. names: of all that it uses."""
         local = {entry.name for entry in initial}
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
-        self._around = Around(self._names, raw_registry.selected().get_modes())
+        self._around = Around(self._names, tensor_backend().get_modes())
         for name, value in outside.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
@@ -436,6 +438,8 @@ def _role(kind: type) -> str:
         return VALUE
     insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
     names = {name for namespace in insides for name in namespace}
+    if f"{insides[0].get('__module__')}.".startswith(SHOWING):
+        return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
     if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST

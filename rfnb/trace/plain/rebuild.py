@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
 from rfnb.trace.plain.generators import thawed
@@ -27,7 +26,7 @@ from rfnb.trace.plain.hidden import (
     role_of,
 )  # fmt: skip
 from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensors_in
+from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensor_backend, tensors_in
 
 
 class Lost(Exception):
@@ -118,7 +117,7 @@ class Rebuilder:
         layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
         raws = [kept.raw for _, kept in once.values()]
         try:
-            copies = (backend or raw_registry.selected()).copies_raw(list(zip(raws, layouts, strict=True)))
+            copies = (backend or tensor_backend()).copies_raw(list(zip(raws, layouts, strict=True)))
         except BackendError as error:
             raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
         for (identity, (_, kept)), copy in zip(once.items(), copies, strict=True):

@@ -14,7 +14,6 @@ from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
 from rfnb.core.tensor.op_call import guarded
 from rfnb.errors import ParameterError
@@ -38,6 +37,7 @@ from rfnb.trace.plain.syntax import (
     outline_of_calls,
     why_unknown,
 )
+from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
 from rfnb.trace.run.warn import warn
@@ -224,7 +224,7 @@ def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> Non
 
 
 def _made(loop: Iterations, also: Sequence[str], text: Lines) -> Run:
-    with raw_registry.selected().unobserved():
+    with tensor_backend().unobserved():
         return run_of(loop, also=also, text=text)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.client import Client
@@ -18,6 +17,7 @@ from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
+from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.warn import warn
@@ -36,7 +36,7 @@ class FrameRecorder:
         self._previous = BEFORE
         self._caught: BaseException | None = None  # since the line before
         self._raised: Raised | None = None  # while it is handled
-        self._unobserved, self._outside = raw_registry.selected().unobserved, text.outside
+        self._unobserved, self._outside = tensor_backend().unobserved, text.outside
         self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
         self._before_test: Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on

@@ -36,6 +36,7 @@ from rfnb.trace.plain.values import (
     Summary,
     backend_of,
     growth_of,
+    tensor_backend,
     tensors_in,
 )
 from rfnb.trace.run import session
@@ -298,7 +299,7 @@ class Remembered(PlainSteps):
 
     def _tensor(self, name: str, value: Any, version: int | None = None) -> Any:
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
-        with raw_registry.selected().unobserved():
+        with tensor_backend().unobserved():
             if version is not None and backend_of(value).version_raw(value) == version:
                 made = tensor_of(value.detach(), *self._form(name, value))
                 made.name = name
@@ -618,7 +619,7 @@ def _kept_of(entry: Entry) -> Any:
     """The value of an entry, as it was kept, without an autograd graph."""
     if entry.version is None:
         return entry.value
-    with raw_registry.selected().unobserved():
+    with tensor_backend().unobserved():
         return Kept.of_raw(entry.value, entry.version)
 
 

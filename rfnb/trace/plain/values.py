@@ -518,6 +518,11 @@ def backend_of(value: Any) -> Any:
     return _by_type[kind]
 
 
+def tensor_backend() -> Any:
+    """The backend of torch, whose tensors plain code computes with, also where rfnb makes arrays of numpy."""
+    return next(backend for kind, backend in raw_registry.BACKENDS.items() if not issubclass(kind, np.ndarray))
+
+
 SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from rfnb.core.ground import raw as raw_registry
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
 from rfnb.trace.plain.log import Log
@@ -22,6 +21,7 @@ from rfnb.trace.plain.values import (
     is_opaque,
     is_same,
     keep,
+    tensor_backend,
     tensors_in,
     version_of,
     written_in,
@@ -42,7 +42,7 @@ class FrameVariables:
 
     def __init__(self, text: Outline):
         self._text = text
-        backend = raw_registry.selected()
+        backend = tensor_backend()
         self._version_now, self._plain_version = backend.current_version_raw, backend.plain_version_raw
         self.hides = False
         if any(statement.hides for statement in text.statements):
@@ -73,7 +73,7 @@ class FrameVariables:
             self.budgets.log_bytes, self.hidden.bytes = self.budgets.log_bytes + self.hidden.bytes, 0
         self.budgets.count()
         self.spend(0)
-        return self.budgets.log_is_large
+        return self.budgets.log_is_large()
 
     def move(self, moved: Callable[[int], int]) -> None:
         """Takes the places in the log after the oldest iterations were forgotten."""
@@ -131,7 +131,7 @@ class FrameVariables:
     def look_first(self, used: Iterable[str], names: Mapping[str, Any]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log. used: those that it uses."""
         values = {name: value for name in used if (value := self.value(name, names)) is not MISSING}
-        if any(map(raw_registry.selected().hides_changes, values.values())):
+        if any(map(tensor_backend().hides_changes, values.values())):
             self._copy_all()
         for name, value in values.items():
             at = self.last.get(name)
@@ -257,7 +257,7 @@ class FrameVariables:
         """Counts what is kept of objects, and lets go of what does not fit."""
         budget = self.budgets.host
         budget.bytes += size
-        if budget.bytes <= self.budgets.most:
+        if budget.bytes <= self.budgets.most or self.budgets.grow():
             return
         while budget.is_full and self.hidden is not None and self.hidden.states:
             budget.bytes -= self.hidden.free()

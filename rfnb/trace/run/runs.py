@@ -105,8 +105,31 @@ class Runs(Shown):
             if self.bytes > options.trace_budget:
                 self._drop(old)
 
+    def make_room(self, n_bytes: int) -> int:
+        """Removes the oldest runs that are not pinned, until so many bytes of the budget are free, for a run that is
+        recorded now; how many are free then.
+        """
+        count = len(self._added) + len(self._later)
+        for run in [run for run in self._added if not run.pinned]:
+            if self._free < n_bytes:
+                self._drop(run)
+        while self._later and self._free < n_bytes:
+            self._later.pop(0)
+        if len(self._added) + len(self._later) < count:
+            self._changed()
+        return self._free
+
+    @property
+    def pinned_bytes(self) -> int:
+        """The bytes of the runs that are pinned."""
+        return sum(run.bytes for run in self._added if run.pinned)
+
+    @property
+    def _free(self) -> int:
+        return options.trace_budget - self._held.bytes - sum(entry.n_bytes for entry in self._later)
+
     def _drop(self, run: Run) -> None:
-        self._runs.remove(run)
+        self._added.remove(run)
         self._held.remove(self._counted.pop(run.serial))
 
     @property

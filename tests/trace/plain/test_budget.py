@@ -164,3 +164,51 @@ def test_repeated_tensors_are_counted_once(small_budget):
 
     run = recorded(repeat)
     assert run.bytes < 810_000 and len(with_values(run, "x")) == 9
+
+
+def tensors(n, name):
+    for _ in rf.steps(range(n), name=name):
+        x = torch.zeros(10_000)
+    return x
+
+
+def test_the_oldest_runs_go_for_one_that_is_recorded(small_budget):
+    for name in ("first", "second"):
+        tensors(11, name)  # 440,000 bytes
+    assert [run.name for run in rf.runs] == ["second", "first"]
+    seen = []
+    for _ in rf.steps(range(12), name="third"):
+        x = torch.zeros(10_000)
+        seen.append([run.name for run in rf.runs])
+    assert x.numel() and seen[0] == ["second", "first"] and seen[-1] == ["second"]
+    assert len(with_values(rf.runs["third"], "x")) == 12 and len(with_values(rf.runs["second"], "x")) == 11
+    assert rf.runs.bytes < 2**20
+
+
+def test_a_pinned_run_leaves_less_to_one_that_is_recorded(small_budget):
+    tensors(20, "pinned")
+    rf.runs["pinned"].pinned = True
+    tensors(20, "next")
+    assert len(with_values(rf.runs["pinned"], "x")) == 20 and 1 <= len(with_values(rf.runs["next"], "x")) <= 6
+    assert rf.runs.bytes < 2**20
+
+
+def test_loops_that_run_at_the_same_time_share_the_budget(small_budget):
+    used = []
+
+    def outer():
+        for _ in range(20):
+            y = torch.zeros(10_000)
+            inner()
+        return y
+
+    def inner():
+        for _ in range(20):
+            x = torch.zeros(10_000)
+        used.append(sum(budgets.bytes for budgets in budget._open) + rf.runs.bytes)
+        return x
+
+    rf.runs.clear()
+    with rf.record_loops(outer, inner):
+        outer()
+    assert max(used) < 1.2 * 2**20 and len(used) == 20

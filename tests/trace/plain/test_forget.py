@@ -32,7 +32,7 @@ def without_runs():
 def eager(monkeypatch):
     """Each iteration forgets what is before it, as far as it can."""
     forgotten = []
-    monkeypatch.setattr(Budgets, "log_is_large", True)
+    monkeypatch.setattr(Budgets, "log_is_large", lambda self: True)
     monkeypatch.setattr(Budgets, "is_due", lambda self, hidden: True)
     monkeypatch.setattr(forget, "GAIN", 1)
     monkeypatch.setattr(forget, "PART", 0.9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import random
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
 import rfnb as rf
 from rfnb.errors import LoopError, RfError
@@ -511,6 +513,25 @@ def test_a_dataset_in_an_object_is_compared_less_and_less_often(monkeypatch):
 
     [run] = record(loop)
     assert run.steps == 200 and 3 <= compared.count(100) <= 10
+
+
+def test_a_bar_that_shows_the_loop_is_not_looked_into(monkeypatch):
+    looked = []
+    contents = hidden.contents_of
+    monkeypatch.setattr(hidden, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
+
+    bar = tqdm(total=3, file=io.StringIO())
+
+    def loop():
+        shelf, x = Shelf(2), 0
+        for _ in range(3):
+            x += 1 + shelf.weight(1)
+            bar.update()
+        return x
+
+    [run] = record(loop)
+    assert_same_steps(run, run.fork(1))
+    assert {type(value) for value in looked} == {Shelf}
 
 
 def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):

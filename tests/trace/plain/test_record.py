@@ -989,3 +989,16 @@ def test_compare_finds_the_first_value_that_differs(tmp_path):
     assert rf.compare(a, late).first.name == "h"
     again = rf.load_run(a.save(tmp_path / "a.rfrun"))
     assert rf.compare(a, again) and rf.compare(again, other).first.name == "h"
+
+
+def test_tensors_of_torch_are_recorded_while_rfnb_makes_arrays_of_numpy():
+    rf.select_backend("numpy")
+    try:
+        for t in rf.steps(range(3), name="numpy"):
+            h = torch.ones(2) * t
+            h.add_(1)
+    finally:
+        rf.select_backend("torch")
+    run = rf.runs["numpy"]
+    assert run.steps == 3 and torch.equal(run[2].h.raw_tensor, torch.full((2,), 3.0))
+    assert torch.equal(run.fork(1)[2].h.raw_tensor, h)
