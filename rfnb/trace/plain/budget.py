@@ -118,7 +118,7 @@ class Budgets:
     @property
     def _others(self) -> int:
         """What other logs have taken of the limit."""
-        return sum(budgets._taken for budgets in _open if budgets is not self)
+        return sum(budgets._taken for budgets in [*_open] if budgets is not self)
 
     def grow(self) -> bool:
         """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""

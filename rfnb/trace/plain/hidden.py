@@ -18,6 +18,7 @@ from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
 from rfnb.trace.plain.values import (
     LARGE,
+    MEDIUM,
     PLAIN,
     SEQUENCES,
     SMALL,
@@ -384,7 +385,7 @@ def is_same_state(contents: Any, kept: Any) -> bool:
 
 
 def _is_same(value: Any, kept: Any) -> bool:
-    return value is kept or is_same(value, kept)
+    return value is kept or is_same(value, kept, MEDIUM)
 
 
 def random_state(generator: Any) -> Any:

@@ -184,7 +184,7 @@ class Remembered(PlainSteps):
     def growing(self, name: str, step: int) -> tuple[Growth | None, int]:
         """Of a list that grows, what its values share, and how many parts it has after a step."""
         kept = self._before(name, step, after=True)
-        growth = growth_of(kept)
+        growth = None if getattr(kept, "note", "") else growth_of(kept)
         return growth, 0 if growth is None else kept.value.length
 
     def parts(self, name: str, shared: Growth, start: int, end: int) -> Iterator[Any]:
@@ -280,7 +280,7 @@ class Remembered(PlainSteps):
 
     def _rows(self, entry: Entry) -> Iterator[StepValue | StepText]:
         """The parts of a value that are shown, with numbers as they are in place of Tensors."""
-        growth = growth_of(entry.value)
+        growth = None if getattr(entry.value, "note", "") else growth_of(entry.value)
         if growth is not None and not growth.has_kept and entry.value.value.numbers() is None:
             rows = self._grown.setdefault((growth, entry.name, entry.line), [])  # what all lengths share
             length = min(entry.value.value.length, SHOWN_PARTS)
@@ -511,7 +511,8 @@ def block_of(iterations: Iterations) -> Block:
 def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
     """The parts of a value that are shown, with their names."""
     value = kept.value if isinstance(kept, Kept) else kept
-    if not isinstance(value, Parts) or _is_array(kept) or not value.length:
+    is_marked = isinstance(kept, Kept) and bool(kept.note)
+    if not isinstance(value, Parts) or _is_array(kept) or not value.length or is_marked:
         yield name, kept
         return
     for number, (key, item) in enumerate(value.named()):

@@ -29,8 +29,11 @@ LARGE = 2**26
 LONG = 16
 """Number of parts from which on those of a container are compared as a whole."""
 MANY_PARTS = 64
-"""Number of parts, also of those inside, from which on a container is compared less and less often while it stays as it
-is, but for its length, by lines that are not known to change it."""
+"""Number of parts, also of those inside, from which on a container of containers or objects is compared less and less
+often while it stays as it is, but for its length, by lines that are not known to change it. A change that is undone in
+between is not seen."""
+FEW_HUNDRED = 256
+"""Number of parts up to which such a container is compared at the beginning of each iteration."""
 MOST_SKIPPED = 64
 """Number of times in a row that such a container is not compared."""
 MOST_PARTS = 4096
@@ -105,7 +108,7 @@ class Parts:
     those inside. skipped: how often it was not compared since it was the last time. to_skip: how often it will not be.
     """
 
-    __slots__ = ("_items", "_opened", "extra", "keys", "kind", "length", "skipped", "to_skip", "total")
+    __slots__ = ("_is_flat", "_items", "_opened", "extra", "keys", "kind", "length", "skipped", "to_skip", "total")
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class Parts:
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
+        self._is_flat: bool | None = None
         values = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
         self.total: int = length + sum(part.total for part in values if type(part) is Parts)
         self.skipped = self.to_skip = 0
@@ -138,6 +142,14 @@ class Parts:
         if self.growth is not None:
             return self.growth.numbers(self.length)
         return self.items if all(issubclass(kind, NUMBERS) for kind in {*map(type, self.items)}) else None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all parts are atoms and tensors, or tuples of them, which are compared without a loop of Python."""
+        if self._is_flat is None:
+            parts = self.opened if self.growth is None else self.items[-1:]  # lists that grow are mostly of one type
+            self._is_flat = all(part.backend is not None for part in parts if type(part) is Kept)
+        return self._is_flat
 
     @property
     def opened(self) -> Sequence[Any]:
@@ -207,6 +219,10 @@ class Kept:
     def object(self) -> Any:
         """The object that was kept; None if it no longer exists."""
         return self.value if self.origin is None else self.origin()
+
+    def is_of(self, value: Any) -> bool:
+        """Whether a value is the object that was kept; None is not an object that no longer exists."""
+        return self.object is value and (value is not None or self.origin is None)
 
     @property
     def raw(self) -> Any:
@@ -358,14 +374,17 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
 
     limit: the bytes of values that are compared, if nothing counts their changes. closely: in containers of many parts,
     too, it is looked whether tensors that count their changes have changed, which else is seen when they are read, and
-    they are compared each time. Else it may be found out later that one has changed: then its value is marked.
+    they are compared each time. Else it may be found out later that one has changed: then its value is marked. With
+    the limit MEDIUM, at the beginning of iterations, only those of a few hundred parts are left out; those of tensors,
+    numbers and texts alone never are.
     """
     parts = kept.value if isinstance(kept, Kept) else None
     if not isinstance(parts, Parts) or parts.total <= MANY_PARTS or closely:
         return _is_same(value, kept, limit, closely)
-    if kept.object is not value:
+    if not kept.is_of(value):
         return False
-    if parts.skipped < parts.to_skip and _length(value) == parts.length:
+    may_skip = not parts.is_flat and (limit == SMALL or parts.total > FEW_HUNDRED)
+    if may_skip and parts.skipped < parts.to_skip and _length(value) == parts.length:
         parts.skipped += 1
         return True
     is_equal = _same_parts(value, parts, MEDIUM, False)
@@ -376,7 +395,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
 def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
-    if kept.object is not value:
+    if not kept.is_of(value):
         return False
     if kept.version is not None:
         return not kept.changed()
@@ -445,7 +464,9 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         item
         if _is_atom(item)
         else was
-        if isinstance(was, Kept) and (was.backend is not None or type(was.value) is Opaque) and is_same(item, was)
+        if isinstance(was, Kept)
+        and (was.backend is not None or type(was.value) is Opaque)
+        and is_same(item, was, MEDIUM)
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
@@ -599,7 +620,7 @@ def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool
         if all(map(is_, items, originals)):
             return True
         try:
-            if None not in map(_version, parts.opened):
+            if None not in map(_version, parts.opened) and not any(map(partial(is_, None), items)):
                 return all(map(is_, map(call, map(_origin, originals)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass

@@ -183,11 +183,11 @@ class FrameVariables:
             elif version is not None:
                 is_equal = False
             elif type(old) is Kept and type(old.value) is Opaque:
-                is_equal = old.object is value
+                is_equal = old.is_of(value)
             else:
-                is_equal = is_same(value, old, closely=name in self.writers.get(statement, ()))
+                is_equal = is_same(value, old, closely=always or name in self.writers.get(statement, ()))
             if not is_equal:
-                if reads and (old is value or (type(old) is Kept and old.object is value and old.note != MAY)):
+                if reads and (old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)):
                     self.writers.setdefault(statement, set()).add(name)
                     self._parts.setdefault((statement, name), set()).update(written_in(old))
                 self.add(name, use, value)

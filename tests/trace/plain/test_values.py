@@ -1,0 +1,92 @@
+"""Values that are kept by reference: what changes where no line shows it, beside a list of what was there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import RfError
+
+
+def change(items, key, value):
+    items[key] = value
+    return items
+
+
+def assert_right_or_marked(run, name, expected):
+    """At each step the value is the expected one, or there is a mark; how many are right."""
+    count = 0
+    for step, value in enumerate(expected):
+        try:
+            seen = run[step].eval(name)
+        except RfError as error:
+            assert "may have changed later" in str(error) or "no value" in str(error)
+        else:
+            assert seen == value, (step, seen, value)
+            count += 1
+    return count
+
+
+def test_none_is_not_an_object_that_no_longer_exists():
+    places = [torch.zeros(2) for _ in range(20)]
+    expected = []
+    for t in rf.steps(range(4), name="none"):
+        a = np.ones(2) if t < 2 else None
+        places[t] = None
+        count = len(places)
+        expected.append((a is None, sum(place is None for place in places)))
+    run = rf.runs["none"]
+    assert count == 20 and run.steps == 4 and run.find("a is None") == [2, 3]
+    for step, (is_none, empty) in enumerate(expected):
+        assert run[step].eval("a is None") is is_none
+        assert sum(run[step].eval(f"places[{place}] is None") for place in range(20)) == empty
+
+
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_a_change_that_is_undone_is_seen_in_containers_of_numbers(kind):
+    items = [0] * 100 if kind == "list" else dict.fromkeys(range(100), 0)
+    expected, total = [], 0
+    for t in rf.steps(range(120), name="flip"):
+        total += items[0]
+        if t in (50, 53, 90, 91):
+            change(items, 0, 0 if items[0] else -1)
+        expected.append(items[0])
+    run = rf.runs["flip"]
+    assert assert_right_or_marked(run, "items[0]", expected) == 120
+    assert run.find("items[0] == -1") == [50, 51, 52, 90] and run.fork(51)[119].total.item() == total
+
+
+def test_parts_of_a_long_dict_that_is_assigned_again_are_of_the_step():
+    d, expected = {f"k{number}": [0] for number in range(300)}, []
+    for t in rf.steps(range(60), name="again"):
+        d = change(d, "k3", [t]) if t % 7 == 0 else d
+        expected.append(d["k3"][0])
+    run = rf.runs["again"]
+    rows = [[row for row in run[step].values() if row.name == "d.k3"] for step in range(60)]
+    assert [row[-1].tensor.raw_tensor.item() for row in rows] == expected
+    assert assert_right_or_marked(run, "d['k3'][0]", expected) == 60
+
+
+def test_a_list_that_grows_and_is_changed_is_right_or_marked_in_a_file_too(tmp_path):
+    words, expected = [["s"]] * 300, []
+    for t in rf.steps(range(90), name="words"):
+        if t % 10 == 0:
+            words.append([str(t)])
+        if t % 7 == 0:
+            change(words, -1, [f"t{t}"])
+        expected.append(words[-1][0])
+    run = rf.runs["words"]
+    for it in (run, rf.load_run(run.save(tmp_path / "words.rfrun"))):
+        assert_right_or_marked(it, "words[-1][0]", expected)
+
+
+def test_large_tensors_of_inference_mode_in_a_list_are_those_of_the_step():
+    with torch.inference_mode():
+        x = [torch.zeros(50_000), 3]
+        for t in rf.steps(range(5), name="inference"):
+            change(x[0], 0, t + 1)
+            n = len(x)
+    run = rf.runs["inference"]
+    assert n == 2 and [run[step].eval("x[0][0]") for step in range(5)] == [1, 2, 3, 4, 5]
