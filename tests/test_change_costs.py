@@ -204,7 +204,7 @@ COMMAND: Edits = {
     "rfnb/display/panel/run_commands.py": [
         Insert("import FoundView, ", "Memory, "),
         Insert(
-            "    return comparison_view.describe(compare_runs(a, b, sequence=sequence if one else None))\n",
+            "    return comparison_view.describe(compare_runs(a, b, sequence=sequence if has_sequence else None))\n",
             '''
 
 def memory(dispatcher: Dispatcher, run: int) -> Memory:
