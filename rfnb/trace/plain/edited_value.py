@@ -50,7 +50,7 @@ def has_numbers(value: Any) -> bool:
 
 
 def reason_missing(name: str) -> str:
-    """Why something with this name, which has a value in the loop, is no variable that can be edited."""
+    """Why something with this name, which has a value in the loop, cannot be edited."""
     return f"`{name}` {'has no value yet' if name.isidentifier() else 'is an attribute, not a variable'}"
 
 
