@@ -19,7 +19,7 @@ from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Log
-from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
+from rfnb.trace.plain.rebuild import Rebuilder
 from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
@@ -51,7 +51,7 @@ class Forked(Iterations):
     ):
         super().__init__(parent.code, parent.outline, parent.number, Log())
         self._parent, self._at, self.notes = parent, at, notes
-        self.forked_at, self.first = at, parent.first
+        self.forked_at, self.first, self.inputs = at, parent.first, parent.inputs if at else {}
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
         self.log.extend(parent.log, cut, ran)
@@ -233,7 +233,8 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
     names, outside = _names(node, loop, step)
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
     codes = {part for code in loop.codes() for part in _codes_in(code)}
-    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__)
+    inputs = {} if step else loop.inputs
+    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
     entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
     return node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder
 
@@ -460,8 +461,9 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         targets = loop.targets(number)
         if names != {*targets} or reassigned:
             raise LoopError(f"fork: the item of step {number} is not kept")
+        rebuilder = Rebuilder({}, set(), {}, ().__contains__, {} if number else loop.inputs)
         for name, entry in targets.items():
-            if (reason := reason_lost(entry)) is not None:
+            if (reason := rebuilder.reason_lost(entry)) is not None:
                 raise LoopError(f"fork: `{name}` of step {number} cannot be had again: {reason}")
         yield targets
 
@@ -487,7 +489,8 @@ class _Items:
             if number > self._step and not self._clock(True):
                 return
             moment = self._loop.moments[number]
-            values = Rebuilder(moment.objects, self._changing, {}, ().__contains__).values(entries)
+            inputs = {} if number else self._loop.inputs
+            values = Rebuilder(moment.objects, self._changing, {}, ().__contains__, inputs).values(entries)
             if self._around is not None:
                 set_numbers(moment.numbers, self._around)
             yield _item(self.target, values)
@@ -662,7 +665,7 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence
 
     parts = {id(part): part for module in modules for part in module.modules()}
     tables = [table for part in parts.values() for table in (part.__dict__, part._buffers)]
-    tables += [vars(owner) for owner in objects]
+    tables += [vars(owner) for owner in objects if hasattr(owner, "__dict__")]
     saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]

@@ -6,9 +6,20 @@ import dataclasses
 import io
 import random
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +27,7 @@ import numpy as np
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
+from rfnb.trace.plain.iterators import ITERATORS, iterator_contents
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,
@@ -24,11 +36,15 @@ from rfnb.trace.plain.values import (
     SMALL,
     Kept,
     Opaque,
+    Parts,
+    attributes_in,
     drop,
+    growth_of,
     hold,
     is_same,
     keep,
     objects_in,
+    slots_of,
     tensor_backend,
     tensors_in,
 )
@@ -42,10 +58,14 @@ MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
-VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
+VALUE, CONSTANT, OBJECT, RANDOM = "value", "constant", "object", "random"
+ITERATOR, MODULE, LOST = "iterator", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
-SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
+SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "logging.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
 """Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
+LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
+IMMUTABLE = 1 << 8
+"""The flag of types that are not made by Python code, to whose instances it gives no state."""
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -63,13 +83,13 @@ class Numbers(NamedTuple):
 class ObjectState:
     """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
 
-    identity: the `id` that the object had. inside: the objects in it.
+    identity: the `id` that the object had. owner: stands for the object. inside: the objects in it.
     """
 
-    __slots__ = ("identity", "inside", "kept")
+    __slots__ = ("identity", "inside", "kept", "owner")
 
-    def __init__(self, identity: int, kept: Any):
-        self.identity, self.kept = identity, kept
+    def __init__(self, identity: int, kept: Any, owner: Kept):
+        self.identity, self.kept, self.owner = identity, kept, owner
         self.inside = tuple(filter(_changes, objects_in(kept))) if isinstance(kept, Kept) else ()
 
 
@@ -126,6 +146,7 @@ class Hidden:
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, ObjectState] = {}
+        self._is_first = True  # before the first iteration
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
         self._values: list[Kept] = []
         self.states: list[ObjectState] = []  # all that need memory, the oldest first
@@ -188,6 +209,7 @@ class Hidden:
         todo = [part for _, members in parts.values() for part in members]
         objects: dict[int, ObjectState] = {}
         states: dict[int, ObjectState] = {}  # by id of the object
+        last: dict[int, ObjectState] = {}  # the same of the states before
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
@@ -199,10 +221,15 @@ class Hidden:
                 if len(states) >= MOST_OBJECTS:
                     objects, self._too_many = {}, {number for number, (_, members) in parts.items() if members}
                     break
-                state = states[id(value)] = self._state(part, value, self._objects.get(id(part)))
+                old = self._objects.get(id(part))
+                if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
+                    last = last or {state.identity: state for state in self._objects.values()}
+                    old = last.get(id(value))
+                state = states[id(value)] = self._state(part, value, old)
                 changed = changed or state is not self._objects.get(id(part))
                 todo += state.inside
             objects[id(part)] = state
+        self._is_first = False
         if changed or len(objects) != len(self._objects):
             self._objects = objects
             self.bytes += REFERENCE * len(objects)
@@ -212,12 +239,14 @@ class Hidden:
         if old is not None and old.kept is not None and is_same_state(contents, old.kept):
             return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
-            return ObjectState(id(value), contents if type(contents) is not dict else None)
+            return ObjectState(id(value), contents if type(contents) is not dict else None, part)
         before = None if old is None else old.kept
-        copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
-        state = ObjectState(id(value), keep(contents, copied, before))
-        if old is not None and isinstance(old.kept, Kept):
-            old.kept.let_go()
+        state = ObjectState(id(value), _contents_kept(contents, self._hides or part.gradient == 1, before), part)
+        for tensor in tensors_in(state.kept) if self._is_first else ():  # later, only what has changed in place is
+            if tensor.bytes <= SMALL:
+                tensor.separate()
+        if isinstance(before, Kept):
+            _let_go(before, state.kept)
         self._spent(hold(state.kept))
         self.states.append(state)
         self.bytes += STATE
@@ -277,7 +306,7 @@ class Hidden:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
         self.states, self._objects, self._parts, self._values, self._attributes = [], {}, {}, [], []
-        self._too_many = set()
+        self._too_many, self._is_first = set(), True
 
 
 def attributes_of(name: str, module: Any) -> list[tuple[str, Any, dict[str, Any]]]:
@@ -365,9 +394,40 @@ def contents_of(value: Any, part: Kept) -> Any:
     role = role_of(type(value))
     if role == RANDOM:
         return random_state(value)
+    if role == ITERATOR:
+        return iterator_contents(value)
     if type(value) is FunctionType:
         return dict(zip(value.__code__.co_freevars, map(_content, value.__closure__ or ()), strict=True))
-    return object.__getattribute__(value, "__dict__") if role == OBJECT else None
+    if type(value) in (MethodType, BuiltinMethodType, MethodWrapperType):
+        return {"0": value.__self__}
+    if type(value) is partial:
+        return {"0": value.func, "1": value.args, "2": value.keywords}
+    return attributes_in(value) if role == OBJECT else None
+
+
+def _contents_kept(contents: dict[str, Any], copied: bool, before: Any) -> Kept:
+    """What is in an object, as it is now: what is the same as before is the same `Kept`. copied: all tensors.
+
+    A tensor that has changed in place is copied from then on.
+    """
+    last = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
+    items: list[Any] = []
+    for name, value in contents.items():
+        old = last.get(name)
+        if isinstance(old, Kept) and not old.note and is_same(value, old, MEDIUM, closely=True):
+            items.append(old)
+            continue
+        changes = any(tensor.version is None or tensor.changed() for tensor in tensors_in(old))
+        items.append(value if type(value) in PLAIN else keep(value, copied or changes, old))
+    return Kept(Parts(dict, tuple(contents), tuple(items), len(items)))
+
+
+def _let_go(old: Kept, new: Kept) -> None:
+    """Keeps alive no longer what is no longer in an object."""
+    last = dict(zip(new.value.keys, new.value.items, strict=True))
+    for name, item in zip(old.value.keys, old.value.items, strict=True):
+        if isinstance(item, Kept) and last.get(name) is not item:
+            item.let_go(parts=growth_of(last.get(name)) is None)
 
 
 def is_same_state(contents: Any, kept: Any) -> bool:
@@ -411,9 +471,9 @@ def _changes(part: Kept) -> bool:
     if part.gradient == 1:
         return True
     assert isinstance(part.value, Opaque)
-    if part.value.type is FunctionType:
-        return part.value.inside is not None and bool(part.value.inside.items)
-    return role_of(part.value.type) in (OBJECT, RANDOM)
+    if part.value.inside is not None:
+        return bool(part.value.inside.items)
+    return role_of(part.value.type) in (OBJECT, RANDOM, ITERATOR) and part.value.type is not partial
 
 
 def role_of(kind: type) -> str:
@@ -441,13 +501,17 @@ def _role(kind: type) -> str:
     names = {name for namespace in insides for name in namespace}
     if f"{insides[0].get('__module__')}.".startswith(SHOWING):
         return CONSTANT
+    if kind in ITERATORS:
+        return ITERATOR
+    if kind in LOCKS or (kind.__flags__ & IMMUTABLE and "__call__" in names):
+        return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
     if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
     table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
-    return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
+    return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
 
 
 def _words(code: CodeType) -> list[str]:

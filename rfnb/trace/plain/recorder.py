@@ -255,8 +255,10 @@ class FrameRecorder:
             pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
-            if self._frame is not None:
-                self._pause(names)
+        if not loop.inside and len(loop.starts) == 1:
+            variables.copy_inputs(loop)
+        if header_ran and self._frame is not None:
+            self._pause(names)
         self._previous = BEFORE
         variables.budgets.steps += 1
         if variables.budgets.is_due(variables.hidden.bytes) and variables.count():
@@ -295,6 +297,7 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
+            variables.separate_inputs(loop)
             variables.count()
             loop.bytes = variables.budgets.bytes
             variables.let_go()

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import random
 import weakref
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cache, partial
 from itertools import chain, repeat, takewhile
 from operator import attrgetter, call, is_
-from types import FunctionType, MethodType, NoneType
+from types import (
+    BuiltinMethodType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    NoneType,
+)
 from typing import Any
 
 import numpy as np
@@ -61,9 +71,14 @@ class Opaque:
 
 
 class OddKey(str):
-    """Stands for a key that is not kept, such as a parameter."""
+    """Stands for a key that is not kept, such as a parameter. origin: gives the key, while it lives."""
 
-    __slots__ = ()
+    __slots__ = ("origin",)
+    origin: Callable[[], Any]
+
+
+class Attributed:
+    """Stands for the attributes of a container, which are not kept."""
 
 
 class Growth:
@@ -465,7 +480,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         if _is_atom(item)
         else was
         if isinstance(was, Kept)
-        and (was.backend is not None or type(was.value) is Opaque)
+        and (was.backend is not None or (type(was.value) is Opaque and isinstance(was.origin, weakref.ref)))
         and is_same(item, was, MEDIUM)
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
@@ -482,6 +497,12 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
     if type(value) is partial:
         items = value.func, value.args, value.keywords
         return Parts(partial, None, tuple(_kept(item, depth + 1, left, False) for item in items), 3)
+    if type(value) in (BuiltinMethodType, MethodWrapperType) and not isinstance(
+        value.__self__, NoneType | ModuleType | type
+    ):
+        if any(value.__self__ is shared for shared in SHARED):
+            return None
+        return Parts(type(value), None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__name__)
     if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
@@ -498,7 +519,14 @@ def _contents(cell: Any) -> Any:
         return None
 
 
+SHARED: tuple[Any, ...] = (random._inst, np.random.mtrand._rand)
+"""The generators that functions of Python and numpy draw from, which are methods of them."""
+
+
 def _extra(value: Any) -> Any:
+    """How long a deque may be, what makes the missing entries of a defaultdict, or whether there are attributes."""
+    if type(value) not in BUILT_IN and not dataclasses.is_dataclass(type(value)) and attributes_in(value):
+        return Attributed
     for kind, name in ((deque, "maxlen"), (defaultdict, "default_factory")):
         if issubclass(type(value), kind):
             return kind.__dict__[name].__get__(value)
@@ -545,6 +573,7 @@ def tensor_backend() -> Any:
 
 
 SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
+BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
 
 
 def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
@@ -562,13 +591,44 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
         keys = keys if PLAIN.issuperset(map(type, keys)) else tuple(map(_key, keys))
         return keys, tuple(dict.values(value))
     if dataclasses.is_dataclass(kind):
-        try:
-            attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            attributes = {}
-        names = [name for name in _fields(kind) if name in attributes]
+        attributes = attributes_in(value)
+        names = dict.fromkeys(name for name in (*_fields(kind), *attributes) if name in attributes)
         return tuple(names), tuple(attributes[name] for name in names)
     return None
+
+
+def attributes_in(value: Any) -> Mapping[str, Any]:
+    """What is in the `__dict__` and the slots of an object, read without code of its class."""
+    kind = type(value)
+    slots = _slots.get(kind)
+    if slots is None:
+        slots = _slots[kind] = slots_of(kind)
+    try:
+        attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        attributes = {}
+    if not slots:
+        return attributes
+    filled = {}
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # an empty slot
+            filled[name] = slot.__get__(value)
+    return {**filled, **attributes}
+
+
+def slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class of Python, by the names of their attributes."""
+    insides = [type.__dict__["__dict__"].__get__(base) for base in reversed(type.__dict__["__mro__"].__get__(kind))]
+    return {
+        name: slot
+        for namespace in insides
+        if "__slots__" in namespace
+        for name, slot in namespace.items()
+        if type(slot) is MemberDescriptorType
+    }
+
+
+_slots: dict[type, dict[str, Any]] = {}
 
 
 @cache
@@ -584,7 +644,11 @@ def _length(value: Any) -> int | None:
 
 def _key(key: Any) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
-    return key if _is_plain(key) else OddKey(f"{type(key).__name__} {id(key):x}")
+    if _is_plain(key):
+        return key
+    odd = OddKey(f"{type(key).__name__} {id(key):x}")
+    odd.origin = _reference(key)
+    return odd
 
 
 def _is_plain(key: Any) -> bool:

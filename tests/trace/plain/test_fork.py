@@ -223,8 +223,8 @@ def with_a_file():
             lines.readline()
 
 
-def with_an_iterator():
-    numbers = iter(range(9))
+def with_a_generator_as_a_variable():
+    numbers = (n for n in range(9))
     while True:
         if next(numbers) > 3:
             break
@@ -268,7 +268,7 @@ def with_a_dead_module():
         (by_hand, "changes the weights of `HAND`"),
         (by_an_optimizer_that_was_skipped, "`optimizer` cannot be had again: the state of SGD objects is not kept"),
         (with_a_file, "`lines` cannot be had again: the state of TextIOWrapper objects is not kept"),
-        (with_an_iterator, "`numbers` cannot be had again: the state of range_iterator objects is not kept"),
+        (with_a_generator_as_a_variable, "`numbers` cannot be had again: the state of generator objects is not kept"),
         (with_a_generator, "a loop with `yield` cannot be continued"),
         (with_nonlocal, "nonlocal"),
         (with_global, "`COUNT` is a variable of the module"),
