@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import rfnb as rf
 
 ROOT = Path(__file__).parents[1] / "rfnb"
@@ -39,5 +41,19 @@ def recorded_loop() -> Callable[[], Any]:
             loop.state.total = loop.state.total + rf.tanh(frame)
             totals = loop.stack(loop.state.total)
         return totals
+
+    return walk
+
+
+def decoded() -> Callable[[], Any]:
+    """`rf.search.decode` with a step that looks up scores in a table."""
+    table = torch.tensor([[0.0, 2.0, 1.0], [0.0, 0.5, 2.0], [3.0, 0.0, 0.0]])
+
+    def step(prev: torch.Tensor, state: None) -> tuple[torch.Tensor, None]:
+        return table[prev], state
+
+    def walk() -> Any:
+        labels = ["</s>", "a", "b"]
+        return rf.search.decode(step, batch=1, beam=2, start=0, end="</s>", limit=9, labels=labels)
 
     return walk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dim, merge_dims, set_sparse_dim, split_dims
 from rfnb.ops.top_k import top_k
 from rfnb.search.blank.prefixes import Prefixes
-
-Merge = Literal["sum", "max"]
+from rfnb.search.rules import Merge
 
 
 class FrameStep(NamedTuple):
