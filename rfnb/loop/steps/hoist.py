@@ -17,8 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.fuse import Product
-from rfnb.backend.base.tape import Call, External, Tape, Var
+from rfnb.backend.base.tape import Call, External, Product, Tape, Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
