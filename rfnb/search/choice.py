@@ -20,7 +20,7 @@ from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
-from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.step import has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
 from rfnb.search.beam import BeamState, BeamStep, advance
