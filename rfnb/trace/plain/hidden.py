@@ -225,6 +225,8 @@ class Hidden:
                 if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
                     last = last or {state.identity: state for state in self._objects.values()}
                     old = last.get(id(value))
+                    if old is not None and isinstance(old.owner.origin, weakref.ref) and old.owner.object is not value:
+                        old = None
                 state = states[id(value)] = self._state(part, value, old)
                 changed = changed or state is not self._objects.get(id(part))
                 todo += state.inside
@@ -506,7 +508,8 @@ def _role(kind: type) -> str:
     if kind in LOCKS or (kind.__flags__ & IMMUTABLE and "__call__" in names):
         return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
-    if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
+    is_lazy = "__next__" in names and any("__next__" in b.__dict__ and b.__flags__ & IMMUTABLE for b in kind.__mro__)
+    if is_lazy or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST

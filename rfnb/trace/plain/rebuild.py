@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
@@ -56,6 +57,7 @@ class Rebuilder:
         cells: the variables of the fork, which functions that were made in the same function share with it.
         shares: whether the code of a function is inside of that of the loop's function.
         inputs: copies of tensors at this moment, by the `id` of the tensor, in place of those that were changed later.
+        around: what made the variables with which a fork begins, whose objects are taken for items.
     """
 
     def __init__(
@@ -65,8 +67,11 @@ class Rebuilder:
         cells: Mapping[str, CellType],
         shares: Callable[[CodeType], bool],
         inputs: Mapping[int, Kept],
+        around: Rebuilder | None = None,
     ):
-        self._inputs = inputs
+        self._inputs, self._around = inputs, around
+        self._origins: dict[int, Any] = {}  # by the `id` of what was made, what gave the object
+        self.lasting: set[int] = set()  # the identities of what is in the iterable, which lives as long as the loop
         self._objects, self.changing, self.cells, self._shares = objects, changing, cells, shares
         self._different = _different(objects, changing)
         self._owners = {state.identity: state.owner for state in objects.values()}
@@ -96,6 +101,8 @@ class Rebuilder:
         once: dict[int, tuple[str, Kept]] = {}
         for name, entry in entries.items():
             for part, value in () if self._is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+                if self._has(value):
+                    continue
                 if _is_tensor(value):
                     value = self._unchanged(value)
                     once[value.identity or id(value)] = part, value
@@ -105,6 +112,25 @@ class Rebuilder:
             if (reason := self._reason(kept)) is not None:
                 raise _lost(name, reason)
         return once
+
+    def _has(self, value: Any) -> bool:
+        """Whether an object is one with which the fork began."""
+        around = self._around
+        if around is None or not isinstance(value, Kept) or value.identity not in around._by_identity:
+            return False
+        is_same = isinstance(value.origin, weakref.ref) and around._origins.get(value.identity) is value.origin
+        return is_same or value.identity in around.lasting
+
+    def inside(self, value: Any) -> set[int]:
+        """The identities of the containers and objects in a value, and of the value."""
+        todo, identities = [value], set[int]()
+        while todo:
+            part = todo.pop()
+            if isinstance(part, Kept) and part.identity not in identities:
+                identities.add(part.identity)
+                contents = self._inside(part)
+                todo += contents.items if isinstance(contents, Parts) else ()
+        return identities
 
     def _unchanged(self, kept: Kept) -> Kept:
         """A tensor, or the copy of it that was taken before it was changed."""
@@ -132,6 +158,8 @@ class Rebuilder:
                 return
             self._seen.add(value.identity)
         yield name, value
+        if self._has(value):
+            return
         if self._stays(value):
             inside = objects_in(self._inside(value))
             yield from ((name, part) for part in inside if self._stays(part) is None)
@@ -171,7 +199,7 @@ class Rebuilder:
         except BackendError as error:
             raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
         for (identity, (_, kept)), copy in zip(once.items(), copies, strict=True):
-            self._by_identity[identity] = self._with_gradient(kept, copy)
+            self._by_identity[identity], self._origins[identity] = self._with_gradient(kept, copy), kept.origin
         for identity, (name, kept) in once.items():
             if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
@@ -224,10 +252,13 @@ class Rebuilder:
         identity = kept.identity or id(kept) if isinstance(kept, Kept) else None
         if identity in self._by_identity:
             return self._by_identity[identity]
+        if self._around is not None and self._has(kept):
+            return self._around._by_identity[kept.identity]
         if (reason := self._reason(kept)) is not None:
             raise Lost(reason)
         if not isinstance(kept, Kept) or identity is None:
             return kept
+        self._origins[identity] = kept.origin
         if isinstance(kept.value, Opaque):
             value = self._object(name, kept, depth)
         elif isinstance(kept.value, Parts):

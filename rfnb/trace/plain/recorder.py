@@ -17,13 +17,17 @@ from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
-from rfnb.trace.plain.values import tensor_backend
+from rfnb.trace.plain.values import Summary, tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recording import Recording
+
+
+STALE = Summary("that of the iteration before")
+"""Stands for the value of an attribute, which differs from what it will be."""
 
 
 class FrameRecorder:
@@ -238,6 +242,8 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
+            for name in self._recording.stale & loop.places.keys():
+                variables.log.values[loop.places[name]], variables.log.versions[loop.places[name]] = STALE, None
             loop.around = self._open[0].around if self._open else variables.hidden.around(loop.initial, text.names)
             if self._open:
                 self._open[-1].inner.append(loop)
