@@ -567,8 +567,15 @@ def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[st
 def _attributes(
     loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
 ) -> dict[str, tuple[Any, str, Any]]:
-    """The attributes of modules that the loop writes: the module, the name, and the value that it had."""
+    """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}
+    for state in loop.moments[step].modules.values():
+        owner, kept = state.owner.object, state.kept
+        if kept is None:
+            raise LoopError(f"fork: the attributes of the {state.owner.value.kind} are no longer kept")
+        entries = {name: Entry(name, 0, item) for name, item in zip(kept.value.keys, kept.value.items, strict=True)}
+        for name, value in rebuilder.values(entries).items() if owner is not None else ():
+            attributes[f"{state.identity}.{name}"] = owner, name, value
     for text, path in loop.outline.paths.items():
         owner = values.get(path.root)
         if path.written and len(path.steps) == 1 and text in before and role_of(type(owner)) == MODULE:
@@ -682,9 +689,8 @@ def _stale(loop: Iterations, step: int) -> frozenset[str]:
     """The attributes of items that an iteration has taken from its item, as the one before had another."""
     start, end = loop.span(step)
     header, used = loop.outline.header_of(loop.number), loop.outline.paths.keys() & loop.before(step).keys()
-    targets = {*loop.outline.statements[header].assigned}
-    uses = [use for use in loop.log.uses[start:end] if use.name in used and use.reads]
-    return frozenset(use.name for use in uses if not targets.isdisjoint(loop.outline.paths[use.name].variables))
+    uses = [use for use in loop.log.uses[start:end] if use.statement == header and use.reads]
+    return frozenset(use.name for use in uses if use.name in used)
 
 
 @contextlib.contextmanager

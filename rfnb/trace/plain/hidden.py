@@ -8,8 +8,8 @@ import random
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cache, partial
 from types import (
     BuiltinFunctionType,
     BuiltinMethodType,
@@ -54,6 +54,8 @@ CHUNK = 512
 CHUNKS, OTHERS, STATE, REFERENCE = 1024, 28_000, 1024, 64
 """Bytes of a state of a generator of torch, of those of Python and numpy, of an object, and of one of its references at
 a moment."""
+INPUTS = 2**20
+"""Bytes of all buffers of which copies are taken before a loop."""
 MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
@@ -94,13 +96,15 @@ class ObjectState:
 
 
 class Moment(NamedTuple):
-    """The beginning of an iteration: the random numbers, and the states of objects by the `id` of the `Kept`."""
+    """The beginning of an iteration: the random numbers, the states of objects by the `id` of the `Kept`, and those of
+    modules by their `id`."""
 
     numbers: Numbers
     objects: dict[int, ObjectState]
+    modules: dict[int, ObjectState]
 
 
-NO_MOMENT = Moment(Numbers((), None), {})
+NO_MOMENT = Moment(Numbers((), None), {}, {})
 """Stands for the beginning of an iteration that was forgotten."""
 
 Copies = list[tuple[Any, Any]]
@@ -140,7 +144,7 @@ class Hidden:
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
-        self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
+        self._modules: ModuleStates | None = None
         self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
@@ -181,10 +185,12 @@ class Hidden:
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
         modules = {entry.name: entry.value for entry in initial} | outside
+        parts: dict[int, tuple[str, Any]] = {}
         for name, value in modules.items():
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
-                self._attributes += attributes_of(name, module)
+                parts = {id(part[1]): part for part in parts_of(name, module)} | parts
+        self._modules = ModuleStates(parts.values(), self._take) if parts else None
         self._around.others = None if self._all else other_numbers()
         return self._around
 
@@ -249,14 +255,22 @@ class Hidden:
                 tensor.separate()
         if isinstance(before, Kept):
             _let_go(before, state.kept)
+        self._take(state)
+        return state
+
+    def _take(self, state: ObjectState) -> None:
+        """Counts a new state that needs memory."""
         self._spent(hold(state.kept))
         self.states.append(state)
         self.bytes += STATE
-        return state
+
+    def modules(self) -> dict[int, ObjectState]:
+        """The states of the modules that change in the loop."""
+        return {} if self._modules is None else self._modules.moment()
 
     def forget(self, moment: Moment) -> None:
         """Keeps no states that were there only before this moment."""
-        ids = set(map(id, moment.objects.values()))
+        ids = {id(state) for states in (moment.objects, moment.modules) for state in states.values()}
         last = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
         old, self.states = self.states[:last], self.states[last:]
         for state in old:
@@ -281,8 +295,11 @@ class Hidden:
         """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
         around, self._around = self._around, None
         if around is not None:
+            followed = set() if self._modules is None else self._modules.names
             around.trained = [
-                name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
+                name
+                for name, module, weights in around.modules
+                if module() and _is_trained(name, module(), weights, followed)
             ]
             modules: dict[int, Any] = {}  # modules that lines of the loop assigned
             for value in log:
@@ -295,10 +312,7 @@ class Hidden:
                 if name not in around.trained and module() is not None and _bytes_of(module()) <= LARGE:
                     copies = around.held[module()] = copies_of(module())
                     around.sizes[id(copies)] = 2 * _bytes_of(module())
-            for name, part, before in self._attributes:
-                now = _attributes(part)
-                changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
-                around.stateful.update(f"{name}.{key}" for key in changed)
+            around.stateful |= set() if self._modules is None else self._modules.changed_names()
             around.drew = around.others is not None and around.others != other_numbers()
             for name, original in around.outside.items():
                 if not is_same(around.names.get(name), original):
@@ -307,20 +321,112 @@ class Hidden:
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
-        self.states, self._objects, self._parts, self._values, self._attributes = [], {}, {}, [], []
+        self.states, self._objects, self._parts, self._values, self._modules = [], {}, {}, [], None
         self._too_many, self._is_first = set(), True
 
 
-def attributes_of(name: str, module: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    """The modules in a module, each with its name and what it has."""
-    kind = sys.modules["torch"].nn.Module
-    return [
-        (".".join(filter(None, (name, path))), part, _attributes(part)) for path, part in kind.named_modules(module)
-    ]
+class ModuleStates:
+    """Follows the attributes and buffers of modules that have changed when the second iteration of a loop begins.
+
+    Args:
+        parts: the modules, with names.
+        new: takes the states that need memory.
+    """
+
+    def __init__(self, parts: Iterable[tuple[str, Any]], new: Callable[[ObjectState], None]):
+        self._parts = [(name, part, attributes_of(part)) for name, part in parts]
+        self._new, left = new, INPUTS
+        self._first: dict[tuple[int, str], Kept] = {}  # containers and buffers before the loop
+        self._versions: dict[tuple[int, str], int | None] = {}  # of tensors before the loop
+        self._followed: list[tuple[Any, tuple[str, ...]]] = []
+        self._moments: list[dict[int, ObjectState]] = []  # the first, and the last one
+        self.names: set[str] = set()  # of the attributes that are followed
+        for _, part, attributes in self._parts:
+            for name, value in attributes.items():
+                if type(value) in (list, dict, set):
+                    self._first[id(part), name] = keep(value)
+                elif (version := _version_of(value)) is not None:
+                    self._versions[id(part), name] = version
+                    if name in part._buffers and value.nbytes <= min(SMALL, left):
+                        left -= value.nbytes
+                        self._first[id(part), name] = keep(value, True)
+
+    def moment(self) -> dict[int, ObjectState]:
+        """The states when an iteration begins, by `id`; those of the first one are added when the second one begins."""
+        if len(self._moments) == 1:
+            self._look()
+        states = {id(part): self._state(part, names) for part, names in self._followed}
+        self._moments[1:] = [states]
+        return states
+
+    def _look(self) -> None:
+        for label, part, before in self._parts:
+            names = tuple(self._changed(part, before))
+            if not names:
+                continue
+            contents = {name: self._first.get((id(part), name), before[name]) for name in names if name in before}
+            items = [
+                value if isinstance(value, Kept) else self._kept(part, *i) for i in contents.items() for value in i[1:]
+            ]
+            self._add(self._moments[0], part, Kept(Parts(dict, tuple(contents), tuple(items), len(items))))
+            self._followed.append((part, names))
+            self.names.update(f"{label}.{name}" for name in names)
+
+    def _kept(self, part: Any, name: str, value: Any) -> Kept:
+        kept = keep(value)
+        if self._versions.get((id(part), name)) != _version_of(value):
+            kept.note = "it was changed later, by a line that the recording did not see"
+        return kept
+
+    def _add(self, states: dict[int, ObjectState], part: Any, kept: Kept) -> None:
+        state = states[id(part)] = ObjectState(id(part), kept, keep(part))
+        self._new(state)
+
+    def _state(self, part: Any, names: Container[str]) -> ObjectState:
+        contents, last = {n: v for n, v in attributes_of(part).items() if n in names}, self._moments[-1].get(id(part))
+        if last is not None and last.kept is not None and is_same_state(contents, last.kept):
+            return last
+        states: dict[int, ObjectState] = {}
+        self._add(states, part, _contents_kept(contents, False, None if last is None else last.kept))
+        return states[id(part)]
+
+    def _changed(self, part: Any, before: dict[str, Any]) -> Iterator[str]:
+        now = attributes_of(part)
+        for name in before | now:
+            value, first = now.get(name, MISSING), self._first.get((id(part), name))
+            if (
+                value is not before.get(name, MISSING)
+                or (first is not None and not is_same(value, first, MEDIUM, closely=True))
+                or self._versions.get((id(part), name)) != _version_of(value)
+            ):
+                yield name
+
+    def changed_names(self) -> set[str]:
+        """The attributes that have changed in the loop, and are not followed."""
+        changed = {f"{label}.{name}" for label, part, before in self._parts for name in self._changed(part, before)}
+        return changed - self.names
 
 
-def _attributes(module: Any) -> dict[str, Any]:
-    return {**module.__dict__, **module.__dict__.get("_buffers", {})}
+def parts_of(name: str, module: Any) -> Iterator[tuple[str, Any]]:
+    """The modules in a module, each with its name."""
+    for path, part in sys.modules["torch"].nn.Module.named_modules(module):
+        yield ".".join(filter(None, (name, path))), part
+
+
+def attributes_of(module: Any) -> dict[str, Any]:
+    """The attributes and buffers of a module, without what all modules have for themselves."""
+    usual = _usual()
+    return {name: v for name, v in module.__dict__.items() if name not in usual} | module.__dict__.get("_buffers", {})
+
+
+@cache
+def _usual() -> frozenset[str]:
+    return frozenset(vars(sys.modules["torch"].nn.Module())) - {"training"}
+
+
+def _version_of(value: Any) -> int | None:
+    kind: Any = sys.modules["torch"].Tensor
+    return int(tensor_backend().version_raw(value)) if isinstance(value, kind) else None
 
 
 def copies_of(module: Any) -> Copies:
@@ -338,10 +444,18 @@ _copies: weakref.WeakKeyDictionary[Any, tuple[Any, Copies]] = weakref.WeakKeyDic
 
 
 def weights_of(module: Any) -> Any:
-    """The memory and the versions of the parameters and buffers of a module, and its modes."""
-    kind = sys.modules["torch"].nn.Module
-    tensors = [*kind.parameters(module), *kind.buffers(module)]
-    return [(_address(tensor), tensor._version) for tensor in tensors], [part.training for part in kind.modules(module)]
+    """The memory and the versions of the parameters and buffers of a module, these by name, and its modes."""
+    kind, version = sys.modules["torch"].nn.Module, tensor_backend().version_raw
+    parameters = [(_address(tensor), version(tensor)) for tensor in kind.parameters(module)]
+    buffers = {name: (_address(tensor), version(tensor)) for name, tensor in kind.named_buffers(module)}
+    return (parameters, buffers), [part.training for part in kind.modules(module)]
+
+
+def _is_trained(name: str, module: Any, before: Any, followed: Container[str]) -> bool:
+    """Whether other tensors than buffers that are followed have changed."""
+    (parameters, buffers), (now, now_buffers) = before[0], weights_of(module)[0]
+    changed = (path for path in buffers | now_buffers if buffers.get(path) != now_buffers.get(path))
+    return parameters != now or any(f"{name}.{path}" not in followed for path in changed)
 
 
 def _bytes_of(module: Any) -> int:

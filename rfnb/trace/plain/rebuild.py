@@ -101,7 +101,7 @@ class Rebuilder:
         once: dict[int, tuple[str, Kept]] = {}
         for name, entry in entries.items():
             for part, value in () if self._is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
-                if self._has(value):
+                if self._has(value) or (isinstance(value, Kept) and value.identity in self._by_identity):
                     continue
                 if _is_tensor(value):
                     value = self._unchanged(value)

@@ -255,7 +255,8 @@ class FrameRecorder:
         loop.starts.append(len(variables.log) if tested is None else tested.at)
         loop.ran.append(len(variables.log.statements))
         numbers = variables.hidden.numbers() if tested is None else tested.numbers
-        loop.moments.append(Moment(numbers, variables.hidden.objects(variables.objects())))
+        modules = {} if loop.inside else variables.hidden.modules()
+        loop.moments.append(Moment(numbers, variables.hidden.objects(variables.objects()), modules))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()

@@ -425,12 +425,64 @@ def test_attributes_of_a_module_are_those_of_the_step_and_stay_as_they_are():
         assert module.h is h and fork.flags == [] and module.linear.weight.grad is None
 
 
-def test_attributes_that_no_line_shows_are_named():
+def test_attributes_that_no_line_shows_are_those_of_the_step():
     module = Recurrent()
     module.count(3)
-    fork = rf.runs["counted"].fork(1)
-    assert fork.flags == ["with today's self.calls"]
-    assert module.calls == 3
+    for step in range(3):
+        fork = rf.runs["counted"].fork(step)
+        assert_same_steps(fork.parent, fork)
+        assert fork.flags == [] and module.calls == 3
+
+
+def test_attributes_that_change_late_are_named():
+    module = Recurrent()
+
+    def loop():
+        for t in range(4):
+            n = module.next() if t > 2 else t
+        return n
+
+    [run] = record(loop)
+    assert run.fork(1).flags == ["with today's module.calls"] and module.calls == 1
+
+
+class Stateful(torch.nn.Module):
+    """Has a cache, a list and buffers that its calls change."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.seen, self.cache = torch.nn.BatchNorm1d(2), [], None
+        self.register_buffer("keys", torch.zeros(4, 2))
+        self.register_buffer("last", None)
+
+    def forward(self, x):
+        self.keys[len(self.seen)] = x[0]
+        self.seen.append(x.mean().item())
+        self.cache = x if self.cache is None else torch.cat([self.cache, x])
+        self.last = x * 2
+        return self.norm(x) + self.cache.mean() + self.keys.sum() + len(self.seen)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_buffers_and_attributes_of_modules_are_those_of_the_step(mode):
+    module = Stateful()
+
+    def loop():
+        x = torch.randn(3, 2)
+        with mode():
+            for _ in range(4):
+                x = module(x)
+        return x
+
+    [run] = record(loop)
+    before = [tensor.clone() for tensor in module.state_dict().values()], [*module.seen], module.cache
+    for step in range(4):
+        fork = run.fork(step)
+        assert_same_steps(run, fork)
+        assert fork.flags == [] and not locked(run, step)
+    assert all(map(torch.equal, module.state_dict().values(), before[0]))
+    assert module.seen == before[1] and module.cache is before[2]
+    assert not torch.equal(run.fork(2, x=1.0)[3].x.raw_tensor, run[3].x.raw_tensor)
 
 
 def test_a_small_module_is_kept_with_its_run_and_a_large_one_is_not(monkeypatch):
