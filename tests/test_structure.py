@@ -30,7 +30,7 @@ from tests.walks import files_visited, recorded_loop
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
-    "core": "ground vocab dims advice tensor expression graph run",
+    "core": "ground vocab dims advice tensor expression graph run_ctx",
     "data": "dataset batching writing public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program steps body replay check zero_steps settle run_body choice loop kept breakpoint functional public",

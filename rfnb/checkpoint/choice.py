@@ -7,7 +7,7 @@ from posixpath import commonpath
 from typing import Any, TypeVar
 
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import CheckpointError
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]

@@ -21,7 +21,7 @@ from rfnb.checkpoint.load import assign
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import TRAINING
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.nn.module.module import Module
 
 

@@ -17,7 +17,7 @@ from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import TRAINING, Checkpoint, StoredEntry
 from rfnb.core.ground.hook import ClassHook
 from rfnb.core.ground.source import public_function
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rfnb.checkpoint.stored import StoredEntry
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.suggestions import nearest
+from rfnb.core.ground.text import nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module

@@ -24,7 +24,7 @@ VIEWS = {
     "tensor": ("tensor.view", "rfnb.core.tensor.tensor.Tensor"),
     "tree": (
         "tree.view",
-        "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.state.State collections.abc.Mapping"
+        "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.tensor_dict.State collections.abc.Mapping"
         " builtins.dict builtins.list builtins.tuple",
     ),
     "dim": ("dims.dim_view", "rfnb.core.dims.dim.Dim"),

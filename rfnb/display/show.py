@@ -11,8 +11,8 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.graph.model_graph import keywords_of, title
 from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.display.kit.view import View, describe, module_of
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select

@@ -16,7 +16,7 @@ from rfnb.checkpoint.variables.conversion import Made, made_from
 from rfnb.checkpoint.variables.importer import imported
 from rfnb.checkpoint.variables.transforms import TRANSFORMS, with_forget_bias
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.suggestions import nearest
+from rfnb.core.ground.text import nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rfnb.core.dims import dim_alias
+from rfnb.core.dims import dim_math
 from rfnb.core.ground.text import count_of
 from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
 from rfnb.display.dims.schema import DimRow, DimTableView
@@ -55,7 +55,7 @@ def _row(use: DimUse, group: Sequence[DimUse], names: dict[int, str], notes: lis
         "parameter_count": len(use.parameters),
         "modules": use.modules[:NAMES],
         "module_count": len(use.modules),
-        "same_as": [names.get(alias.serial, alias.name) for alias in dim_alias.followed(dim)],
+        "same_as": [names.get(alias.serial, alias.name) for alias in dim_math.followed(dim)],
         "conflicts": [*namesakes(use, group, names), *rebound(use)],
         "notes": notes,
     }

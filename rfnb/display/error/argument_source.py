@@ -6,9 +6,8 @@ import ast
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 
-from rfnb.core.ground.source import locals_of
+from rfnb.core.ground.source import Step, locals_of
 from rfnb.core.ground.text import cut
-from rfnb.core.ground.traceback import Step
 
 
 def written(step: Step, names: Sequence[str]) -> dict[str, str]:

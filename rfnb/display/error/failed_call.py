@@ -8,8 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import locals_of, op_name
-from rfnb.core.ground.traceback import Step, innermost_call, is_own, steps_of
+from rfnb.core.ground.source import Step, innermost_call, is_own, locals_of, op_name, steps_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.error.argument_source import written
 from rfnb.nn.module.module import Module

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rfnb.core.ground.source import Source
-from rfnb.core.ground.traceback import is_own, is_users, steps_of
+from rfnb.core.ground.source import Source, is_own, is_users, steps_of
 from rfnb.display.error.schema import CauseView, FrameView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rfnb.core.ground.source import Source
-from rfnb.core.ground.traceback import innermost_call, steps_of
+from rfnb.core.ground.source import Source, innermost_call, steps_of
 from rfnb.display.error.code import code_html, code_text, describe_code
 from rfnb.display.error.failed_call import failed_call
 from rfnb.display.error.schema import DimOrigin, ErrorView, FrameView, StripRow

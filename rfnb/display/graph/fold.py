@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeGuard
 
-from rfnb.core.graph.facts import ModuleFacts
-from rfnb.core.graph.graph import Node, Value
+from rfnb.core.graph.graph import ModuleFacts, Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.measures import GraphNumbers

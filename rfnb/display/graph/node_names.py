@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rfnb.core.graph.facts import SideFacts
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, SideFacts
 from rfnb.core.ground.text import count_of
 
 

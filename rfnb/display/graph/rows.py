@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.core.graph.measured import SUMMED
+from rfnb.core.graph.meter import SUMMED
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.measures import COLUMNS as NUMBERS
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView

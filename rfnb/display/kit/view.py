@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import files, note, pictures
 from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason

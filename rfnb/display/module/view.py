@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rfnb.core.graph.module_table import note_of
+from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import colour_of, dim_word, dims_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, did_you_mean
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.dims.entries import going_on
+from rfnb.core.dims.lengths import going_on_mask
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -59,4 +59,4 @@ def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
     """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
     if value is None or not hasattr(value, "dims"):
         return None
-    return going_on(value.dims, run.begun, step)
+    return going_on_mask(value.dims, run.begun, step)

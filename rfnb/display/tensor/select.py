@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.suggestions import did_you_mean, number_of
+from rfnb.core.ground.text import did_you_mean, number_of
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:

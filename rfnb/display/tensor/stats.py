@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.default import is_int_dtype
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup.numbers import plain

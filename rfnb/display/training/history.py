@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core.run.loss import Loss
+from rfnb.core.run_ctx import Loss
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.markup.grid import Table
 from rfnb.display.training.curve import BinnedCurve

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.run.loss import Loss
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import Loss, get_run_ctx
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup.numbers import short

@@ -14,7 +14,7 @@ from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensors_in
 
 if TYPE_CHECKING:

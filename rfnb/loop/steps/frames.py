@@ -14,7 +14,7 @@ from rfnb.backend.base.tape import Var
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.steps.ended_frames import ended
 from rfnb.ops.math import where

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import DimError
 from rfnb.nn.init import Glorot
 from rfnb.nn.layers.linear import Linear

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
-from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.nn.attention.base import SelfAttentionBase
 from rfnb.ops.concat import concat, cum_concat_step
 from rfnb.ops.create import zeros

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase
 from rfnb.nn.attention.causal import (

@@ -10,9 +10,8 @@ import torch
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import form_of
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor, tensors_in
-from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
+from rfnb.core.tensor.tensor_dict import State, TensorDict, as_dicts
 from rfnb.errors import DimError
 from rfnb.nn.bridge.symbolic import SymbolicValues
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.module.module import Module, check_module

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from rfnb.core.run.run_ctx import entered, get_run_ctx
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.op import guarded
 from rfnb.nn.bridge.crossing import Crossing, crossing_to
 from rfnb.nn.bridge.inputs import Inputs
 from rfnb.nn.bridge.mirror import Mirror, mirror_of, running, wrapped_module

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
 from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.norm import LayerNorm

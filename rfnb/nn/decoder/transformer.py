@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.default import get_default_array_index_dtype
-from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
 from rfnb.nn.attention.base import CrossAttention, attention_options
 from rfnb.nn.attention.causal import CausalSelfAttention

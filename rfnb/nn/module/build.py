@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.nn.module.module import ROOT, Module
 from rfnb.nn.module.not_specified import NotSpecified

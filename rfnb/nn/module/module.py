@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.show import Shown, view_of
-from rfnb.core.ground.suggestions import Missing, did_you_mean
-from rfnb.core.tensor.argument_errors import explained
+from rfnb.core.ground.text import Missing, did_you_mean
+from rfnb.core.tensor.arguments import explained
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
 from rfnb.nn.module.assigned import check_assigned, warn_of_plain
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks

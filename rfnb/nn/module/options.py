@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rfnb.core.advice.torch_equivalents import called
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import ParameterError
 
 ROOT = __name__.partition(".")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.concat import concat

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.plain import fork  # noqa: F401, to be registered

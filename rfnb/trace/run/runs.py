@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.tensor.op import guard_methods
 from rfnb.errors import LoopError
 from rfnb.trace.run.options import options, recording_mode
 from rfnb.trace.run.run import Run

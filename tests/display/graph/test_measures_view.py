@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.graph.measured import NodeMeasure, NodeMeasures
+from rfnb.core.graph.meter import NodeMeasure, NodeMeasures
 from rfnb.display.graph import view as view_of_graph
 from rfnb.display.graph.cards import tinted
 from rfnb.display.graph.pills import FAILED_PAPER, HEAT, PAPER

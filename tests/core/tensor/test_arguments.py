@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.tensor.argument_errors import explained
-from rfnb.core.tensor.argument_kinds import FloatTensor, OneOf, Probability
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import FloatTensor, OneOf, Probability, explained
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import BackendError, DimError, DtypeError, ParameterError
 
 feat, other = rf.Dim(4, name="feat"), rf.Dim(4, name="other")

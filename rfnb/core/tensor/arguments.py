@@ -1,8 +1,4 @@
-"""Errors for calls that failed: which argument was wrong. Nothing here runs before a call has failed.
-
-`explained` turns an error of Python or of a kernel into one of rfnb. First it looks for an argument of another type
-than the annotation says, then for a dim that no tensor has, a dim that is given twice, and a dtype without a kernel.
-"""
+"""Arguments of ops and of public functions: their kinds by annotations, and errors that explain calls that failed."""
 
 from __future__ import annotations
 
@@ -11,22 +7,116 @@ import os
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Number
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.dtype import has_fractions
-from rfnb.core.ground.suggestions import nearest as nearest_names
-from rfnb.core.ground.traceback import is_users, steps_of
-from rfnb.core.tensor.argument_kinds import Floats, hints_of
+from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.source import is_users, steps_of
+from rfnb.core.ground.text import did_you_mean, nearest as nearest_names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError, DtypeError, ParameterError, RfError
+
+Check = Callable[[str, str, Any], None]
+"""Takes the name of the function, that of the parameter, and the value. Raises ParameterError if it is wrong."""
+
+
+@dataclass(frozen=True)
+class InRange:
+    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
+
+    low: float
+    high: float | None = None
+    what: str = "a number"
+
+    @property
+    def expected(self) -> str:
+        """The range in words."""
+        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for a number outside of the range, NaN included."""
+        if isinstance(value, int | float | np.number) and not (
+            self.low <= value and (self.high is None or value <= self.high)
+        ):
+            raise ParameterError(
+                f"{function}: `{parameter}` is not {self.what}", got=repr(value), expected=self.expected
+            )
+
+
+class OneOf:
+    """One of a few strings, or a list of them. any_case: whether upper and lower case mean the same."""
+
+    def __init__(self, *values: str, any_case: bool = False):
+        self.values, self.any_case = values, any_case
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for another string. Other types are judged after a call has failed."""
+        for entry in value if isinstance(value, list | tuple) else (value,):
+            name = entry.lower() if self.any_case and isinstance(entry, str) else entry
+            if isinstance(entry, str) and name not in self.values:
+                raise ParameterError(
+                    f"{function}: unknown `{parameter}`",
+                    got=repr(entry),
+                    expected=" or ".join(map(repr, self.values)),
+                    hint=did_you_mean(entry, self.values),
+                )
+
+
+class AnonymousText:
+    """A string that is shown later, where nobody would know whom it is from."""
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for what is not a string."""
+        if not isinstance(value, str):
+            raise ParameterError(
+                f"{function}: `{parameter}` is not a string", got=type(value).__name__, expected="a string"
+            )
+
+
+class Floats:
+    """Marks a Tensor that must have a float dtype, which is judged after a call has failed."""
+
+
+Probability = Annotated[float, InRange(0.0, 1.0, "a probability")]
+Count = Annotated[int, InRange(0, what="a number of times")]
+Positive = Annotated[int, InRange(1, what="a positive number")]
+Name = Annotated[str, AnonymousText()]
+FloatTensor = Annotated[Tensor, Floats]
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
+    fn = inspect.unwrap(fn)
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(fn, "__annotations__", {}).items():
+        only_this = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints |= get_type_hints(only_this, fn.__globals__, include_extras=True)
+        except Exception:  # whatever stands in an annotation of a user's function, its calls go on
+            hints[name] = Any
+    return hints
+
+
+def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
+    """The checks that calls of `fn` need, by parameter."""
+    checks = {name: check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
+    return {name: check for name, check in checks.items() if check is not None}
+
+
+def check_of(hint: Any) -> Check | None:
+    """The check that values of an annotation need; None if its type says it all."""
+    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+    return next((mark.check for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
+
 
 RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
 """What Python, torch and numpy raise for wrong arguments."""

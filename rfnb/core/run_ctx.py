@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import operator
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.dims import align
@@ -14,11 +16,90 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.run.loss import Loss
-from rfnb.core.tensor.op import method_of
+from rfnb.core.tensor.op import OPS, door, method_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DimError, DtypeError, ParameterError, RfError
+from rfnb.errors import DimError, DtypeError, OptionError, ParameterError, RfError
+
+
+@dataclass
+class Loss:
+    """A loss that a model marked, and how it enters the total.
+
+    Args:
+        loss: {…}, for example one value for each sequence or frame.
+        scale: the weight of this loss in the total.
+        as_error: whether it is only reported, and does not enter the total.
+        use_normalized_loss: whether the mean enters the total instead of the sum.
+        use_flatten_frames: accepted for compatibility; the sum is the same either way, since padding never counts.
+        custom_inv_norm_factor: the divisor of the mean, summed over its dims, instead of the number of valid entries.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+    >>> loss = rf.Loss(frames, "ce", scale=0.5, use_normalized_loss=True)  # 99 is padding
+    >>> loss.get_summed_loss().item(), loss.get_mean_loss().item(), loss.get_scaled_reduced_loss().item()
+    (9.0, 3.0, 1.5)
+    """
+
+    loss: Tensor
+    name: str
+    scale: float = 1.0
+    as_error: bool = False
+    use_normalized_loss: bool = False
+    use_flatten_frames: bool = True
+    custom_inv_norm_factor: Tensor | None = None
+
+    def get_summed_loss(self) -> Tensor:
+        """The sum over all valid entries. → {}
+
+        >>> time = rf.Dim(None, name="time")
+        >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+        >>> rf.Loss(frames, "ce").get_summed_loss().item()  # 99 is padding
+        9.0
+        """
+        return _all(self.loss, "sum")
+
+    def get_mean_loss(self) -> Tensor:
+        """The sum divided by the norm factor: the mean over all valid entries, unless there is a custom factor. → {}
+
+        >>> time = rf.Dim(None, name="time")
+        >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+        >>> by_sequence = rf.Loss(frames, "ce", custom_inv_norm_factor=rf.ones([rf.batch_dim]))
+        >>> rf.Loss(frames, "ce").get_mean_loss().item(), by_sequence.get_mean_loss().item()  # 99 is padding
+        (3.0, 4.5)
+        """
+        if self.custom_inv_norm_factor is None:
+            return _all(self.loss, "mean")
+        return operator.truediv(self.get_summed_loss(), _op("cast", self.get_inv_norm_factor(), self.loss.dtype))
+
+    def get_inv_norm_factor(self) -> Tensor:
+        """The divisor of the mean: the custom factor, or the number of valid entries. → {}
+
+        >>> rf.Loss(rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]), "ce").get_inv_norm_factor().item()
+        5
+        """
+        if self.custom_inv_norm_factor is not None:
+            return _all(self.custom_inv_norm_factor, "sum")
+        return _all(_op("ones_like", _op("cast", self.loss, "int64")), "sum")
+
+    def get_scaled_reduced_loss(self) -> Tensor:
+        """The value that enters the total: the sum or mean, times the scale. → {}
+
+        >>> frames = rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")])
+        >>> rf.Loss(frames, "ce", scale=0.1).get_scaled_reduced_loss().item()
+        0.5
+        """
+        loss = self.get_mean_loss() if self.use_normalized_loss else self.get_summed_loss()
+        return loss if self.scale == 1 else operator.mul(loss, self.scale)
+
+
+def _all(x: Tensor, mode: str) -> Tensor:
+    return _op("reduce", x, mode=mode, axis=x.dims) if x.dims else x
+
+
+def _op(name: str, *args: Any, **kwargs: Any) -> Tensor:
+    result: Tensor = door(OPS[name], args, kwargs)
+    return result
 
 
 class RunCtx:
@@ -356,3 +437,60 @@ def get_run_ctx_step() -> int:
     3
     """
     return get_run_ctx().step
+
+
+NEWEST = 1000
+"""A number above those of all versions that a model may ask for."""
+
+EARLIER = {
+    19: "attention shared the dropout of its weights: att_dropout_broadcast=True",
+    20: "rf.TransformerDecoder had share_embedding=False, input_embedding_scale=1.0 and input_dropout=0.0",
+    23: "convolution took the values of the padding as they were, not as 0",
+    24: "convolution with padding='same' and strides began its windows elsewhere",
+    29: "a Conformer's batch norm counted padding: conv_norm_opts={'use_mask': False}",
+}
+"""What modules did before each version."""
+
+
+class BehaviorVersion:
+    """The version of the behavior, which is always the newest: there is only one.
+
+    >>> rf.BehaviorVersion.set_min_behavior_version(21)
+    >>> rf.BehaviorVersion.get() >= 21
+    True
+    """
+
+    @classmethod
+    def get(cls) -> int:
+        """A number above those of all versions."""
+        return NEWEST
+
+    @classmethod
+    def set(cls, version: int) -> None:
+        """Changes nothing, and warns of what modules did in this version but do not do here.
+
+        Raises OptionError if it is not a number.
+        """
+        if not isinstance(version, int):
+            raise OptionError("BehaviorVersion.set: not a version", got=repr(version), expected="a whole number")
+        earlier = [text for since, text in EARLIER.items() if version < since]
+        if earlier:
+            text = "\n".join(f"  {line}" for line in earlier)
+            warnings.warn(
+                f"BehaviorVersion: all models have the newest behavior. In version {version}:\n{text}", stacklevel=2
+            )
+
+    @classmethod
+    def set_min_behavior_version(cls, min_behavior_version: int) -> None:
+        """Accepts any version, and changes nothing."""
+
+    @classmethod
+    def is_set(cls) -> bool:
+        """True."""
+        return True
+
+    @classmethod
+    def require(cls, condition: bool, message: str, version: int) -> None:
+        """Raises OptionError with this message if the condition, which holds from `version` on, is not fulfilled."""
+        if not condition:
+            raise OptionError(f"BehaviorVersion: {message}", expected=f"what is required since version {version}")

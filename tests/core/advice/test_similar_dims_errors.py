@@ -18,7 +18,7 @@ def cells(monkeypatch: pytest.MonkeyPatch):
     """Runs texts as cells of a notebook do, in one namespace."""
     space = {"rf": rf, "np": np, "feat": feat, "__name__": "__main__"}
     monkeypatch.setattr(source, "CELLS", known := {})
-    monkeypatch.setattr("rfnb.core.advice.broadcast_errors.CELLS", known)
+    monkeypatch.setattr("rfnb.core.advice.similar_dims.CELLS", known)
     count = 0
 
     def run(text: str) -> None:
@@ -85,7 +85,7 @@ def test_the_likely_fix_depends_on_the_two_dims(other, hint, monkeypatch):
     with pytest.raises(DimError) as caught:
         x + y
     assert hint in caught.value.hint
-    assert "test_broadcast_errors.py" in caught.value.made
+    assert "test_similar_dims_errors.py" in caught.value.made
     assert (rf.combine_bc(x, "add", y)).dims_set == {time, second, feat}
 
 
@@ -94,7 +94,7 @@ def test_dims_that_rfnb_made_have_no_line(monkeypatch):
     time = rf.Dim(3, name="time")
     with pytest.raises(DimError) as caught:
         rf.range_over_dim(time) + rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
-    assert caught.value.made.startswith("time: test_broadcast_errors.py") and "batch" not in caught.value.made
+    assert caught.value.made.startswith("time: test_similar_dims_errors.py") and "batch" not in caught.value.made
 
 
 # -- what is refused

@@ -11,7 +11,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, TensorDict, batch_dim
-from rfnb.core.run.run_ctx import entered
+from rfnb.core.run_ctx import entered
 
 RAW = torch.tensor([[1.0, 2.0, 4.0], [8.0, torch.nan, torch.nan]])
 
