@@ -37,8 +37,8 @@ ROOMS = {
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",
-    "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
-    "variables foreign save load import_weights public",
+    "checkpoint": "bundle stored entries contents mapping plain_values training report variables foreign save load "
+    "public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "

@@ -14,8 +14,7 @@ from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.network.layer import Layer
 from rfnb.nn.cells.cell import RecCell, gate_bias
-from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM
-from rfnb.nn.cells.lstm import BasicLSTM, VanillaLSTM, ZoneoutLSTM
+from rfnb.nn.cells.lstm import BasicLSTM, LayerNormVariantsLSTM, VanillaLSTM, ZoneoutLSTM
 from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.ops.concat import concat, split

@@ -25,8 +25,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.nn.bridge.mirror import running
-from rfnb.nn.bridge.outputs import lengths_raw
-from rfnb.nn.bridge.to_torch import TorchModule
+from rfnb.nn.bridge.to_torch import TorchModule, lengths_raw
 from rfnb.nn.module.module import Module
 from rfnb.ops.control import raw_call
 from rfnb.ops.math import copy_masked

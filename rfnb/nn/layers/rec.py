@@ -10,7 +10,7 @@ from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state, state_of_another
-from rfnb.nn.layers.weights import to_input, weight
+from rfnb.nn.layers.linear import to_input, weight
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
 from rfnb.ops.index import one_hot

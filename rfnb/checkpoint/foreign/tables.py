@@ -1,13 +1,71 @@
-"""Attention and the layers of a Transformer, in torch, Llama of Hugging Face, and Llama of Meta.
-
-The others store queries, keys and values of all heads as three blocks; rfnb stores them head by head. For rotary
-positions, Hugging Face rotates pairs of feature i and i + half; rfnb and Meta rotate pairs of adjacent features.
-"""
+"""Tables of weights: which parameter of rfnb is made of which weights elsewhere, by class of module."""
 
 from __future__ import annotations
 
-from rfnb.checkpoint.foreign.tables.layers import LINEAR, NORM
-from rfnb.checkpoint.foreign.tables.row import TableRow, below
+from typing import NamedTuple
+
+from rfnb.nn.attention import CrossAttention, RotaryPosCausalSelfAttention, RotaryPosSelfAttention, SelfAttentionBase
+from rfnb.nn.cells.simple import GRU
+from rfnb.nn.decoder.transformer import TransformerDecoder, TransformerDecoderLayer
+from rfnb.nn.encoder.transformer import TransformerEncoderLayer
+from rfnb.nn.layers.conv import Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.norm import BatchNorm, GroupNorm, LayerNorm, RMSNorm
+from rfnb.nn.layers.rec import LSTM
+from rfnb.nn.layers.transformer import FeedForwardGated
+from rfnb.nn.module.module import Module
+
+
+class TableRow(NamedTuple):
+    """One row of a table: `transform` makes the parameter `target` from the weights `sources`.
+
+    Names are relative to a module; "{i}" in them stands for a number. Several rows with the same target are
+    alternatives: the first whose sources all exist is used.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    transform: str = "same"
+
+
+def below(prefix: str, source: str, rows: tuple[TableRow, ...]) -> tuple[TableRow, ...]:
+    """The rows for a submodule that is named `prefix` in rfnb and `source` in the other library."""
+    return tuple(
+        TableRow(f"{prefix}.{row.target}", tuple(f"{source}.{name}" for name in row.sources), row.transform)
+        for row in rows
+    )
+
+
+LINEAR = (
+    TableRow("weight", ("weight",), "transposed"),
+    TableRow("bias", ("bias",)),
+)
+NORM = (
+    TableRow("scale", ("weight",)),
+    TableRow("bias", ("bias",)),
+)
+BATCH_NORM = (
+    TableRow("gamma", ("weight",)),
+    TableRow("beta", ("bias",)),
+    TableRow("running_mean", ("running_mean",)),
+    TableRow("running_variance", ("running_var",)),
+)
+CONV = (
+    TableRow("filter", ("weight",)),
+    TableRow("bias", ("bias",)),
+)
+LSTM_CELL = (  # `unfold_lstms` gives the layers of an LSTM these names. torch has two biases, which are added
+    TableRow("ff_weight", ("weight_ih",)),
+    TableRow("rec_weight", ("weight_hh",)),
+    TableRow("bias", ("bias_ih", "bias_hh"), "sum"),
+)
+GRU_CELL = (  # `unfold_lstms` gives the layers of a GRU these names. For `rf.GRU` with `reset_after`
+    TableRow("ff_weight", ("weight_ih",), "transposed"),
+    TableRow("rec_weight", ("weight_hh",), "gates"),
+    TableRow("candidate_weight", ("weight_hh",), "candidate"),
+    TableRow("bias", ("bias_ih", "bias_hh"), "bias of GRU"),
+    TableRow("candidate_bias", ("bias_hh",), "candidate"),
+)
 
 
 def _three(names: str) -> tuple[str, ...]:
@@ -96,3 +154,34 @@ LLAMA_OF_META = (
     *below("final_layer_norm", "norm", NORM),
     TableRow("logits.weight", ("output.weight",), "transposed"),
 )
+
+
+TABLES: dict[type[Module], tuple[TableRow, ...]] = {
+    Linear: LINEAR,
+    LayerNorm: NORM,
+    RMSNorm: NORM,
+    GroupNorm: NORM,
+    BatchNorm: BATCH_NORM,
+    **dict.fromkeys(
+        (Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d),
+        CONV,
+    ),
+    LSTM: LSTM_CELL,
+    GRU: GRU_CELL,
+    SelfAttentionBase: SELF_ATTENTION,
+    RotaryPosSelfAttention: ROTARY_SELF_ATTENTION,
+    RotaryPosCausalSelfAttention: ROTARY_SELF_ATTENTION,
+    CrossAttention: CROSS_ATTENTION,
+    FeedForwardGated: FEED_FORWARD_GATED,
+    TransformerEncoderLayer: TRANSFORMER_ENCODER_LAYER,
+    TransformerDecoderLayer: TRANSFORMER_DECODER_LAYER,
+    TransformerDecoder: (*LLAMA, *LLAMA_OF_META),
+}
+"""The table for a class and for its subclasses, unless these have their own."""
+
+
+def rows_for(module: Module) -> tuple[TableRow, ...]:
+    """The table of the nearest class that has one; none for a GRU with reset before the product, which torch lacks."""
+    if isinstance(module, GRU) and not module.reset_after:
+        return ()
+    return next((TABLES[cls] for cls in type(module).__mro__ if cls in TABLES), ())

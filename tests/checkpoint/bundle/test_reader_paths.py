@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from rfnb.checkpoint.bundle.paths import index_of
+from rfnb.checkpoint.bundle.reader import index_of
 from rfnb.errors import CheckpointError
 from tests.checkpoint.bundle.test_reader import GOLDEN
 from tests.checkpoint.bundle.writer import write

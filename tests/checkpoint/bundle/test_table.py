@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rfnb.checkpoint.bundle.checksum import crc32c, masked
+from rfnb.checkpoint.bundle.table import crc32c, masked
 from tests.checkpoint.bundle.writer import masked_crc
 
 

@@ -1,24 +1,292 @@
-"""Loads parameters that have the names of variables: by name, else by rules, with a report of each."""
+"""Checkpoints with the names of variables, as the networks of net dicts have them.
+
+They are loaded by name, else by rules that say what a variable may be made from, with a report of each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from rfnb.checkpoint.choice import Choice, chooser, missing_prefix
+from rfnb.checkpoint.mapping import Choice, chooser, missing_prefix
 from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
-from rfnb.checkpoint.variables.conversion import Made, made_from
-from rfnb.checkpoint.variables.importer import imported
-from rfnb.checkpoint.variables.transforms import TRANSFORMS, with_forget_bias
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
+
+
+class VariableRow(NamedTuple):
+    """A variable of the model, the variables of the file that it is made from, and how.
+
+    together: variables that must be missing as well. added: what the cell of the file adds to the forget gate at run
+    time; None if it is the same cell as in the model.
+    """
+
+    missing: str
+    sources: tuple[str, ...]
+    transform: str = "same"
+    together: tuple[str, ...] = ()
+    added: float | None = None
+
+
+def _native_to_basic() -> Iterator[VariableRow]:
+    for cell in ("rnn/lstm_cell", "rnn/basic_lstm_cell", "lstm_cell", "basic_lstm_cell"):
+        yield VariableRow(f"/{cell}/kernel", ("/W", "/W_re"), "kernel of native weights", added=0.0)
+        yield VariableRow(f"/{cell}/bias", ("/b",), "gates in the other order", added=0.0)
+
+
+def _basic_to_native() -> Iterator[VariableRow]:
+    names = ("rec/W", "rec/W_re", "rec/b")
+    for cell in ("rec/rnn/lstm_cell", "rec/lstm_cell"):
+        yield VariableRow("rec/W_re", (f"{cell}/kernel",), "recurrent rows of a kernel", names, 1.0)
+        yield VariableRow("rec/W", (f"{cell}/kernel",), "input rows of a kernel", names, 1.0)
+        yield VariableRow("rec/b", (f"{cell}/bias",), "gates in the other order", names, 1.0)
+
+
+def _batch_norm() -> Iterator[VariableRow]:
+    for part in ("beta", "gamma", "mean", "variance"):
+        yield VariableRow(f"batch_norm/{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
+        yield VariableRow(f"batch_norm/v2_{part}", (f"batch_norm/*_{part}",), "the same values in another shape")
+        yield VariableRow(f"batch_norm/v2_{part}", (f"batch_norm/{part}",), "the same values in another shape")
+
+
+_RENAMED = {
+    "lstm_cell/biases": "lstm_cell/bias",
+    "lstm_cell/weights": "lstm_cell/kernel",
+    "lstm_cell/bias": "rnn/lstm_cell/bias",
+    "lstm_cell/kernel": "rnn/lstm_cell/weights",
+    "rnn/lstm_cell/bias": "lstm_cell/bias",
+    "rnn/lstm_cell/kernel": "lstm_cell/kernel",
+    "cudnn/params_canonical/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/bias": "lstm_fused_cell/bias",
+    "cudnn/params_canonical/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel": "lstm_fused_cell/kernel",
+}
+"""From the end of the name in the file to that in the model."""
+
+_CUDNN = tuple(f"/cudnn/CudnnRNNParamsToCanonical:{i}" for i in range(16))
+
+
+def _cudnn() -> Iterator[VariableRow]:
+    """The canonical weights of cuDNN, also for native weights, as which a net dict with `cudnnlstm` runs here."""
+    yield VariableRow("/lstm_block_wrapper/kernel", _CUDNN[:8], "kernel of cuDNN weights", added=0.0)
+    yield VariableRow("/lstm_block_wrapper/bias", _CUDNN[8:], "bias of cuDNN biases", added=0.0)
+    yield VariableRow("/W", _CUDNN[:4], "native weights of cuDNN weights", added=0.0)
+    yield VariableRow("/W_re", _CUDNN[4:8], "native weights of cuDNN weights", added=0.0)
+    yield VariableRow("/b", _CUDNN[8:], "native bias of cuDNN biases", added=0.0)
+
+
+ROWS = [
+    *_native_to_basic(),
+    *_basic_to_native(),
+    *_batch_norm(),
+    *(VariableRow(model, (file,)) for file, model in _RENAMED.items()),
+    *_cudnn(),
+]
+
+
+class Made(NamedTuple):
+    """The variables of the file that a variable is made from, and the row of the table that says how."""
+
+    sources: tuple[str, ...]
+    row: VariableRow
+
+
+def made_from(missing: Iterable[str], obsolete: Iterable[str]) -> dict[str, Made]:
+    """For each missing name for which there is one, the first row that fits. obsolete: names that no variable has.
+
+    >>> found = made_from(["lstm/rec/lstm_cell/kernel"], ["lstm/rec/W", "lstm/rec/W_re", "lstm/rec/b"])
+    >>> found["lstm/rec/lstm_cell/kernel"].sources, found["lstm/rec/lstm_cell/kernel"].row.transform
+    (('lstm/rec/W', 'lstm/rec/W_re'), 'kernel of native weights')
+    """
+    lacking = dict.fromkeys(missing)
+    beside: dict[str, list[str]] = {}
+    for name in obsolete:
+        beside.setdefault(name.rpartition("/")[0], []).append(name)
+    results: dict[str, Made] = {}
+    for name in lacking:
+        for row in ROWS:
+            if name.endswith(row.missing):
+                prefix = name[: len(name) - len(row.missing)]
+                sources = [_named(prefix, source, beside) for source in row.sources]
+                if None not in sources and all(prefix + other_name in lacking for other_name in row.together):
+                    results[name] = Made(tuple(filter(None, sources)), row)
+                    break
+    return results
+
+
+def _named(prefix: str, source: str, beside: Mapping[str, list[str]]) -> str | None:
+    """The one name that a row means; None if there is none, or several. beside: names by what is before the last /."""
+    names = beside.get((prefix + source).rpartition("/")[0], [])
+    pattern = re.compile(re.escape(prefix) + "[^/]*".join(map(re.escape, source.split("*"))))
+    named = [name for name in names if pattern.fullmatch(name)]
+    return named[0] if len(named) == 1 else None
+
+
+Parts = Sequence[torch.Tensor]
+
+
+def other_gates(weight: torch.Tensor) -> torch.Tensor:
+    """{…, 4n} with the first two of four blocks exchanged: j, i, f, o ↔ i, j, f, o.
+
+    >>> other_gates(torch.arange(8.0)).tolist()
+    [2.0, 3.0, 0.0, 1.0, 4.0, 5.0, 6.0, 7.0]
+    """
+    first, second, *tail = weight.chunk(4, dim=-1)
+    return torch.cat([second, first, *tail], dim=-1)
+
+
+def with_forget_bias(bias: torch.Tensor, added: float) -> torch.Tensor:
+    """A bias {4n} with a number added to the forget gate, the third block in either order."""
+    blocks = list(bias.chunk(4, dim=-1))
+    blocks[2] = blocks[2] + added
+    return torch.cat(blocks, dim=-1)
+
+
+def _rows(kernel: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A kernel {in + n, 4n} as the rows of the input and those of h."""
+    n = kernel.shape[1] // 4
+    return kernel[: len(kernel) - n], kernel[len(kernel) - n :]
+
+
+def _cudnn_kernel(parts: Parts) -> torch.Tensor:
+    """Four weights {n, in} and four {n, n}, of i, f, j, o → {in + n, 4n}"""
+    i, f, j, o = (torch.cat([w, r], dim=1).T for w, r in zip(parts[:4], parts[4:], strict=True))
+    return torch.cat([i, j, f, o], dim=1)
+
+
+def _cudnn_bias(parts: Parts) -> torch.Tensor:
+    """Four biases {n} of the input and four of h → {4n}"""
+    i, f, j, o = (a + b for a, b in zip(parts[:4], parts[4:], strict=True))
+    return torch.cat([i, j, f, o])
+
+
+def _cudnn_native(parts: Parts) -> torch.Tensor:
+    """Four weights {n, in} of i, f, j, o → {in, 4n}"""
+    i, f, j, o = (w.T for w in parts)
+    return torch.cat([j, i, f, o], dim=1)
+
+
+TRANSFORMS: dict[str, Callable[[Parts], torch.Tensor]] = {
+    "same": lambda parts: parts[0],
+    "gates in the other order": lambda parts: other_gates(parts[0]),
+    "kernel of native weights": lambda parts: other_gates(torch.cat(list(parts))),
+    "input rows of a kernel": lambda parts: other_gates(_rows(parts[0])[0]),
+    "recurrent rows of a kernel": lambda parts: other_gates(_rows(parts[0])[1]),
+    "the same values in another shape": lambda parts: parts[0].reshape(-1),
+    "kernel of cuDNN weights": _cudnn_kernel,
+    "bias of cuDNN biases": _cudnn_bias,
+    "native weights of cuDNN weights": _cudnn_native,
+    "native bias of cuDNN biases": lambda parts: other_gates(_cudnn_bias(parts)),
+}
+"""Functions of the variables of the file."""
+
+
+def common_part(
+    new: torch.Tensor, old: torch.Tensor, blocks: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> torch.Tensor:
+    """`new` with what both have taken from `old`, along every axis, block by block.
+
+    blocks: for each axis the sizes of its blocks in `new` and in `old`, as many in both.
+
+    >>> common_part(torch.zeros(6), torch.arange(1.0, 5), [((3, 3), (2, 2))]).tolist()
+    [1.0, 2.0, 0.0, 3.0, 4.0, 0.0]
+    """
+    result = new.clone()
+    places = [_common(*sizes) for sizes in blocks]
+    if places:
+        into, out_of = (torch.meshgrid(*(torch.tensor(axis[i]) for axis in places), indexing="ij") for i in range(2))
+        result[into] = old[out_of].to(result)
+    else:
+        result.copy_(old)
+    return result
+
+
+def _common(new: Sequence[int], old: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The indices along an axis of what blocks of these sizes have in common."""
+    into: list[int] = []
+    out_of: list[int] = []
+    start, old_start = 0, 0
+    for size, old_size in zip(new, old, strict=True):
+        shared = range(min(size, old_size))
+        into += [start + i for i in shared]
+        out_of += [old_start + i for i in shared]
+        start, old_start = start + size, old_start + old_size
+    return into, out_of
+
+
+Values = dict[str, tuple[torch.Tensor, str]]
+"""By the names of a layer's parameters: the new value, and what was done."""
+
+
+def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values:
+    """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
+
+    how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along
+        every axis and for each gate; a function `f(layer=…, values_dict=…, session=None)` returns {name: array}, or
+        sets them itself and returns None.
+    """
+    parameters = layer.params
+    if callable(how):
+        result = how(layer=layer, values_dict={name: value.numpy() for name, value in values.items()}, session=None)
+        return {} if result is None else _checked(layer, result)
+    if how == "reset":
+        return {}
+    matches = {name: (parameter, values[name]) for name, parameter in parameters.items() if name in values}
+    if how == "ifpossible":
+        return {name: (value, "") for name, (p, value) in matches.items() if tuple(value.shape) == _shape(p)}
+    if how == "subset":
+        return {name: _subset(layer, name, parameter, value) for name, (parameter, value) in matches.items()}
+    expected = '"reset", "ifpossible", "subset", or a function'
+    raise CheckpointError(f"layer {layer.name!r}: custom_param_importer {how!r:.60} is not known", expected=expected)
+
+
+def _checked(layer: Any, given: Any) -> Values:
+    parameters = layer.params
+    result: Values = {}
+    for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
+        array = np.asarray(value)
+        if name not in parameters or array.shape != _shape(parameters[name]) or array.dtype.kind not in "fiub":
+            expected = ", ".join(f"{name} {_shape(parameter)}" for name, parameter in parameters.items())
+            fault = f"layer {layer.name!r}: custom_param_importer returned something else than parameters"
+            raise CheckpointError(fault, got=f"{name!r} {array.dtype} {array.shape}", expected=expected)
+        result[name] = torch.from_numpy(array.copy()), "custom_param_importer"
+    return result
+
+
+def _subset(layer: Any, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
+    new = parameter.raw_tensor.detach()
+    if new.ndim != old.ndim:
+        return new, ""
+    if new.shape == old.shape:
+        return old, ""
+    blocks = _blocks(layer, name, list(new.shape), list(old.shape))
+    return common_part(new.cpu(), old, blocks), f"the common part of {tuple(old.shape)} and {tuple(new.shape)}"
+
+
+def _blocks(layer: Any, name: str, new: Sequence[int], old: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """For each axis the sizes of its blocks: gates, and in a kernel the rows of the input and of h."""
+    blocks: list[tuple[Sequence[int], Sequence[int]]] = [((n,), (m,)) for n, m in zip(new, old, strict=True)]
+    out_dim = layer.out_dim.dimension if layer.out_dim is not None else None
+    recurrent = hasattr(layer, "unit") or hasattr(layer, "unit_opts")
+    if not recurrent or not out_dim or not new or new[-1] % out_dim or old[-1] % (new[-1] // out_dim):
+        return blocks
+    gates = new[-1] // out_dim
+    old_out = old[-1] // gates
+    blocks[-1] = [out_dim] * gates, [old_out] * gates
+    if name.endswith("kernel") and len(new) == 2 and min(new[0] - out_dim, old[0] - old_out) >= 0:
+        blocks[0] = [new[0] - out_dim, out_dim], [old[0] - old_out, old_out]
+    return blocks
+
+
+def _shape(parameter: Parameter) -> tuple[int, ...]:
+    return tuple(parameter.raw_tensor.shape)
+
 
 _SHOWN = 12
 
