@@ -108,7 +108,7 @@ class LeakyRNN(BasicRNN):
 ''',
     "rfnb/nn/public.py": [
         Insert(
-            "from rfnb.nn.cells.lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM\n",
+            "    make_cell as make_cell,\n)\n",
             "from rfnb.nn.cells.leaky import LeakyRNN as LeakyRNN\n",
         )
     ],

@@ -133,7 +133,6 @@ def _pairs(name: str, sizes: Sequence[Pair], count: int | None) -> list[tuple[in
     return [(size, size) if isinstance(size, int) else tuple(size) for size in sizes]  # type: ignore[misc]
 
 
-
 DEFAULT_OUT_DIM = Dim(512, name="conformer")
 """The dim of a Conformer for which none is given."""
 
