@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
@@ -18,9 +18,6 @@ from rfnb.core.tensor.listener import _listener, _listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, RfError
-
-if TYPE_CHECKING:
-    pass
 
 F = TypeVar("F", bound=Callable[..., Any])
 CODE_NAME = f"{__file__}: call"  # a path in this package, so that it never counts as user code

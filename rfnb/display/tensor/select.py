@@ -5,14 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rfnb.core.ground.text import did_you_mean, number_of
-from rfnb.errors import ViewError
-
-if TYPE_CHECKING:
-    pass
 from rfnb.display.kit.data import Axis, Data
+from rfnb.errors import ViewError
 
 
 def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
