@@ -100,7 +100,7 @@ def __dir__() -> list[str]:
 def _repr_mimebundle_(include: object = None, exclude: object = None) -> dict[str, object]:
     """What a bare `rf` shows as the result of a cell: the calls of the docstring above."""
     from rfnb.display.kit.view import View
-    from rfnb.display.overview.view import describe
+    from rfnb.display.overview import describe
 
     return View(describe(__doc__ or ""))._repr_mimebundle_()
 

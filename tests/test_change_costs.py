@@ -163,7 +163,7 @@ def to_html(view: VocabView) -> Html:
     return el("div", el("span", f"Vocab of {view['size']} labels ", style=style.NAME), *labels, style=style.BOX)
 ''',
     "rfnb/display/register.py": [
-        Insert('    "overview": ("overview.view", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.Vocab"),\n')
+        Insert('    "overview": ("overview", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.Vocab"),\n')
     ],
     "tests/display/test_vocab_view.py": '''\
 """A vocabulary as text and HTML."""

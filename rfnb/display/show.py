@@ -15,7 +15,7 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit.view import View, describe, module_of
 from rfnb.display.tensor import arrays
-from rfnb.display.tensor.select import select
+from rfnb.display.tensor.describe import select
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def show_attention(
       B   b 0.9  a 0.1  t 0
       AH  a 0.7  b 0.2  t 0.1
 
-    `.table()` has a row for each head. `rfnb/display/attention/measures.py` defines entropy, monotonicity, coverage and
+    `.table()` has a row for each head. `rfnb/display/attention/heads.py` defines entropy, monotonicity, coverage and
     so on, with references; all lie between 0 and 1. `.figure()` is a figure for a paper.
 
     Args:

@@ -218,7 +218,7 @@ def test_where_columns_are():
 
 def _strips(operands: list[tuple[str, Any]], dims: Any) -> Any:
     from rfnb.display.error.failed_call import Argument
-    from rfnb.display.error.strips import describe_strips
+    from rfnb.display.error.view import describe_strips
 
     return describe_strips([Argument(name, name, value) for name, value in operands], dims)
 

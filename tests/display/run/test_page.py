@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rfnb.display.kit import assets
+from rfnb.display.kit import page as assets
 from rfnb.display.markup.html import visible
 from rfnb.display.run import page as run_page
 from tests.display.standins import SumRun, numbers

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 
-from rfnb.display.check.schema import CheckView, Finding
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
-from rfnb.display.kit.schema import MarkedPicture
+from rfnb.display.kit.schema import DimView, MarkedPicture
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, facts_html, table_html
 from rfnb.display.markup.html import Child, Html, el
@@ -24,6 +23,36 @@ from rfnb.loop.check.invariance import BatchDifference, BatchReport
 
 if TYPE_CHECKING:
     from rfnb.trace.observe import OpEvent
+
+
+class Finding(TypedDict):
+    """An op that a check reports."""
+
+    op: str
+    name: str  # what the user's line calls its result
+    what: str  # "3 NaN", "0.5 together, 0.4 alone"
+    at: str  # the entry, by dim; of a difference, the sequence as well
+    place: str  # the user's line
+    path: str  # of the module it is in
+    loop: str | None
+    step: int | None  # of that loop
+    operands: list[str]
+    came_from: str | None
+
+
+class CheckView(TypedDict):
+    """What `rf.check.finite` or `rf.check.batch_invariance` found."""
+
+    kind: Literal["check"]
+    name: Literal["finite", "batch invariance"]
+    passed: bool
+    text: str
+    facts: list[list[str]]  # of the first finding: [label, words]
+    dims: list[DimView]  # of its value
+    pictures: list[MarkedPicture]
+    findings: list[Finding]
+    note: str | None
+
 
 ROWS = 20
 """Largest number of findings listed."""

@@ -11,7 +11,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.display.kit.view import View
-from rfnb.display.overview.view import describe
+from rfnb.display.overview import describe
 
 ROOT = Path(__file__).parents[3]
 OVERVIEW = describe(rf.__doc__ or "")

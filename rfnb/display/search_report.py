@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam.view import verdict_colour
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import chip, note_html, quiet, row
-from rfnb.display.search_report.schema import SearchOutput, SearchReportView, SearchRow, SearchSetting
 from rfnb.errors import ViewError
 from rfnb.search.corpus.report import RATES, SearchReport, SearchReports
 from rfnb.search.corpus.row import Row
 from rfnb.search.explain.where import VERDICTS
+
+
+class SearchSetting(TypedDict):
+    """The numbers of a search with one setting."""
+
+    name: str
+    sequences: int
+    rates: dict[str, float]  # by the words for them
+    classes: dict[str, int]  # how many sequences have each verdict
+
+
+class SearchOutput(TypedDict):
+    """The output for a sequence with one setting."""
+
+    text: str | None  # None: no hypothesis was left
+    verdict: str
+    fell: str  # where the reference fell out, as words
+
+
+class SearchRow(TypedDict):
+    """A sequence with a wrong output."""
+
+    name: str
+    reference: str
+    outputs: list[SearchOutput]  # in the order of the settings
+
+
+class SearchReportView(TypedDict):
+    """A report, or several of the same sequences."""
+
+    kind: Literal["search_report"]
+    summary: list[str]
+    settings: list[SearchSetting]
+    rows: list[SearchRow]
+    note: str | None
+
 
 MOST = 20
 """Wrong outputs that are shown, if no number is given."""

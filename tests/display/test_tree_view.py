@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.display import tree as tree_view
 from rfnb.display.kit import options
-from rfnb.display.tree import view as tree_view
 from tests.display.standins import numbers
 
 HOSTILE = "<script>alert(1)</script>"

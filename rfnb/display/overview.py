@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Literal, TypedDict
 
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet, row
-from rfnb.display.overview.schema import Call, Overview, Task
+
+
+class Call(TypedDict):
+    """A call, what it does, and the page of the documentation that explains it."""
+
+    call: str
+    what: str
+    page: str
+
+
+class Task(TypedDict):
+    """A task with its calls."""
+
+    name: str
+    calls: list[Call]
+
+
+class Overview(TypedDict):
+    """The calls to begin with, by task."""
+
+    kind: Literal["overview"]
+    title: str
+    tasks: list[Task]
 
 
 def describe(docstring: str) -> Overview:
