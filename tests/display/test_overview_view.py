@@ -13,7 +13,7 @@ import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.display.overview import describe
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 OVERVIEW = describe(rf.__doc__ or "")
 CALLS = [call for task in OVERVIEW["tasks"] for call in task["calls"]]
 
